@@ -1,0 +1,81 @@
+//! Everything the core may want done. Performed in order: record, act, publish, reply.
+
+use crate::id::{CallId, QuestionId, SessionId};
+use crate::record::Record;
+use crate::session::End;
+use crate::time::Millis;
+pub use crate::wait::Notice as Update;
+use crate::wait::Outcome;
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Must survive a crash before anything below it in the same turn is done.
+    Record(Record),
+    /// Start the command that `call` brought.
+    Start {
+        /// The new session.
+        session: SessionId,
+        /// Where its folder, environment and input are to be found.
+        call: CallId,
+        /// Hard limit for the keeper to enforce.
+        deadline: Option<Millis>,
+    },
+    /// Kill the tree: ask it to end, and after a grace make it.
+    Kill {
+        /// Which session.
+        session: SessionId,
+        /// Why; the keeper writes it into the ending.
+        end: End,
+    },
+    /// Move the hard limit, counted from now.
+    SetDeadline {
+        /// Which session.
+        session: SessionId,
+        /// From now.
+        deadline: Millis,
+    },
+    /// Answer with [`Event::Grew`](crate::Event::Grew) at once.
+    Look {
+        /// Which session.
+        session: SessionId,
+    },
+    /// Answer with [`Event::Grew`](crate::Event::Grew) as soon as there are more bytes than `beyond`.
+    Watch {
+        /// Which session.
+        session: SessionId,
+        /// How many are known.
+        beyond: u64,
+    },
+    /// The question is open: show it wherever a person can see it.
+    Ask {
+        /// Which.
+        question: QuestionId,
+    },
+    /// It is closed: take it away.
+    Close {
+        /// Which.
+        question: QuestionId,
+        /// How it was closed.
+        closing: crate::question::Closing,
+    },
+    /// Tell a waiting call something before its answer.
+    Tell {
+        /// Which call.
+        call: CallId,
+        /// What.
+        update: Update,
+    },
+    /// Answer a call. The last effect that names it.
+    Reply {
+        /// Which call.
+        call: CallId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The session's view has changed: publish it.
+    Publish {
+        /// Which session.
+        session: SessionId,
+    },
+}

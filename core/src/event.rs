@@ -1,0 +1,107 @@
+//! Everything that can happen. The core learns of the world in no other way.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::id::{CallId, QuestionId, SessionId};
+use crate::question::Question;
+use crate::request::{Caller, Request};
+use crate::session::{Ending, Session};
+use crate::time::Mono;
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A door received a call. `spare` are ids that a new session and a new question may take.
+    Called {
+        /// Names the call until it is answered.
+        call: CallId,
+        /// Who calls.
+        caller: Caller,
+        /// An unused id, for the session that this call may start.
+        spare: SessionId,
+        /// What it asks for.
+        request: Request,
+    },
+    /// The call's connection broke, or its client's time ran out: nobody listens for the answer.
+    /// Ends the wait, never the session.
+    CallerGone {
+        /// Which call.
+        call: CallId,
+    },
+    /// A person interrupted the call: the session is ended with it.
+    Interrupted {
+        /// Which call.
+        call: CallId,
+    },
+    /// The call's own way to a person turned out to lead nowhere.
+    NobodyThere {
+        /// Which call.
+        call: CallId,
+    },
+    /// How many people watch through the page or the command line right now and could answer.
+    Watchers {
+        /// The new count.
+        count: u32,
+    },
+    /// The keeper has started the command.
+    Started {
+        /// Which session.
+        session: SessionId,
+    },
+    /// The keeper could not start it.
+    StartFailed {
+        /// Which session.
+        session: SessionId,
+        /// The failing step, as one sentence.
+        fault: Arc<str>,
+    },
+    /// The answer to [`Effect::Look`](crate::Effect::Look) and to
+    /// [`Effect::Watch`](crate::Effect::Watch).
+    Grew {
+        /// Which session.
+        session: SessionId,
+        /// All bytes so far.
+        bytes: u64,
+        /// When the last of them came (or the start).
+        quiet_since: Mono,
+    },
+    /// The leader has ended and its output is in the log.
+    Exited {
+        /// Which session.
+        session: SessionId,
+        /// How.
+        ending: Ending,
+        /// Whether anything of the tree is left.
+        empty: bool,
+    },
+    /// The last process of the tree is gone.
+    Emptied {
+        /// Which session.
+        session: SessionId,
+    },
+    /// At start: a session found again, as far as its folder and its keeper tell.
+    Found {
+        /// Which session.
+        session: SessionId,
+        /// What is known of it.
+        state: Session,
+    },
+    /// At start: a question that was open.
+    Reopened {
+        /// Which question.
+        question: QuestionId,
+        /// What it asked.
+        state: Question,
+    },
+    /// At start: everything that was kept has been told. Questions about sessions that are gone are
+    /// withdrawn now.
+    Recovered,
+    /// Sessions whose folders were removed by retention.
+    Forgotten {
+        /// Which.
+        sessions: Vec<SessionId>,
+    },
+    /// Time has passed; the earliest alarm may be due.
+    Tick,
+}

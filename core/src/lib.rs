@@ -1,0 +1,34 @@
+//! The deciding part of abide.
+//!
+//! Nothing in this crate makes a system call, reads a clock, awaits, or knows JSON. It is told what
+//! happened ([`Event`]), together with what time it is ([`Now`]), and answers with what should be
+//! done ([`Effect`]). The crate is `no_std` so that the compiler, not a reviewer, keeps it that way.
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+extern crate alloc;
+
+pub mod effect;
+pub mod event;
+pub mod house;
+pub mod id;
+pub mod limit;
+pub mod question;
+pub mod record;
+pub mod request;
+pub mod session;
+pub mod time;
+pub mod view;
+pub mod wait;
+
+pub use effect::{Effect, Update};
+pub use event::Event;
+pub use house::House;
+pub use id::{Agent, CallId, Key, QuestionId, SessionId};
+pub use question::{Answer, Closing, Question};
+pub use record::Record;
+pub use request::{Refusal, Request, Run};
+pub use session::{Containment, End, Ending, Exit, Session};
+pub use time::{Millis, Mono, Now, Wall};
+pub use wait::{Asking, Outcome, WhyRunning};

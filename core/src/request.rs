@@ -1,0 +1,93 @@
+//! What a door may ask for. All validation is the conversion into these types.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use crate::id::{Agent, Key, QuestionId, SessionId};
+use crate::question::Answer;
+use crate::session::End;
+use crate::time::Millis;
+use crate::wait::Asking;
+
+/// A call, as the core sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Start a command (or join the one already started under the same key) and wait for it.
+    Run(Run),
+    /// Wait (again) for a session that exists.
+    Join {
+        /// Which.
+        session: SessionId,
+        /// How this call waits.
+        asking: Asking,
+        /// The client's own call limit: answer before it.
+        standby: Option<Millis>,
+    },
+    /// End a session's tree; answered when it is gone.
+    Kill {
+        /// Which.
+        session: SessionId,
+        /// On whose behalf.
+        end: End,
+    },
+    /// Move a session's limits, counted from now.
+    Extend {
+        /// Which.
+        session: SessionId,
+        /// New hard limit.
+        deadline: Option<Millis>,
+        /// New idle limit.
+        idle: Option<Millis>,
+    },
+    /// A person's answer. The door has already made sure that it comes from a person.
+    Answer {
+        /// Which question.
+        question: QuestionId,
+        /// What was said.
+        answer: Answer,
+    },
+}
+
+/// What the core needs to know of a command that is to be started. The folder, environment and
+/// input travel beside it: they decide nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The command as given.
+    pub command: Arc<str>,
+    /// The hard limit, enforced by the keeper.
+    pub deadline: Option<Millis>,
+    /// The idle limit. `None`: never ask.
+    pub idle: Option<Millis>,
+    /// How this call waits.
+    pub asking: Asking,
+    /// The client's own call limit: answer before it.
+    pub standby: Option<Millis>,
+    /// Answer as soon as it has started, without waiting for its end.
+    pub detach: bool,
+    /// The idempotency key.
+    pub key: Option<Key>,
+}
+
+/// A call that breaks the contract. It has changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No such session, or it is another agent's.
+    SessionNotFound(SessionId),
+    /// No such question was ever asked, or it was closed long ago.
+    QuestionNotFound(QuestionId),
+    /// Somebody else answered first, or it was withdrawn.
+    QuestionClosed(QuestionId, crate::question::Closing),
+    /// The session has ended; only a running one can do this.
+    SessionEnded(SessionId),
+    /// The same key was used for another command.
+    KeyReused(Key),
+    /// Too many of something; the sentence says of what, and the limit.
+    TooMany(String),
+}
+
+/// Who calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The agent it speaks for. A person at the command line sees every agent's things: `None`.
+    pub agent: Option<Agent>,
+}

@@ -1,0 +1,151 @@
+//! One command with its whole process tree.
+
+use alloc::sync::Arc;
+
+use crate::id::{Agent, Key};
+use crate::time::{Millis, Mono, Wall};
+
+/// What the core knows of a session. Bytes of output are never here, only how many there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Whose it is.
+    pub agent: Agent,
+    /// The command as given.
+    pub command: Arc<str>,
+    /// The key it was started under, if any.
+    pub key: Option<Key>,
+    /// When it was created.
+    pub created: Wall,
+    /// How long it may be quiet while somebody waits, before a person is asked.
+    pub idle: Option<Millis>,
+    /// Bytes of output seen so far.
+    pub bytes: u64,
+    /// Where it stands.
+    pub phase: Phase,
+}
+
+/// Where a session stands. Leader exited, tree empty and streams closed are three events; a phase
+/// names the combination that matters to those who wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Handed to a keeper; nothing is known to run yet.
+    Starting,
+    /// The leader runs.
+    Running {
+        /// The last moment it wrote anything (or started).
+        quiet_since: Mono,
+        /// Set once somebody has decided that the tree must go.
+        ending: Option<End>,
+    },
+    /// The leader has ended; something it left behind still runs.
+    Leftover {
+        /// How the leader ended.
+        ending: Ending,
+    },
+    /// The tree is empty. Final.
+    Ended {
+        /// How the leader ended.
+        ending: Ending,
+    },
+    /// It could not be run at all. Final.
+    Failed {
+        /// Which step failed and how, as one sentence.
+        fault: Arc<str>,
+    },
+}
+
+/// How a session's leader ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// What the kernel said. `None`: nobody saw it.
+    pub exit: Option<Exit>,
+    /// Why it ended.
+    pub end: End,
+    /// How long it ran.
+    pub duration: Millis,
+    /// All bytes it wrote until then.
+    pub bytes: u64,
+    /// Bytes that no longer are in the log because of its quota.
+    pub dropped: u64,
+}
+
+/// What the kernel reports of an ended process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It called exit.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The number a shell would show: the code, or 128 + the signal.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, with a code.
+    Exited,
+    /// By a signal that was not ours.
+    Signaled,
+    /// At its hard limit.
+    Deadline,
+    /// A person did not want to go on waiting.
+    IdleDeclined,
+    /// A person ended or interrupted it.
+    User,
+    /// Its agent ended it.
+    Agent,
+    /// Nobody used it for too long.
+    Inactivity,
+    /// The kernel had no memory left for it.
+    OutOfMemory,
+    /// Its keeper vanished; nobody saw how it ended.
+    Lost,
+}
+
+/// By what means the tree is held together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Containment {
+    /// A control group of its own.
+    Cgroup,
+    /// A process namespace of its own.
+    PidNamespace,
+    /// A subreaper that walks the tree.
+    Subreaper,
+}
+
+impl End {
+    /// The word used in results, records and on the page.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            End::Exited => "exited",
+            End::Signaled => "signaled",
+            End::Deadline => "deadline",
+            End::IdleDeclined => "idle_declined",
+            End::User => "user",
+            End::Agent => "agent",
+            End::Inactivity => "inactivity",
+            End::OutOfMemory => "out_of_memory",
+            End::Lost => "lost",
+        }
+    }
+}
+
+impl Containment {
+    /// The word used in results.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Containment::Cgroup => "cgroup",
+            Containment::PidNamespace => "pid_namespace",
+            Containment::Subreaper => "subreaper",
+        }
+    }
+}

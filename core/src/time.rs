@@ -1,0 +1,80 @@
+//! Instants and durations as plain numbers. Only the world asks the system for the time.
+
+use core::fmt;
+use core::ops::Add;
+
+/// A length of time in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// The longest duration anybody may ask for: a hundred years.
+    pub const MAX: Millis = Millis(100 * 365 * 86_400 * 1_000);
+
+    /// A whole number of seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Millis(secs.saturating_mul(1_000))
+    }
+}
+
+/// Prints as people write durations: `450ms`, `60s`, `1m30s`, `2h`, `3d4h`.
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 1_000 && self.0 > 0 {
+            return write!(f, "{}ms", self.0);
+        }
+        let secs = self.0 / 1_000;
+        let parts = [
+            (secs / 86_400, 'd'),
+            (secs / 3_600 % 24, 'h'),
+            (secs / 60 % 60, 'm'),
+            (secs % 60, 's'),
+        ];
+        let mut wrote = false;
+        for (count, unit) in parts {
+            if count > 0 {
+                write!(f, "{count}{unit}")?;
+                wrote = true;
+            }
+        }
+        if wrote { Ok(()) } else { f.write_str("0s") }
+    }
+}
+
+/// A reading of the monotonic clock, which stands still while the machine sleeps. Idleness and hard
+/// limits are measured on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono(pub u64);
+
+/// Milliseconds since the Unix epoch, for remembering and for showing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Wall(pub u64);
+
+/// A reading of boot time, which counts the machine's sleep. Durable durations are measured on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Boot(pub u64);
+
+/// One reading of all three clocks. Every decision in one turn sees the same one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// What the calendar says.
+    pub wall: Wall,
+    /// Time since boot, sleep included.
+    pub boot: Boot,
+    /// Time since boot, sleep excluded.
+    pub mono: Mono,
+}
+
+impl Add<Millis> for Mono {
+    type Output = Mono;
+    fn add(self, rhs: Millis) -> Mono {
+        Mono(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl Mono {
+    /// How long ago `earlier` was; zero where it lies ahead.
+    pub fn since(self, earlier: Mono) -> Millis {
+        Millis(self.0.saturating_sub(earlier.0))
+    }
+}

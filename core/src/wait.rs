@@ -1,0 +1,83 @@
+//! A call that waits. A wait never touches what it waits for: when its patience runs out, the wait
+//! ends, and nothing else.
+
+use crate::id::{CallId, QuestionId, SessionId};
+use crate::time::Mono;
+
+/// Whether, and through what, this call can reach a person when its session is idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// It never asks (`shell`: the hard limit is all there is).
+    Never,
+    /// It asks where any person can be reached; this call itself reaches none.
+    Elsewhere,
+    /// The call's own door reaches a person (elicitation, a terminal).
+    Here,
+}
+
+/// A pending wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The call to answer.
+    pub call: CallId,
+    /// What it waits for.
+    pub session: SessionId,
+    /// Its way to a person.
+    pub asking: Asking,
+    /// When it must be answered at the latest, whatever the session does.
+    pub until: Option<Mono>,
+    /// What ends it.
+    pub goal: Goal,
+}
+
+/// What a wait waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// That the command has been started.
+    Started,
+    /// That the leader has ended (and, where the tree is being killed, that it is gone).
+    Ended,
+    /// That the tree is gone.
+    Gone,
+}
+
+/// How a call is answered. The door reads everything else from the session's view and log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The command runs (a detached start).
+    Started(SessionId),
+    /// The session is over, or its leader is: see its view.
+    Ended(SessionId),
+    /// It goes on; the call does not.
+    Running(SessionId, WhyRunning),
+    /// A person said no; the tree is gone.
+    Declined(SessionId),
+    /// The call was interrupted; the tree is gone.
+    Cancelled(SessionId),
+    /// It could not be run at all.
+    Failed(SessionId),
+    /// The limits were moved, or the answer was taken.
+    Done,
+    /// The call breaks the contract and changed nothing.
+    Refused(crate::request::Refusal),
+}
+
+/// Why a call is answered while its session runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyRunning {
+    /// The client's own call limit is near.
+    Standby,
+    /// It was idle, and nobody can be asked.
+    NobodyToAsk,
+}
+
+/// What a wait is told before it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// The session exists under this id (told once, before anything else).
+    Accepted(SessionId),
+    /// A question was put.
+    Asked(QuestionId),
+    /// The question no longer matters.
+    Closed(QuestionId),
+}
