@@ -1,0 +1,181 @@
+//! Where everything lives and how it is set up. The only reader of environment variables and of
+//! configuration files; a configuration is never read from the working folder.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use serde::Deserialize;
+
+/// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Sessions, database, the daemon's own log.
+    pub state: PathBuf,
+    /// Sockets and the lock.
+    pub runtime: PathBuf,
+    /// The configuration file.
+    pub config: PathBuf,
+}
+
+impl Places {
+    /// The folders that the environment names: `ABIDE_DIR`, else the XDG folders.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        if let Some(dir) = env::var_os("ABIDE_DIR").filter(|d| !d.is_empty()) {
+            let dir = std::path::absolute(Path::new(&dir))
+                .map_err(|e| ConfigError::Read("ABIDE_DIR".into(), e.to_string()))?;
+            return Ok(Self::under(&dir));
+        }
+        let xdg = etcetera::base_strategy::Xdg::new().map_err(|_| ConfigError::NoHome)?;
+        let state = xdg.state_dir().unwrap_or_else(|| xdg.data_dir()).join("abide");
+        Ok(Places {
+            runtime: xdg.runtime_dir().map_or_else(|| state.join("run"), |dir| dir.join("abide")),
+            config: xdg.config_dir().join("abide/config.toml"),
+            state,
+        })
+    }
+
+    /// Everything under one folder.
+    pub fn under(dir: &Path) -> Self {
+        Places {
+            state: dir.to_owned(),
+            runtime: dir.join("run"),
+            config: dir.join("config.toml"),
+        }
+    }
+
+    /// One folder per session.
+    pub fn sessions(&self) -> PathBuf {
+        self.state.join("sessions")
+    }
+
+    /// Questions, and whatever else must survive and is not in a session's folder.
+    pub fn database(&self) -> PathBuf {
+        self.state.join("abide.db")
+    }
+
+    /// What the daemon has to say about itself.
+    pub fn daemon_log(&self) -> PathBuf {
+        self.state.join("daemon.log")
+    }
+
+    /// Held by the one daemon there is.
+    pub fn lock(&self) -> PathBuf {
+        self.runtime.join("lock")
+    }
+
+    /// HTTP for the command line.
+    pub fn http_socket(&self) -> PathBuf {
+        self.runtime.join("http.sock")
+    }
+
+    /// MCP for `abide mcp`.
+    pub fn mcp_socket(&self) -> PathBuf {
+        self.runtime.join("mcp.sock")
+    }
+}
+
+/// What `config.toml` may say. Every field has a default; an unknown one is an error, since a
+/// mistyped setting that is silently ignored helps nobody.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What runs a command line; the command is added as the last argument.
+    pub shell: Vec<String>,
+    /// Characters of output per stream that a model gets where the call names no limit.
+    pub max_output: u64,
+    /// Bytes of log kept per session on disk.
+    pub log_quota: u64,
+    /// Days that ended sessions are kept.
+    pub keep_days: u64,
+    /// Bytes of logs of ended sessions that are kept in all.
+    pub keep_bytes: u64,
+    /// Seconds between asking a tree to end and making it.
+    pub kill_grace: f64,
+    /// `auto`, `cgroup`, `pid_namespace` or `subreaper`.
+    pub containment: Containment,
+    /// Keepers started in advance.
+    pub spare_keepers: usize,
+}
+
+/// The means by which a session's tree is to be held together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Containment {
+    /// The best that the machine gives.
+    Auto,
+    /// A control group, else nothing is started.
+    Cgroup,
+    /// A process namespace besides.
+    PidNamespace,
+    /// Only the subreaper.
+    Subreaper,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            shell: vec!["/bin/sh".into(), "-c".into()],
+            max_output: 10_000,
+            log_quota: 256 << 20,
+            keep_days: 30,
+            keep_bytes: 1 << 30,
+            kill_grace: 2.0,
+            containment: Containment::Auto,
+            spare_keepers: 4,
+        }
+    }
+}
+
+/// A configuration that cannot be used. Each says what to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Neither `ABIDE_DIR` nor a home folder.
+    #[error("there is no home folder to keep state in; set ABIDE_DIR to a folder of your own")]
+    NoHome,
+    /// The file exists but cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, String),
+    /// The file can be read but makes no sense.
+    #[error("{0}: {1}")]
+    Parse(PathBuf, String),
+}
+
+impl Config {
+    /// Reads the file; a missing one means the defaults.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
+            Err(e) => return Err(ConfigError::Read(path.to_owned(), e.to_string())),
+        };
+        let bad = |why: String| ConfigError::Parse(path.to_owned(), why);
+        let config: Config = toml::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        config.check().map_err(bad)?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.shell.is_empty() {
+            return Err("`shell` needs at least one word, such as [\"/bin/sh\", \"-c\"]".into());
+        }
+        if !(1..=1_000_000).contains(&self.max_output) {
+            return Err(format!("`max_output` must be 1 to 1000000; got {}", self.max_output));
+        }
+        if self.log_quota < 1 << 20 {
+            return Err(format!("`log_quota` must be at least 1048576 bytes; got {}", self.log_quota));
+        }
+        if !(0.0..=600.0).contains(&self.kill_grace) {
+            return Err(format!("`kill_grace` must be 0 to 600 seconds; got {}", self.kill_grace));
+        }
+        if self.spare_keepers > 64 {
+            return Err(format!("`spare_keepers` must be 0 to 64; got {}", self.spare_keepers));
+        }
+        Ok(())
+    }
+}
+
+/// The agent that the environment names, else `default`.
+pub fn agent_from_env() -> String {
+    env::var("ABIDE_AGENT").ok().filter(|a| !a.is_empty()).unwrap_or_else(|| "default".into())
+}

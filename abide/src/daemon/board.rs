@@ -1,0 +1,146 @@
+//! What everybody may look at without asking the loop: one published view per session and question.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use abide_core::session::{Phase, Session};
+use abide_core::{Agent, Closing, Containment, Ending, Question, QuestionId, SessionId};
+use tokio::sync::broadcast;
+
+use crate::world::facts::Facts;
+
+/// The newest view of everything, and a stream of what changed.
+pub struct Board {
+    sessions: RwLock<BTreeMap<SessionId, Arc<SessionView>>>,
+    questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
+    changes: broadcast::Sender<Change>,
+}
+
+/// A session as the doors see it.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// Its id.
+    pub id: SessionId,
+    /// What the core knows.
+    pub state: Session,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// Whether it has a terminal.
+    pub pty: bool,
+    /// How its tree is held.
+    pub contained_by: Option<Containment>,
+    /// Its folder on disk.
+    pub folder: PathBuf,
+}
+
+impl SessionView {
+    /// How it ended, where it has.
+    pub fn ending(&self) -> Option<&Ending> {
+        match &self.state.phase {
+            Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending),
+            Phase::Starting | Phase::Running { .. } | Phase::Failed { .. } => None,
+        }
+    }
+
+    /// Whether the leader still runs (or is about to).
+    pub fn runs(&self) -> bool {
+        matches!(self.state.phase, Phase::Starting | Phase::Running { .. })
+    }
+
+    /// Whether an agent may know of it.
+    pub fn visible_to(&self, agent: Option<&Agent>) -> bool {
+        agent.is_none_or(|agent| *agent == self.state.agent)
+    }
+}
+
+/// An open question as a person sees it.
+#[derive(Clone, Debug)]
+pub struct QuestionView {
+    /// Its id.
+    pub id: QuestionId,
+    /// What the core knows.
+    pub state: Question,
+    /// The command it is about.
+    pub command: Arc<str>,
+    /// Whose session it is.
+    pub agent: Agent,
+    /// For how long the command had run when it was asked.
+    pub ran: abide_core::Millis,
+    /// Its last line of output, as raw bytes; doors make it safe to show.
+    pub last_line: Vec<u8>,
+    /// What the kernel knows of it.
+    pub facts: Facts,
+}
+
+/// What changed, for those who follow.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Look the session up again.
+    Session(SessionId),
+    /// A question was put.
+    Asked(Arc<QuestionView>),
+    /// A question was closed.
+    Closed(QuestionId, Closing),
+}
+
+/// How far a follower may fall behind before it has to look everything up again.
+const CHANGES: usize = 1_024;
+
+impl Default for Board {
+    fn default() -> Self {
+        Board {
+            sessions: RwLock::default(),
+            questions: RwLock::default(),
+            changes: broadcast::channel(CHANGES).0,
+        }
+    }
+}
+
+impl Board {
+    /// One session.
+    pub fn session(&self, id: SessionId) -> Option<Arc<SessionView>> {
+        self.sessions.read().expect("no holder panics").get(&id).cloned()
+    }
+
+    /// All sessions.
+    pub fn sessions(&self) -> Vec<Arc<SessionView>> {
+        self.sessions.read().expect("no holder panics").values().cloned().collect()
+    }
+
+    /// One open question.
+    pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
+        self.questions.read().expect("no holder panics").get(&id).cloned()
+    }
+
+    /// All open questions.
+    pub fn questions(&self) -> Vec<Arc<QuestionView>> {
+        self.questions.read().expect("no holder panics").values().cloned().collect()
+    }
+
+    /// Follows what changes from now on.
+    pub fn follow(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn publish(&self, view: SessionView) {
+        let id = view.id;
+        self.sessions.write().expect("no holder panics").insert(id, Arc::new(view));
+        let _ = self.changes.send(Change::Session(id));
+    }
+
+    pub(super) fn forget(&self, id: SessionId) {
+        self.sessions.write().expect("no holder panics").remove(&id);
+        let _ = self.changes.send(Change::Session(id));
+    }
+
+    pub(super) fn ask(&self, view: Arc<QuestionView>) {
+        self.questions.write().expect("no holder panics").insert(view.id, view.clone());
+        let _ = self.changes.send(Change::Asked(view));
+    }
+
+    pub(super) fn close(&self, id: QuestionId, closing: Closing) {
+        self.questions.write().expect("no holder panics").remove(&id);
+        let _ = self.changes.send(Change::Closed(id, closing));
+    }
+}

@@ -1,0 +1,101 @@
+//! The loop. It makes events of what comes in, lets the core decide, and has the effects performed.
+//! A turn is a batch: one reading of the clock, everything that is ready, one commit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use abide_core::{CallId, Event, Request, SessionId};
+use tokio::sync::mpsc;
+
+use super::handle::{Handle, Input, Launch, Slot};
+use super::perform::Performer;
+use crate::world::clock::{Clock, sleep_until};
+use crate::world::keepers::Keepers;
+use crate::world::store::Store;
+
+pub use abide_core::House;
+
+/// Inputs taken in one turn.
+const TURN: usize = 256;
+
+/// A call that the loop has not answered yet.
+pub(super) struct OpenCall {
+    pub slot: Slot,
+    pub launch: Option<Launch>,
+}
+
+/// Runs until [`Input::Stop`] or until nobody can call any more.
+pub async fn drive(
+    mut house: House,
+    mut inbox: mpsc::Receiver<Input>,
+    handle: Handle,
+    clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    keepers: Arc<Keepers>,
+) {
+    let mut calls = HashMap::<CallId, OpenCall>::new();
+    let mut performer = Performer::new(handle, clock.clone(), store, keepers.clone());
+    let mut turn = Vec::with_capacity(TURN);
+    let mut effects = Vec::new();
+    loop {
+        let alarm = house.alarm();
+        let got = tokio::select! {
+            biased;
+            got = inbox.recv_many(&mut turn, TURN) => Some(got),
+            () = sleep_until(&*clock, alarm) => None,
+        };
+        let now = clock.now();
+        if got == Some(0) {
+            return;
+        }
+        let mut stop = false;
+        for input in turn.drain(..) {
+            match input {
+                Input::Event(event) => {
+                    if let Event::CallerGone { call } = event {
+                        calls.remove(&call);
+                    }
+                    house.step(now, event, &mut effects);
+                }
+                Input::Stop => stop = true,
+                Input::Call(call) => {
+                    let spare = match call.request {
+                        Request::Run(_) => reserve(&house, &keepers),
+                        Request::Join { .. }
+                        | Request::Kill { .. }
+                        | Request::Extend { .. }
+                        | Request::Answer { .. } => SessionId::from_bits(0),
+                    };
+                    calls.insert(call.id, OpenCall { slot: call.slot, launch: call.launch });
+                    let event = Event::Called {
+                        call: call.id,
+                        caller: call.caller,
+                        spare,
+                        request: call.request,
+                    };
+                    house.step(now, event, &mut effects);
+                    if house.session(spare).is_none() {
+                        keepers.release(spare);
+                    }
+                }
+            }
+        }
+        if alarm.is_some_and(|alarm| alarm <= now.mono) {
+            house.step(now, Event::Tick, &mut effects);
+        }
+        performer.perform(&house, &mut calls, std::mem::take(&mut effects), now).await;
+        if stop {
+            return;
+        }
+    }
+}
+
+/// A keeper that is warm already, so that nothing has to be made once the call is decided.
+fn reserve(house: &House, keepers: &Keepers) -> SessionId {
+    loop {
+        let id = keepers.reserve();
+        if house.session(id).is_none() {
+            return id;
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
+//! that lets go of a call has only stopped waiting.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use abide_core::request::Caller;
+use abide_core::{CallId, Event, Outcome, QuestionId, Request, SessionId};
+use tokio::sync::{mpsc, oneshot};
+
+use super::board::{Board, QuestionView};
+use crate::config::Config;
+use crate::world::keepers::Keepers;
+
+/// What the loop takes in.
+pub enum Input {
+    /// A call with the slot for its answer.
+    Call(Box<Call>),
+    /// Something that happened.
+    Event(Event),
+    /// Finish the turn and stop. No session is touched.
+    Stop,
+}
+
+/// A call on its way into the loop.
+pub struct Call {
+    pub(super) id: CallId,
+    pub(super) caller: Caller,
+    pub(super) request: Request,
+    pub(super) launch: Option<Launch>,
+    pub(super) slot: Slot,
+}
+
+/// Where a call's news and its answer go.
+pub struct Slot {
+    pub(super) news: mpsc::Sender<Step>,
+    pub(super) answer: oneshot::Sender<Outcome>,
+}
+
+/// How to start a command: what the keeper needs and the core does not.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// What to execute; `None`: the configured shell with the command.
+    pub argv: Option<Vec<OsString>>,
+    /// Where.
+    pub cwd: PathBuf,
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its input.
+    pub stdin: Stdin,
+    /// A terminal of this many columns and rows.
+    pub pty: Option<(u16, u16)>,
+}
+
+/// A command's input.
+#[derive(Clone, Debug)]
+pub enum Stdin {
+    /// At its end from the start.
+    None,
+    /// These bytes, then its end.
+    Bytes(Vec<u8>),
+    /// Open, to be written to later.
+    Open,
+}
+
+/// What a call hears, in order; `Done` is the last.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The session it waits for.
+    Accepted(SessionId),
+    /// A question was put to people.
+    Asked(Arc<QuestionView>),
+    /// It was answered or withdrawn.
+    Closed(QuestionId),
+    /// The answer.
+    Done(Outcome),
+}
+
+/// Calls into one daemon. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    inbox: mpsc::Sender<Input>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    board: Board,
+    keepers: Arc<Keepers>,
+    config: Config,
+    next_call: AtomicU64,
+    watchers: AtomicU32,
+}
+
+/// News that may wait for a slow door.
+const NEWS: usize = 32;
+
+impl Handle {
+    /// A handle on the loop that reads `inbox`.
+    pub fn new(inbox: mpsc::Sender<Input>, keepers: Arc<Keepers>, config: Config) -> Self {
+        let shared = Shared {
+            board: Board::default(),
+            keepers,
+            config,
+            next_call: AtomicU64::new(1),
+            watchers: AtomicU32::new(0),
+        };
+        Handle { inbox, shared: Arc::new(shared) }
+    }
+
+    /// What everybody may look at.
+    pub fn board(&self) -> &Board {
+        &self.shared.board
+    }
+
+    /// The settings this daemon runs under.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// The keepers, for talking to a terminal directly.
+    pub fn keepers(&self) -> &Keepers {
+        &self.shared.keepers
+    }
+
+    /// Makes a call. `launch` goes with [`Request::Run`].
+    pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
+        let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
+        let (news, heard) = mpsc::channel(NEWS);
+        let (answer, answered) = oneshot::channel();
+        let call = Call { id, caller, request, launch, slot: Slot { news, answer } };
+        // Where the loop has ended, the slot is dropped and the call hears that below.
+        let _ = self.inbox.send(Input::Call(Box::new(call))).await;
+        Pending { id, inbox: self.inbox.clone(), heard, answered, open: true }
+    }
+
+    /// Counts a person who watches and could answer, until the guard is dropped.
+    pub fn watch(&self) -> Watcher {
+        self.watchers_changed(1);
+        Watcher(self.clone())
+    }
+
+    /// Ends the loop. No session is touched.
+    pub async fn stop(&self) {
+        let _ = self.inbox.send(Input::Stop).await;
+    }
+
+    /// Brings something that happened into the loop.
+    pub async fn tell(&self, event: Event) {
+        let _ = self.inbox.send(Input::Event(event)).await;
+    }
+
+    fn watchers_changed(&self, by: i32) {
+        let before = self.shared.watchers.fetch_add(by.cast_unsigned(), Ordering::Relaxed);
+        let count = before.wrapping_add(by.cast_unsigned());
+        send_soon(&self.inbox, Event::Watchers { count });
+    }
+}
+
+/// A person who watches.
+pub struct Watcher(Handle);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.watchers_changed(-1);
+    }
+}
+
+/// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+pub struct Pending {
+    id: CallId,
+    inbox: mpsc::Sender<Input>,
+    heard: mpsc::Receiver<Step>,
+    answered: oneshot::Receiver<Outcome>,
+    open: bool,
+}
+
+impl Pending {
+    /// What happens next. After [`Step::Done`] nothing does. `None`: the daemon is stopping.
+    pub async fn next(&mut self) -> Option<Step> {
+        if !self.open {
+            return None;
+        }
+        let step = tokio::select! {
+            biased;
+            Some(step) = self.heard.recv() => return Some(step),
+            outcome = &mut self.answered => outcome.ok().map(Step::Done),
+        };
+        self.open = false;
+        step
+    }
+
+    /// The answer, whatever else is said before.
+    pub async fn done(mut self) -> Option<Outcome> {
+        loop {
+            match self.next().await? {
+                Step::Done(outcome) => return Some(outcome),
+                Step::Accepted(_) | Step::Asked(_) | Step::Closed(_) => {}
+            }
+        }
+    }
+
+    /// A person interrupted: the session is ended with the call.
+    pub fn interrupt(&self) {
+        send_soon(&self.inbox, Event::Interrupted { call: self.id });
+    }
+
+    /// The way to a person that this call had turned out to lead nowhere.
+    pub fn nobody_there(&self) {
+        send_soon(&self.inbox, Event::NobodyThere { call: self.id });
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.open {
+            send_soon(&self.inbox, Event::CallerGone { call: self.id });
+        }
+    }
+}
+
+/// From where one cannot wait: at once where there is room, else from a task that can.
+fn send_soon(inbox: &mpsc::Sender<Input>, event: Event) {
+    if let Err(mpsc::error::TrySendError::Full(input)) = inbox.try_send(Input::Event(event)) {
+        let inbox = inbox.clone();
+        tokio::spawn(async move {
+            let _ = inbox.send(input).await;
+        });
+    }
+}

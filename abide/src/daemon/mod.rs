@@ -1,0 +1,11 @@
+//! Carries events in and effects out, and knows nothing else.
+
+mod board;
+mod drive;
+mod handle;
+pub mod life;
+mod perform;
+
+pub use board::{Board, Change, QuestionView, SessionView};
+pub use drive::{House, drive};
+pub use handle::{Handle, Input, Launch, Pending, Stdin, Step};

@@ -1,0 +1,251 @@
+//! Does what the core has decided, in the order of the contract: record, act, publish, reply.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_core::session::Phase;
+use abide_core::time::Wall;
+use abide_core::{CallId, Effect, House, Now, Outcome, QuestionId, Record, SessionId, Update};
+use tokio::sync::mpsc;
+
+use super::board::{QuestionView, SessionView};
+use super::drive::OpenCall;
+use super::handle::{Handle, Launch, Stdin, Step};
+use crate::keeper::frame::{self, ToKeeper};
+use crate::world::clock::{Clock, pause};
+use crate::world::facts;
+use crate::world::keepers::Keepers;
+use crate::world::log;
+use crate::world::store::Store;
+
+/// How far apart the two looks are that tell how busy a command is.
+const CPU_SAMPLE: Duration = Duration::from_millis(50);
+
+/// Calls to be told of a question once the facts beside it have been gathered.
+type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<Step>>>>>;
+
+pub(super) struct Performer {
+    handle: Handle,
+    clock: Arc<dyn Clock>,
+    store: Arc<dyn Store>,
+    keepers: Arc<Keepers>,
+    details: HashMap<SessionId, Detail>,
+    asking: Askers,
+}
+
+/// What is known of a session beside what the core knows.
+struct Detail {
+    cwd: PathBuf,
+    pty: bool,
+}
+
+impl Performer {
+    pub fn new(
+        handle: Handle,
+        clock: Arc<dyn Clock>,
+        store: Arc<dyn Store>,
+        keepers: Arc<Keepers>,
+    ) -> Self {
+        Performer {
+            handle,
+            clock,
+            store,
+            keepers,
+            details: HashMap::new(),
+            asking: Askers::default(),
+        }
+    }
+
+    pub async fn perform(
+        &mut self,
+        house: &House,
+        calls: &mut HashMap<CallId, OpenCall>,
+        effects: Vec<Effect>,
+        now: Now,
+    ) {
+        self.record(&effects).await;
+        for effect in effects {
+            match effect {
+                Effect::Record(_) => {}
+                Effect::Start { session, call, deadline } => {
+                    let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
+                    self.start(house, session, launch, deadline.map(|d| d.0), now.wall);
+                }
+                Effect::Kill { session, end } => {
+                    let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
+                    self.keepers.send(session, &ToKeeper::Kill { end, grace_ms });
+                }
+                Effect::SetDeadline { session, deadline } => {
+                    self.keepers.send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
+                }
+                Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
+                Effect::Watch { session, beyond } => {
+                    self.keepers.send(session, &ToKeeper::Watch { beyond });
+                }
+                Effect::Ask { question } => self.ask(house, question, now),
+                Effect::Close { question, closing } => {
+                    self.asking.lock().expect("no holder panics").remove(&question);
+                    self.handle.board().close(question, closing);
+                }
+                Effect::Publish { session } => self.publish(house, session),
+                Effect::Tell { call, update } => self.tell(calls, call, update),
+                Effect::Reply { call, outcome } => reply(calls, call, outcome),
+            }
+        }
+    }
+
+    /// One commit for the whole turn, and only where something must survive.
+    async fn record(&self, effects: &[Effect]) {
+        let records: Vec<Record> = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Record(record) => Some(record.clone()),
+                _ => None,
+            })
+            .collect();
+        if records.is_empty() {
+            return;
+        }
+        // A question that could not be written down is still worth asking: it is only less durable.
+        match self.store.commit(records).await {
+            Ok(Ok(())) => {}
+            Ok(Err(fault)) => tracing::error!("{fault}"),
+            Err(_) => tracing::error!("the database's writer is gone"),
+        }
+    }
+
+    fn start(
+        &mut self,
+        house: &House,
+        id: SessionId,
+        launch: Option<Launch>,
+        deadline_ms: Option<u64>,
+        created: Wall,
+    ) {
+        let (Some(session), Some(launch)) = (house.session(id), launch) else {
+            self.keepers.fail(id, "the call brought nothing to start");
+            return;
+        };
+        let config = self.handle.config();
+        let argv = launch.argv.map_or_else(
+            || {
+                let shell = config.shell.iter().map(|word| word.clone().into_bytes());
+                shell.chain([session.command.as_bytes().to_vec()]).collect()
+            },
+            |argv| argv.into_iter().map(into_bytes).collect(),
+        );
+        self.details
+            .insert(id, Detail { cwd: launch.cwd.clone(), pty: launch.pty.is_some() });
+        let frame = frame::Launch {
+            session: id.to_string(),
+            agent: session.agent.0.to_string(),
+            command: session.command.as_bytes().to_vec(),
+            argv,
+            cwd: into_bytes(launch.cwd.into_os_string()),
+            env: launch.env.into_iter().map(|(k, v)| (into_bytes(k), into_bytes(v))).collect(),
+            stdin: match launch.stdin {
+                Stdin::None => frame::Stdin::None,
+                Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
+                Stdin::Open => frame::Stdin::Open,
+            },
+            pty: launch.pty.map(|(cols, rows)| frame::PtySize { cols, rows }),
+            deadline_ms,
+            idle_ms: session.idle.map(|idle| idle.0),
+            inactivity_ms: None,
+            log_quota: config.log_quota,
+            created_wall_ms: created.0,
+            key: session.key.as_ref().map(|key| key.0.to_string()),
+            grace_ms: (config.kill_grace * 1_000.0) as u32,
+            containment: config.containment.into(),
+        };
+        self.keepers.start(id, frame);
+    }
+
+    /// Gathers what the kernel knows, then shows the question everywhere at once.
+    fn ask(&self, house: &House, id: QuestionId, now: Now) {
+        let Some(question) = house.question(id).cloned() else { return };
+        let Some(session) = house.session(question.session).cloned() else { return };
+        let folder = self.keepers.folder(question.session);
+        let (asking, handle) = (self.asking.clone(), self.handle.clone());
+        asking.lock().expect("no holder panics").entry(id).or_default();
+        tokio::spawn(async move {
+            let before = facts::of_session(&folder);
+            pause(CPU_SAMPLE).await;
+            let facts = facts::of_session(&folder).since(&before);
+            let view = Arc::new(QuestionView {
+                id,
+                command: session.command.clone(),
+                agent: session.agent.clone(),
+                ran: abide_core::Millis(now.wall.0.saturating_sub(session.created.0)),
+                last_line: log::last_line(&folder),
+                state: question,
+                facts,
+            });
+            // Closed meanwhile: there is nothing to show any more.
+            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else { return };
+            handle.board().ask(view.clone());
+            for news in calls {
+                let _ = news.try_send(Step::Asked(view.clone()));
+            }
+        });
+    }
+
+    fn publish(&mut self, house: &House, id: SessionId) {
+        let Some(state) = house.session(id) else {
+            self.details.remove(&id);
+            self.handle.board().forget(id);
+            return;
+        };
+        let detail = self.details.entry(id).or_insert_with(|| {
+            let (cwd, pty) = self.keepers.recalled(id);
+            Detail { cwd, pty }
+        });
+        self.handle.board().publish(SessionView {
+            id,
+            state: state.clone(),
+            cwd: detail.cwd.clone(),
+            pty: detail.pty,
+            contained_by: self.keepers.contained_by(id),
+            folder: self.keepers.folder(id),
+        });
+        if matches!(state.phase, Phase::Failed { .. }) {
+            self.keepers.forget(id);
+        }
+    }
+
+    fn tell(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
+        let Some(open) = calls.get(&call) else { return };
+        let step = match update {
+            Update::Accepted(session) => Step::Accepted(session),
+            Update::Closed(question) => Step::Closed(question),
+            Update::Asked(question) => {
+                let mut asking = self.asking.lock().expect("no holder panics");
+                if let Some(waiting) = asking.get_mut(&question) {
+                    waiting.push(open.slot.news.clone());
+                    return;
+                }
+                let Some(view) = self.handle.board().question(question) else { return };
+                Step::Asked(view)
+            }
+        };
+        // A door that does not listen to its news still gets its answer.
+        let _ = open.slot.news.try_send(step);
+    }
+
+    #[expect(dead_code, reason = "the retention pass reads it")]
+    fn now(&self) -> Now {
+        self.clock.now()
+    }
+}
+
+fn reply(calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
+    if let Some(open) = calls.remove(&call) {
+        let _ = open.slot.answer.send(outcome);
+    }
+}
+
+fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
+    std::os::unix::ffi::OsStringExt::into_vec(text)
+}

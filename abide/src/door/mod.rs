@@ -1,0 +1,6 @@
+//! Translates between the outside (JSON, MCP, HTTP, argv, text for people and models) and the core.
+//! A door decides nothing and touches nothing.
+
+pub mod digest;
+pub mod mask;
+pub mod tools;

@@ -1,0 +1,187 @@
+//! Arguments as they came, read field by field. What is wrong is said in one sentence that names the
+//! field, what was given and what is allowed.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use abide_core::Millis;
+use serde_json::{Map, Value};
+
+/// A tool's arguments. Each field is taken out when read; what is left over is unknown.
+pub struct Args {
+    fields: Map<String, Value>,
+}
+
+/// Input that is refused.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);
+
+/// Longest text of one argument, in bytes.
+const TEXT_LIMIT: usize = 1 << 20;
+
+impl Args {
+    /// Arguments as a client sent them.
+    pub fn new(fields: Map<String, Value>) -> Self {
+        Args { fields }
+    }
+
+    /// Takes a field out; `null` counts as absent, since many clients send it for that.
+    fn take(&mut self, field: &str) -> Option<Value> {
+        self.fields.remove(field).filter(|value| !value.is_null())
+    }
+
+    /// A text, where there is one.
+    pub fn text(&mut self, field: &str) -> Result<Option<String>, BadInput> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::String(text)) if text.contains('\0') => {
+                Err(BadInput(format!("`{field}` must be text without NUL bytes; got one at byte {}.",
+                    text.find('\0').unwrap_or(0))))
+            }
+            Some(Value::String(text)) if text.len() > TEXT_LIMIT => Err(BadInput(format!(
+                "`{field}` must be at most {TEXT_LIMIT} bytes long; got {}.",
+                text.len()
+            ))),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong(field, "text", &other)),
+        }
+    }
+
+    /// A text that must be there.
+    pub fn required_text(&mut self, field: &str) -> Result<String, BadInput> {
+        self.text(field)?
+            .ok_or_else(|| BadInput(format!("`{field}` is required and must be text; got nothing.")))
+    }
+
+    /// Yes or no.
+    pub fn flag(&mut self, field: &str) -> Result<bool, BadInput> {
+        match self.take(field) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(other) => Err(wrong(field, "true or false", &other)),
+        }
+    }
+
+    /// A whole number within bounds.
+    pub fn whole(
+        &mut self,
+        field: &str,
+        allowed: std::ops::RangeInclusive<u64>,
+    ) -> Result<Option<u64>, BadInput> {
+        let Some(value) = self.take(field) else { return Ok(None) };
+        let (least, most) = (allowed.start(), allowed.end());
+        // 5.0 is a whole number too, and some clients know no other kind.
+        let whole = value.as_u64().or_else(|| {
+            value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n)).map(|n| n as u64)
+        });
+        match whole {
+            Some(number) if allowed.contains(&number) => Ok(Some(number)),
+            _ => Err(wrong(field, &format!("a whole number from {least} to {most}"), &value)),
+        }
+    }
+
+    /// Whole seconds, at least one.
+    pub fn whole_seconds(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
+        let Some(value) = self.take(field) else { return Ok(None) };
+        let most = Millis::MAX.0 / 1_000;
+        let whole = value.as_u64().or_else(|| {
+            value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n)).map(|n| n as u64)
+        });
+        match whole {
+            Some(secs) if (1..=most).contains(&secs) => Ok(Some(Millis::from_secs(secs))),
+            _ => Err(wrong(field, "a whole number of seconds, at least 1 and at most 100 years", &value)),
+        }
+    }
+
+    /// Seconds, fractions allowed, more than none.
+    pub fn seconds(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
+        let Some(value) = self.take(field) else { return Ok(None) };
+        let most = Millis::MAX.0 as f64 / 1_000.0;
+        match value.as_f64() {
+            Some(secs) if secs.is_finite() && secs > 0.0 && secs <= most => {
+                Ok(Some(Millis(((secs * 1_000.0).ceil() as u64).max(1))))
+            }
+            _ => Err(wrong(field, "a number of seconds above 0 and at most 100 years", &value)),
+        }
+    }
+
+    /// A folder; a relative one is meant from `root`.
+    pub fn folder(&mut self, field: &str, root: &Path) -> Result<PathBuf, BadInput> {
+        Ok(match self.text(field)? {
+            None => root.to_owned(),
+            Some(text) if text.is_empty() => root.to_owned(),
+            Some(text) => match text.strip_prefix("~") {
+                Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                    let home = std::env::home_dir().unwrap_or_else(|| "/".into());
+                    home.join(rest.trim_start_matches('/'))
+                }
+                _ => root.join(text),
+            },
+        })
+    }
+
+    /// An environment laid over the inherited one; `null` takes a variable away.
+    pub fn env(
+        &mut self,
+        field: &str,
+        inherited: &[(OsString, OsString)],
+    ) -> Result<Vec<(OsString, OsString)>, BadInput> {
+        let mut env = inherited.to_vec();
+        let given = match self.take(field) {
+            None => return Ok(env),
+            Some(Value::Object(given)) => given,
+            Some(other) => return Err(wrong(field, "an object of names and text values", &other)),
+        };
+        for (name, value) in given {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(BadInput(format!(
+                    "`{field}` names must not be empty and must hold neither '=' nor NUL; got {}.",
+                    shown(&Value::String(name))
+                )));
+            }
+            let name = OsString::from(name);
+            env.retain(|(old, _)| *old != name);
+            match value {
+                Value::Null => {}
+                Value::String(text) if !text.contains('\0') => env.push((name, text.into())),
+                Value::Number(number) => env.push((name, number.to_string().into())),
+                Value::Bool(flag) => env.push((name, flag.to_string().into())),
+                other => {
+                    let field = format!("{field}.{}", name.display());
+                    return Err(wrong(&field, "text without NUL bytes", &other));
+                }
+            }
+        }
+        Ok(env)
+    }
+
+    /// All fields have been read: what is left is none of the tool's.
+    pub fn finish(self, known: &str) -> Result<(), BadInput> {
+        match self.fields.into_iter().find(|(_, value)| !value.is_null()) {
+            None => Ok(()),
+            Some((field, _)) => Err(BadInput(format!(
+                "`{}` is not a field of this tool; the fields are {known}.",
+                shown_text(&field)
+            ))),
+        }
+    }
+}
+
+fn wrong(field: &str, allowed: &str, given: &Value) -> BadInput {
+    BadInput(format!("`{field}` must be {allowed}; got {}.", shown(given)))
+}
+
+fn shown(value: &Value) -> String {
+    shown_text(&value.to_string())
+}
+
+/// What was given, short enough for one sentence and harmless to show.
+fn shown_text(text: &str) -> String {
+    const MOST: usize = 80;
+    let clean: String = text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    match clean.char_indices().nth(MOST) {
+        None => clean,
+        Some((cut, _)) => format!("{}…", &clean[..cut]),
+    }
+}

@@ -1,0 +1,97 @@
+//! `execute_command`: run as long as it shows life, and ask before giving up.
+
+use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
+use serde_json::{Map, Value, json};
+
+use super::report::{self, OutputLimits};
+use super::{Args, BadInput, Context, ToolResult, asking, key};
+use crate::config::Config;
+use crate::daemon::{Handle, Launch};
+
+pub(super) const FIELDS: &str = "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
+
+/// What the result needs to know of the arguments.
+pub(super) struct Execute {
+    idle: Millis,
+    output: OutputLimits,
+}
+
+pub(super) fn read(
+    arguments: Map<String, Value>,
+    context: &Context,
+    config: &Config,
+) -> Result<(Run, Launch, Execute), BadInput> {
+    let mut args = Args::new(arguments);
+    let command = args.text("command")?.unwrap_or_default();
+    if command.trim().is_empty() {
+        return Err(BadInput("ERROR: Command cannot be empty.".into()));
+    }
+    let idle = args.seconds("timeout")?.unwrap_or(limit::IDLE_DEFAULT);
+    let (launch, output) = report::read_common(&mut args, context, config)?;
+    let run = Run {
+        command: command.into(),
+        deadline: None,
+        idle: Some(idle),
+        asking: asking(context),
+        standby: context.standby,
+        detach: false,
+        key: key(&mut args, context)?,
+    };
+    args.finish(FIELDS)?;
+    Ok((run, launch, Execute { idle, output }))
+}
+
+impl Execute {
+    pub(super) async fn result(
+        &self,
+        handle: &Handle,
+        outcome: Outcome,
+        standby: Option<Millis>,
+    ) -> ToolResult {
+        let Some(view) = report::session_of(handle, &outcome) else {
+            return report::vanished();
+        };
+        let running = matches!(outcome, Outcome::Running(..));
+        let output = report::one_stream(&view, &self.output).await;
+        let mut facts = report::session_facts(&view, running);
+        let mut lines = Vec::new();
+        let mut error = None;
+        match &outcome {
+            Outcome::Declined(_) => {
+                error = Some(format!("command execution timeout: no output for {}", self.idle));
+            }
+            Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
+            Outcome::Running(_, why) => {
+                let note = report::still_running(&view, standby, &mut facts);
+                lines.push(match why {
+                    WhyRunning::NobodyToAsk => format!(
+                        "[still running: no output for {} and nobody can be asked. {note}]",
+                        self.idle
+                    ),
+                    WhyRunning::Standby => format!("[still running. {note}]"),
+                });
+                report::kernel_facts(&view, &mut facts).await;
+            }
+            _ => match report::fault(&view) {
+                Some(fault) => error = Some(fault.to_string()),
+                None => lines.push(report::ending_line(&view)),
+            },
+        }
+        lines.extend(report::shortened("output", &output, view.id));
+        lines.extend(report::leftovers(&view, &mut facts));
+        lines.extend(report::lost_output(&view));
+        let mut text = String::new();
+        if let Some(error) = &error {
+            facts.insert("error".into(), json!(error));
+            text.push_str(error);
+            text.push('\n');
+        }
+        if !output.text.is_empty() {
+            text.push_str(&output.text);
+            text.push('\n');
+        }
+        text.push_str(&lines.join("\n"));
+        text.truncate(text.trim_end_matches('\n').len());
+        ToolResult { text: self.output.mask(text), facts, is_error: error.is_some() }.sealed()
+    }
+}

@@ -1,0 +1,246 @@
+//! The tools, once for every door: their descriptions and schemas, the check of their arguments, and
+//! the text and facts of their results.
+
+mod args;
+mod describe;
+mod execute;
+mod report;
+mod shell;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use abide_core::request::Caller;
+use abide_core::wait::Asking;
+use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, SessionId};
+use serde_json::{Map, Value};
+
+pub use args::{Args, BadInput};
+pub use describe::{Described, all, named};
+pub use report::{question_facts, question_text};
+
+use crate::daemon::{Handle, Pending, QuestionView, Step};
+use std::sync::Arc;
+
+/// Everything a call brings besides its arguments.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// On whose behalf.
+    pub agent: Agent,
+    /// Where commands run that name no folder.
+    pub root: PathBuf,
+    /// The environment that commands inherit.
+    pub env: Vec<(OsString, OsString)>,
+    /// Whether this door itself reaches a person.
+    pub reaches_person: bool,
+    /// The client's own call limit, less a margin: the answer must be there by then.
+    pub standby: Option<Millis>,
+    /// Names this very request, so that taking it up again never runs a command twice.
+    pub request_key: Option<String>,
+}
+
+/// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
+/// clients show the model nothing else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolResult {
+    /// What a model reads.
+    pub text: String,
+    /// The same as fields.
+    pub facts: Map<String, Value>,
+    /// Whether the call failed as a call (an exit code that is not 0 is no failure).
+    pub is_error: bool,
+}
+
+/// Why a call was not taken up. It changed nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NotCalled {
+    /// There is no such tool.
+    #[error("there is no tool '{0}'; the tools are {1}")]
+    UnknownTool(String, String),
+    /// Its arguments are not right.
+    #[error(transparent)]
+    BadInput(#[from] BadInput),
+}
+
+/// A tool call under way.
+pub struct ToolCall {
+    handle: Handle,
+    pending: Pending,
+    tool: Tool,
+    standby: Option<Millis>,
+    session: Option<SessionId>,
+}
+
+/// Which tool, with what its result needs to know of the arguments.
+enum Tool {
+    Shell(shell::Shell),
+    Execute(execute::Execute),
+}
+
+/// What a tool call hears.
+pub enum ToolStep {
+    /// The session it works on.
+    Accepted(SessionId),
+    /// A question was put to people.
+    Asked(Arc<QuestionView>),
+    /// It was answered or withdrawn.
+    Closed(QuestionId),
+    /// The result.
+    Done(ToolResult),
+}
+
+/// Checks the arguments and makes the call. Nothing is started where this returns an error.
+pub async fn begin(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+) -> Result<ToolCall, NotCalled> {
+    let standby = context.standby;
+    let (request, launch, tool) = match name {
+        "shell" => {
+            let (run, launch, shell) = shell::read(arguments, &context, handle.config())?;
+            (run, launch, Tool::Shell(shell))
+        }
+        "execute_command" => {
+            let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
+            (run, launch, Tool::Execute(execute))
+        }
+        _ => {
+            let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
+            return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
+        }
+    };
+    let caller = Caller { agent: Some(context.agent) };
+    let pending = handle
+        .call(caller, abide_core::Request::Run(request), Some(launch))
+        .await;
+    Ok(ToolCall { handle: handle.clone(), pending, tool, standby, session: None })
+}
+
+/// Takes a call up again that returned to ask a person: waits for the same session, with the same
+/// arguments, and starts nothing.
+pub async fn resume(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+    session: SessionId,
+) -> Result<ToolCall, NotCalled> {
+    let standby = context.standby;
+    let tool = match name {
+        "shell" => Tool::Shell(shell::read(arguments, &context, handle.config())?.2),
+        _ => Tool::Execute(execute::read(arguments, &context, handle.config())?.2),
+    };
+    let asking = match &tool {
+        Tool::Shell(_) => Asking::Never,
+        Tool::Execute(_) => asking(&context),
+    };
+    let caller = Caller { agent: Some(context.agent) };
+    let request = abide_core::Request::Join { session, asking, standby };
+    let pending = handle.call(caller, request, None).await;
+    Ok(ToolCall { handle: handle.clone(), pending, tool, standby, session: None })
+}
+
+impl ToolCall {
+    /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping.
+    pub async fn next(&mut self) -> Option<ToolStep> {
+        Some(match self.pending.next().await? {
+            Step::Accepted(session) => {
+                self.session = Some(session);
+                ToolStep::Accepted(session)
+            }
+            Step::Asked(question) => ToolStep::Asked(question),
+            Step::Closed(question) => ToolStep::Closed(question),
+            Step::Done(outcome) => ToolStep::Done(self.result(outcome).await),
+        })
+    }
+
+    /// The result, whatever is asked on the way.
+    pub async fn result_only(mut self) -> Option<ToolResult> {
+        loop {
+            if let ToolStep::Done(result) = self.next().await? {
+                return Some(result);
+            }
+        }
+    }
+
+    /// The session it works on, once known.
+    pub fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    /// A person interrupted the call.
+    pub fn interrupt(&self) {
+        self.pending.interrupt();
+    }
+
+    /// The door's own way to a person leads nowhere.
+    pub fn nobody_there(&self) {
+        self.pending.nobody_there();
+    }
+
+    async fn result(&self, outcome: Outcome) -> ToolResult {
+        if let Outcome::Refused(refusal) = &outcome {
+            return refused(refusal);
+        }
+        match &self.tool {
+            Tool::Shell(shell) => shell.result(&self.handle, outcome, self.standby).await,
+            Tool::Execute(execute) => execute.result(&self.handle, outcome, self.standby).await,
+        }
+    }
+}
+
+fn asking(context: &Context) -> Asking {
+    if context.reaches_person { Asking::Here } else { Asking::Elsewhere }
+}
+
+/// The key under which a command is started: the caller's own, else the request's.
+fn key(args: &mut Args, context: &Context) -> Result<Option<Key>, BadInput> {
+    let given = args.text("idempotency_key")?;
+    Ok(given.map(|key| format!("given:{key}")).or_else(|| context.request_key.clone()).map(|key| Key(key.into())))
+}
+
+fn refused(refusal: &Refusal) -> ToolResult {
+    ToolResult::error(refusal_sentence(refusal))
+}
+
+/// One sentence for a person or a model.
+pub fn refusal_sentence(refusal: &Refusal) -> String {
+    use abide_core::{Answer, Closing};
+    match refusal {
+        Refusal::SessionNotFound(id) => format!("Session '{id}' not found"),
+        Refusal::SessionEnded(id) => format!("Session '{id}' has ended; only a running one can do this"),
+        Refusal::QuestionNotFound(id) => {
+            format!("Question '{id}' not found; `abide answer` lists the open ones")
+        }
+        Refusal::QuestionClosed(id, Closing::Answered(answer)) => format!(
+            "Question '{id}' was answered already: {}",
+            match answer {
+                Answer::Yes => "yes",
+                Answer::No => "no",
+            }
+        ),
+        Refusal::QuestionClosed(id, Closing::Withdrawn) => {
+            format!("Question '{id}' was withdrawn: it no longer matters")
+        }
+        Refusal::KeyReused(key) => format!(
+            "`idempotency_key` '{}' was used for another command already; use a new one",
+            key.0.strip_prefix("given:").unwrap_or(&key.0)
+        ),
+        Refusal::TooMany(sentence) => sentence.clone(),
+    }
+}
+
+impl ToolResult {
+    /// A failed call with one sentence.
+    pub fn error(text: String) -> Self {
+        ToolResult { facts: Map::new(), text, is_error: true }.sealed()
+    }
+
+    /// Puts the text among the facts.
+    fn sealed(mut self) -> Self {
+        self.facts.insert("text".into(), Value::String(self.text.clone()));
+        self
+    }
+}

@@ -1,0 +1,313 @@
+//! The parts that results share: facts about a session, its output as a model gets it, warnings.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use abide_core::session::{End, Exit, Phase};
+use abide_core::{Millis, Outcome, SessionId};
+use serde_json::{Map, Value, json};
+
+use super::{Args, BadInput, Context, ToolResult};
+use crate::config::Config;
+use crate::daemon::{Handle, Launch, QuestionView, SessionView};
+use crate::door::digest::{Digest, Digested, Limits};
+use crate::door::mask::Mask;
+use crate::keeper::tree;
+use crate::world::facts::{self, Facts};
+use crate::world::log::{Piece, Reader, Streams};
+
+/// The most a call may ask for, in characters a stream.
+pub(super) const MAX_OUTPUT: u64 = 1_000_000;
+/// Logs up to this size are read on the spot; longer ones on a thread of their own.
+const READ_ON_THE_SPOT: u64 = 64 << 10;
+/// Where a hard limit struck, the answer must not be late: of a flood, this much at either end is
+/// looked at and the rest only counted.
+const HASTY_HEAD: u64 = 2 << 20;
+const HASTY_TAIL: u64 = 6 << 20;
+
+/// How much output a call wants, and in what form.
+#[derive(Clone)]
+pub(super) struct OutputLimits {
+    max_chars: usize,
+    raw: bool,
+    mask: Arc<Mask>,
+}
+
+impl OutputLimits {
+    pub(super) fn mask(&self, text: String) -> String {
+        self.mask.apply(text)
+    }
+}
+
+/// The arguments that `shell` and `execute_command` share.
+pub(super) fn read_common(
+    args: &mut Args,
+    context: &Context,
+    config: &Config,
+) -> Result<(Launch, OutputLimits), BadInput> {
+    let cwd = args.folder("cwd", &context.root)?;
+    let env = args.env("env", &context.env)?;
+    let given: Vec<(OsString, OsString)> =
+        env.iter().filter(|pair| !context.env.contains(pair)).cloned().collect();
+    let stdin = args.stdin("stdin")?;
+    let max_chars = args.whole("max_output", 1..=MAX_OUTPUT)?.unwrap_or(config.max_output);
+    let output = OutputLimits {
+        max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
+        raw: args.flag("raw")?,
+        mask: Arc::new(Mask::new(given.iter().map(|(name, value)| {
+            (name.to_string_lossy(), value.to_string_lossy())
+        }))),
+    };
+    Ok((Launch::plain(cwd, env, stdin), output))
+}
+
+/// The session that an outcome speaks of.
+pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<SessionView>> {
+    let id = match outcome {
+        Outcome::Started(id)
+        | Outcome::Ended(id)
+        | Outcome::Running(id, _)
+        | Outcome::Declined(id)
+        | Outcome::Cancelled(id)
+        | Outcome::Failed(id) => *id,
+        Outcome::Done | Outcome::Refused(_) => return None,
+    };
+    handle.board().session(id)
+}
+
+pub(super) fn vanished() -> ToolResult {
+    ToolResult::error("the session was removed while its result was being made; run it again".into())
+}
+
+/// What every result about a session says.
+pub(super) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
+    let mut facts = Map::new();
+    let ending = view.ending().filter(|_| !running);
+    let exit = ending.and_then(|ending| ending.exit);
+    let status = match view.state.phase {
+        _ if running => "running",
+        Phase::Failed { .. } => "failed",
+        Phase::Starting | Phase::Running { .. } => "running",
+        Phase::Leftover { .. } | Phase::Ended { .. } => "exited",
+    };
+    facts.insert("session_id".into(), json!(view.id.to_string()));
+    facts.insert("status".into(), json!(status));
+    facts.insert("exit_code".into(), json!(exit.and_then(code_of)));
+    facts.insert("signal".into(), json!(exit.and_then(signal_of)));
+    facts.insert("end".into(), json!(ending.map(|ending| ending.end.as_str())));
+    let duration = ending.map_or_else(|| ran_until_now(view), |ending| ending.duration);
+    facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
+    let log = Reader::open(&view.folder);
+    let (total, dropped) = ending
+        .map(|ending| (ending.bytes, ending.dropped))
+        .unwrap_or_else(|| (log.end(), log.dropped()));
+    facts.insert("bytes_total".into(), json!(total));
+    facts.insert("bytes_dropped".into(), json!(dropped));
+    facts.insert("still_running".into(), json!([]));
+    facts.insert("contained_by".into(), json!(view.contained_by.map(|by| by.as_str())));
+    facts
+}
+
+fn code_of(exit: Exit) -> Option<i32> {
+    match exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) => None,
+    }
+}
+
+fn signal_of(exit: Exit) -> Option<i32> {
+    match exit {
+        Exit::Code(_) => None,
+        Exit::Signal(signal) => Some(signal),
+    }
+}
+
+fn ran_until_now(view: &SessionView) -> Millis {
+    use crate::world::clock::{Clock, SystemClock};
+    Millis(SystemClock.now().wall.0.saturating_sub(view.state.created.0))
+}
+
+/// Why it could not be run at all.
+pub(super) fn fault(view: &SessionView) -> Option<&str> {
+    match &view.state.phase {
+        Phase::Failed { fault } => Some(fault),
+        _ => None,
+    }
+}
+
+/// `[exited with code 0 after 12s]` and its like.
+pub(super) fn ending_line(view: &SessionView) -> String {
+    let Some(ending) = view.ending() else { return String::new() };
+    let after = spoken(ending.duration);
+    match (ending.end, ending.exit) {
+        (End::Lost, _) | (_, None) => format!("[lost after {after}: nobody saw how it ended]"),
+        (End::OutOfMemory, _) => format!("[killed after {after}: out of memory]"),
+        (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
+        (End::User | End::Agent | End::Inactivity | End::IdleDeclined, Some(exit)) => {
+            format!("[ended by {} with code {} after {after}]", ending.end.as_str(), exit.shell_code())
+        }
+        (_, Some(Exit::Code(code))) => format!("[exited with code {code} after {after}]"),
+        (_, Some(Exit::Signal(signal))) => format!("[ended by signal {signal} after {after}]"),
+    }
+}
+
+/// A duration as people write it; what is shorter than a second counts as none.
+fn spoken(duration: Millis) -> String {
+    Millis(duration.0 / 1_000 * 1_000).to_string()
+}
+
+/// Both streams of a session, each as a model gets it.
+pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Digested, Digested) {
+    let out = digest(view, Streams::StdoutAndPty, limits).await;
+    let err = digest(view, Streams::Stderr, limits).await;
+    (out, err)
+}
+
+/// All output in the order in which it came.
+pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Digested {
+    digest(view, Streams::All, limits).await
+}
+
+async fn digest(view: &SessionView, streams: Streams, limits: &OutputLimits) -> Digested {
+    let reader = Reader::open(&view.folder);
+    let end = view.ending().map_or_else(|| reader.end(), |ending| ending.bytes);
+    let limits = Limits::new(limits.max_chars, limits.raw, view.id.to_string());
+    let hasty = view.ending().is_some_and(|ending| ending.end == End::Deadline)
+        && end > HASTY_HEAD + HASTY_TAIL;
+    let work = move || {
+        let mut digest = Digest::new(limits);
+        let mut feed = |from: u64, to: u64| {
+            for piece in reader.pieces(from, to, streams) {
+                match piece {
+                    Piece::Bytes(chunk) => digest.push(&chunk.bytes),
+                    Piece::Gap(bytes) => digest.gap(bytes),
+                }
+            }
+        };
+        if hasty {
+            feed(0, HASTY_HEAD);
+            digest.gap(end - HASTY_HEAD - HASTY_TAIL);
+            let mut feed = |from: u64, to: u64| {
+                for piece in reader.pieces(from, to, streams) {
+                    match piece {
+                        Piece::Bytes(chunk) => digest.push(&chunk.bytes),
+                        Piece::Gap(bytes) => digest.gap(bytes),
+                    }
+                }
+            };
+            feed(end - HASTY_TAIL, end);
+        } else {
+            feed(0, end);
+        }
+        digest.finish()
+    };
+    if end <= READ_ON_THE_SPOT {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.unwrap_or_default()
+}
+
+/// Says how much of a stream was left out and where the rest is.
+pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
+    stream.shortened.then(|| {
+        format!(
+            "{name} was shortened: {} lines, {} bytes left out; all of it is in {session} \
+             (terminal_session search, or read_output with since)",
+            stream.lines_left_out, stream.bytes_left_out
+        )
+    })
+}
+
+/// Says that the log on disk is not complete.
+pub(super) fn lost_output(view: &SessionView) -> Option<String> {
+    let dropped = view.ending().map(|ending| ending.dropped).filter(|dropped| *dropped > 0)?;
+    Some(format!(
+        "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
+    ))
+}
+
+/// Lists what the command left behind.
+pub(super) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+    if !matches!(view.state.phase, Phase::Leftover { .. }) {
+        return None;
+    }
+    let left = tree::of_session(&view.folder);
+    if left.is_empty() {
+        return None;
+    }
+    let list: Vec<Value> =
+        left.iter().map(|process| json!({"pid": process.pid, "command": process.command})).collect();
+    facts.insert("still_running".into(), Value::Array(list));
+    let names: Vec<String> =
+        left.iter().map(|process| format!("{} (pid {})", process.command, process.pid)).collect();
+    Some(format!(
+        "still running in the background: {}. It lives on in {} until it ends or is killed.",
+        names.join(", "),
+        view.id
+    ))
+}
+
+/// Tells an agent that is handed a running session what to do next.
+pub(super) fn still_running(
+    view: &SessionView,
+    standby: Option<Millis>,
+    facts: &mut Map<String, Value>,
+) -> String {
+    if let Some(standby) = standby {
+        facts.insert("effective_timeout".into(), json!(standby.0 as f64 / 1_000.0));
+    }
+    format!(
+        "It goes on as {id}: read on with terminal_session read_output, or end it with terminal_session kill",
+        id = view.id
+    )
+}
+
+/// What the kernel knows of a running session.
+pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Value>) {
+    let found = facts::of_session(&view.folder);
+    facts.insert("waiting_for_input".into(), json!(found.waiting_for_input));
+    facts.insert("cpu".into(), json!(found.describe()));
+}
+
+/// The question as a person reads it: its line, and under it what it is about.
+pub fn question_text(question: &QuestionView) -> String {
+    let mut text = format!(
+        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for: {}",
+        question.state.idle,
+        safe(&question.command),
+        spoken(question.ran)
+    );
+    let last = String::from_utf8_lossy(&question.last_line);
+    let last = last.trim_end();
+    if !last.is_empty() {
+        text.push_str("\n  last output: ");
+        text.push_str(&safe(last));
+    }
+    text.push_str("\n  now: ");
+    text.push_str(&question.facts.describe());
+    text
+}
+
+/// The same as fields.
+pub fn question_facts(question: &QuestionView) -> Value {
+    let Facts { waiting_for_input, .. } = question.facts;
+    json!({
+        "question_id": question.id.to_string(),
+        "session_id": question.state.session.to_string(),
+        "question": format!("Command has been idle for {}. Continue waiting?", question.state.idle),
+        "command": question.command.as_ref(),
+        "agent": question.agent.0.as_ref(),
+        "idle": question.state.idle.0 as f64 / 1_000.0,
+        "running_for": question.ran.0 as f64 / 1_000.0,
+        "last_line": safe(String::from_utf8_lossy(&question.last_line).trim_end()),
+        "doing": question.facts.describe(),
+        "waiting_for_input": waiting_for_input,
+        "asked_at": question.state.asked.0,
+        "text": question_text(question),
+    })
+}
+
+/// Text that cannot reprogram a terminal and stays on its line.
+pub(crate) fn safe(text: &str) -> String {
+    crate::door::digest::one_line(text)
+}

@@ -1,0 +1,128 @@
+//! `shell`: run to the end, under a hard limit.
+
+use abide_core::session::End;
+use abide_core::wait::Asking;
+use abide_core::{Millis, Outcome, Run, limit};
+use serde_json::{Map, Value, json};
+
+use super::report::{self, OutputLimits};
+use super::{Args, BadInput, Context, ToolResult, key};
+use crate::config::Config;
+use crate::daemon::{Handle, Launch, SessionView, Stdin};
+
+pub(super) const FIELDS: &str = "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
+
+/// What the result needs to know of the arguments.
+pub(super) struct Shell {
+    command: String,
+    timeout: Millis,
+    output: OutputLimits,
+}
+
+pub(super) fn read(
+    arguments: Map<String, Value>,
+    context: &Context,
+    config: &Config,
+) -> Result<(Run, Launch, Shell), BadInput> {
+    let mut args = Args::new(arguments);
+    let command = args.text("command")?.unwrap_or_default();
+    if command.trim().is_empty() {
+        return Err(BadInput("ERROR: Shell command cannot be empty.".into()));
+    }
+    let timeout = args.whole_seconds("timeout")?.unwrap_or(limit::DEADLINE_DEFAULT);
+    let (launch, output) = report::read_common(&mut args, context, config)?;
+    let run = Run {
+        command: command.as_str().into(),
+        deadline: Some(timeout),
+        idle: None,
+        asking: Asking::Never,
+        standby: context.standby,
+        detach: false,
+        key: key(&mut args, context)?,
+    };
+    args.finish(FIELDS)?;
+    Ok((run, launch, Shell { command, timeout, output }))
+}
+
+impl Shell {
+    pub(super) async fn result(
+        &self,
+        handle: &Handle,
+        outcome: Outcome,
+        standby: Option<Millis>,
+    ) -> ToolResult {
+        let Some(view) = report::session_of(handle, &outcome) else {
+            return report::vanished();
+        };
+        let running = matches!(outcome, Outcome::Running(..));
+        let (status, code) = self.status(&view, running);
+        let mut warnings = Vec::new();
+        if status == "TIMEOUT_ERROR" {
+            let secs = self.timeout.0 / 1_000;
+            warnings.push(format!("Command timed out after {secs}s. Partial output captured."));
+        }
+        if let Outcome::Cancelled(_) = outcome {
+            warnings.push("command execution cancelled by user".into());
+        }
+        let (out, err) = report::two_streams(&view, &self.output).await;
+        let mut facts = report::session_facts(&view, running);
+        let stderr = match report::fault(&view) {
+            Some(fault) => {
+                facts.insert("error".into(), json!(fault));
+                fault.to_string()
+            }
+            None => err.text.clone(),
+        };
+        for (name, stream) in [("stdout", &out), ("stderr", &err)] {
+            warnings.extend(report::shortened(name, stream, view.id));
+        }
+        warnings.extend(report::leftovers(&view, &mut facts));
+        warnings.extend(report::lost_output(&view));
+        if running {
+            warnings.push(report::still_running(&view, standby, &mut facts));
+        }
+        facts.insert("status".into(), json!(status));
+        facts.insert("return_code".into(), json!(code));
+        let code = code.map_or_else(String::new, |code| code.to_string());
+        let mut text = format!(
+            "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}\n",
+            self.command, out.text
+        );
+        for warning in warnings {
+            text.push_str("WARNING: ");
+            text.push_str(&warning);
+            text.push('\n');
+        }
+        text.truncate(text.trim_end_matches('\n').len());
+        let is_error = matches!(outcome, Outcome::Cancelled(_));
+        ToolResult { text: self.output.mask(text), facts, is_error }.sealed()
+    }
+
+    fn status(&self, view: &SessionView, running: bool) -> (&'static str, Option<i32>) {
+        if running {
+            return ("RUNNING", None);
+        }
+        let Some(ending) = view.ending() else {
+            return ("FATAL_ERROR", Some(-2));
+        };
+        if ending.end == End::Deadline {
+            return ("TIMEOUT_ERROR", Some(-1));
+        }
+        match ending.exit.map(|exit| exit.shell_code()) {
+            Some(0) => ("SUCCESS", Some(0)),
+            code => ("ERROR", code),
+        }
+    }
+}
+
+impl Launch {
+    /// A command without a terminal.
+    pub(super) fn plain(
+        cwd: std::path::PathBuf,
+        env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+        stdin: Option<String>,
+    ) -> Self {
+        let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
+        Launch { argv: None, cwd, env, stdin, pty: None }
+    }
+}

@@ -1,0 +1,13 @@
+//! Random bits for ids and seals.
+
+/// Sixty-four bits that nobody can guess.
+pub fn bits() -> u64 {
+    let mut bytes = [0; 8];
+    fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// Fills a buffer with random bytes.
+pub fn fill(bytes: &mut [u8]) {
+    getrandom::fill(bytes).expect("the kernel always has random bytes");
+}

@@ -1,0 +1,8 @@
+//! The hands: everything that makes a system call, reads a clock, touches disk, process, database
+//! or socket. It decides nothing.
+
+pub mod clock;
+pub mod entropy;
+pub mod keepers;
+pub mod socket;
+pub mod store;

@@ -1,0 +1,61 @@
+//! Unix sockets in folders of any depth. The address of a socket holds at most 107 bytes, so a longer
+//! path is reached through a handle on its folder.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+const ADDRESS_LIMIT: usize = 107;
+
+/// Connects to the socket at `path`, however long the path is.
+pub fn connect(path: &Path) -> io::Result<UnixStream> {
+    with_short(path, UnixStream::connect)
+}
+
+/// Listens at `path`, taking the place of a stale socket there. The caller holds the lock that says
+/// nobody else listens.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    with_short(path, UnixListener::bind)
+}
+
+fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
+    if path.as_os_str().len() <= ADDRESS_LIMIT {
+        return act(path.to_owned());
+    }
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(folder)?;
+    let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
+    act(short)
+}
+
+/// Makes a folder that only its owner may enter, or makes sure that an existing one is such.
+pub fn private_folder(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+        _ => {}
+    }
+    let found = std::fs::symlink_metadata(path)?;
+    let owner = rustix::process::geteuid().as_raw();
+    let trouble = if !found.is_dir() {
+        "is not a folder (a link is not accepted)"
+    } else if found.uid() != owner {
+        "belongs to another user"
+    } else if found.mode() & 0o077 != 0 {
+        "can be entered by others; run chmod 700 on it"
+    } else {
+        return Ok(());
+    };
+    Err(io::Error::other(format!("{} {trouble}", path.display())))
+}
