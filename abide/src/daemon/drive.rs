@@ -25,9 +25,12 @@ pub(super) struct OpenCall {
 }
 
 /// Runs until [`Input::Stop`] or until nobody can call any more.
+#[expect(clippy::too_many_arguments, reason = "the seams, each named once")]
 pub async fn drive(
     mut house: House,
+    recovered: Vec<Event>,
     mut inbox: mpsc::Receiver<Input>,
+    mut happened: mpsc::Receiver<Event>,
     handle: Handle,
     clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
@@ -36,17 +39,24 @@ pub async fn drive(
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, clock.clone(), store, keepers.clone());
     let mut turn = Vec::with_capacity(TURN);
+    let mut news = Vec::with_capacity(TURN);
     let mut effects = Vec::new();
+    let now = clock.now();
+    for event in recovered {
+        house.step(now, event, &mut effects);
+    }
+    performer.perform(&house, &mut calls, std::mem::take(&mut effects), now).await;
     loop {
         let alarm = house.alarm();
-        let got = tokio::select! {
+        tokio::select! {
             biased;
-            got = inbox.recv_many(&mut turn, TURN) => Some(got),
-            () = sleep_until(&*clock, alarm) => None,
-        };
+            got = happened.recv_many(&mut news, TURN) => if got == 0 { return },
+            got = inbox.recv_many(&mut turn, TURN) => if got == 0 { return },
+            () = sleep_until(&*clock, alarm) => {}
+        }
         let now = clock.now();
-        if got == Some(0) {
-            return;
+        for event in news.drain(..) {
+            house.step(now, event, &mut effects);
         }
         let mut stop = false;
         for input in turn.drain(..) {

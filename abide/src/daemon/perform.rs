@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
+use crate::config::Containment;
 use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::{Clock, pause};
 use crate::world::facts;
@@ -150,7 +151,7 @@ impl Performer {
                 Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
                 Stdin::Open => frame::Stdin::Open,
             },
-            pty: launch.pty.map(|(cols, rows)| frame::PtySize { cols, rows }),
+            pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
             deadline_ms,
             idle_ms: session.idle.map(|idle| idle.0),
             inactivity_ms: None,
@@ -158,7 +159,7 @@ impl Performer {
             created_wall_ms: created.0,
             key: session.key.as_ref().map(|key| key.0.to_string()),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
-            containment: config.containment.into(),
+            containment: hold(config.containment),
         };
         self.keepers.start(id, frame);
     }
@@ -243,6 +244,15 @@ impl Performer {
 fn reply(calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
     if let Some(open) = calls.remove(&call) {
         let _ = open.slot.answer.send(outcome);
+    }
+}
+
+fn hold(containment: Containment) -> frame::Hold {
+    match containment {
+        Containment::Auto => frame::Hold::Auto,
+        Containment::Cgroup => frame::Hold::Cgroup,
+        Containment::PidNamespace => frame::Hold::PidNamespace,
+        Containment::Subreaper => frame::Hold::Subreaper,
     }
 }
 

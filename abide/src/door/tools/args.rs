@@ -106,6 +106,15 @@ impl Args {
         }
     }
 
+    /// Text for a command's input; NUL is as good as any other byte there.
+    pub fn stdin(&mut self, field: &str) -> Result<Option<String>, BadInput> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong(field, "text", &other)),
+        }
+    }
+
     /// A folder; a relative one is meant from `root`.
     pub fn folder(&mut self, field: &str, root: &Path) -> Result<PathBuf, BadInput> {
         Ok(match self.text(field)? {

@@ -12,9 +12,9 @@ use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Limits};
 use crate::door::mask::Mask;
-use crate::keeper::tree;
+use crate::keeper::{folder, tree};
 use crate::world::facts::{self, Facts};
-use crate::world::log::{Piece, Reader, Streams};
+use crate::world::log::{Log, Piece, Stream};
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
@@ -97,15 +97,19 @@ pub(super) fn session_facts(view: &SessionView, running: bool) -> Map<String, Va
     facts.insert("end".into(), json!(ending.map(|ending| ending.end.as_str())));
     let duration = ending.map_or_else(|| ran_until_now(view), |ending| ending.duration);
     facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
-    let log = Reader::open(&view.folder);
     let (total, dropped) = ending
-        .map(|ending| (ending.bytes, ending.dropped))
-        .unwrap_or_else(|| (log.end(), log.dropped()));
+        .map_or_else(|| so_far(&Log::open(&view.folder)), |ending| (ending.bytes, ending.dropped));
     facts.insert("bytes_total".into(), json!(total));
     facts.insert("bytes_dropped".into(), json!(dropped));
     facts.insert("still_running".into(), json!([]));
     facts.insert("contained_by".into(), json!(view.contained_by.map(|by| by.as_str())));
     facts
+}
+
+/// Bytes written so far, and how many of them are no longer kept.
+fn so_far(log: &Log) -> (u64, u64) {
+    let gaps = log.gaps().unwrap_or_default();
+    (log.end().unwrap_or(0), gaps.iter().map(|(from, to)| to - from).sum())
 }
 
 fn code_of(exit: Exit) -> Option<i32> {
@@ -158,53 +162,65 @@ fn spoken(duration: Millis) -> String {
 
 /// Both streams of a session, each as a model gets it.
 pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Digested, Digested) {
-    let out = digest(view, Streams::StdoutAndPty, limits).await;
-    let err = digest(view, Streams::Stderr, limits).await;
+    let out = digest(view, Some(Stream::Stdout), limits).await;
+    let err = digest(view, Some(Stream::Stderr), limits).await;
     (out, err)
 }
 
 /// All output in the order in which it came.
 pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Digested {
-    digest(view, Streams::All, limits).await
+    digest(view, None, limits).await
 }
 
-async fn digest(view: &SessionView, streams: Streams, limits: &OutputLimits) -> Digested {
-    let reader = Reader::open(&view.folder);
-    let end = view.ending().map_or_else(|| reader.end(), |ending| ending.bytes);
-    let limits = Limits::new(limits.max_chars, limits.raw, view.id.to_string());
-    let hasty = view.ending().is_some_and(|ending| ending.end == End::Deadline)
-        && end > HASTY_HEAD + HASTY_TAIL;
-    let work = move || {
-        let mut digest = Digest::new(limits);
-        let mut feed = |from: u64, to: u64| {
-            for piece in reader.pieces(from, to, streams) {
-                match piece {
-                    Piece::Bytes(chunk) => digest.push(&chunk.bytes),
-                    Piece::Gap(bytes) => digest.gap(bytes),
-                }
-            }
-        };
-        if hasty {
-            feed(0, HASTY_HEAD);
-            digest.gap(end - HASTY_HEAD - HASTY_TAIL);
-            let mut feed = |from: u64, to: u64| {
-                for piece in reader.pieces(from, to, streams) {
-                    match piece {
-                        Piece::Bytes(chunk) => digest.push(&chunk.bytes),
-                        Piece::Gap(bytes) => digest.gap(bytes),
-                    }
-                }
-            };
-            feed(end - HASTY_TAIL, end);
+async fn digest(view: &SessionView, only: Option<Stream>, limits: &OutputLimits) -> Digested {
+    let log = Log::open(&view.folder);
+    let ending = view.ending();
+    let end = ending.map_or_else(|| log.end().unwrap_or(0), |ending| ending.bytes);
+    if end == 0 {
+        return Digested::default();
+    }
+    let digest = Digest::new(Limits::new(limits.max_chars, limits.raw, &view.id.to_string()));
+    let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
+    let reading = Reading { log, only, end, hasty: struck && end > HASTY_HEAD + HASTY_TAIL };
+    if end <= READ_ON_THE_SPOT {
+        return reading.into(digest);
+    }
+    tokio::task::spawn_blocking(move || reading.into(digest)).await.unwrap_or_default()
+}
+
+/// Which part of a log is to be read.
+struct Reading {
+    log: Log,
+    only: Option<Stream>,
+    end: u64,
+    hasty: bool,
+}
+
+impl Reading {
+    fn into(self, mut digest: Digest) -> Digested {
+        if self.hasty {
+            self.feed(&mut digest, 0, HASTY_HEAD);
+            digest.gap(self.end - HASTY_HEAD - HASTY_TAIL);
+            self.feed(&mut digest, self.end - HASTY_TAIL, self.end);
         } else {
-            feed(0, end);
+            self.feed(&mut digest, 0, self.end);
         }
         digest.finish()
-    };
-    if end <= READ_ON_THE_SPOT {
-        return work();
     }
-    tokio::task::spawn_blocking(work).await.unwrap_or_default()
+
+    fn feed(&self, digest: &mut Digest, from: u64, to: u64) {
+        let mut pieces = self.log.pieces(from, self.only);
+        while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
+            match piece {
+                Piece::Chunk(chunk) if chunk.offset >= to => return,
+                Piece::Chunk(chunk) => {
+                    let most = usize::try_from(to - chunk.offset).unwrap_or(usize::MAX);
+                    digest.push(&chunk.bytes[..chunk.bytes.len().min(most)]);
+                }
+                Piece::Gap { from, to } => digest.gap(to - from),
+            }
+        }
+    }
 }
 
 /// Says how much of a stream was left out and where the rest is.
@@ -231,7 +247,8 @@ pub(super) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> O
     if !matches!(view.state.phase, Phase::Leftover { .. }) {
         return None;
     }
-    let left = tree::of_session(&view.folder);
+    let meta = folder::read_meta(&view.folder).ok().flatten()?;
+    let left = tree::processes(&meta);
     if left.is_empty() {
         return None;
     }
