@@ -32,7 +32,6 @@ impl House {
         turn.push(accepted);
         let (id, call, asks) = (wait.session, wait.call, wait.asking.asks());
         self.begin_wait(wait);
-        self.release_stranded(turn, id);
         if let Some(question) = self.open_question_of(id)
             && asks
         {
@@ -41,6 +40,7 @@ impl House {
                 update: Update::Asked(question),
             });
         }
+        self.release_stranded(turn, id);
         self.wind(turn, id);
         Ok(())
     }
