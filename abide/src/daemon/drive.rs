@@ -45,7 +45,9 @@ pub async fn drive(
     for event in recovered {
         house.step(now, event, &mut effects);
     }
-    performer.perform(&house, &mut calls, std::mem::take(&mut effects), now).await;
+    performer
+        .perform(&house, &mut calls, std::mem::take(&mut effects), now)
+        .await;
     loop {
         let alarm = house.alarm();
         tokio::select! {
@@ -76,7 +78,13 @@ pub async fn drive(
                         | Request::Extend { .. }
                         | Request::Answer { .. } => SessionId::from_bits(0),
                     };
-                    calls.insert(call.id, OpenCall { slot: call.slot, launch: call.launch });
+                    calls.insert(
+                        call.id,
+                        OpenCall {
+                            slot: call.slot,
+                            launch: call.launch,
+                        },
+                    );
                     let event = Event::Called {
                         call: call.id,
                         caller: call.caller,
@@ -93,7 +101,9 @@ pub async fn drive(
         if alarm.is_some_and(|alarm| alarm <= now.mono) {
             house.step(now, Event::Tick, &mut effects);
         }
-        performer.perform(&house, &mut calls, std::mem::take(&mut effects), now).await;
+        performer
+            .perform(&house, &mut calls, std::mem::take(&mut effects), now)
+            .await;
         if stop {
             return;
         }
@@ -101,7 +111,7 @@ pub async fn drive(
 }
 
 /// A keeper that is warm already, so that nothing has to be made once the call is decided.
-fn reserve(house: &House, keepers: &Keepers) -> SessionId {
+fn reserve(house: &House, keepers: &Arc<Keepers>) -> SessionId {
     loop {
         let id = keepers.reserve();
         if house.session(id).is_none() {

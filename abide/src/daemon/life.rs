@@ -72,7 +72,10 @@ fn start(places: &Places) -> io::Result<()> {
         .append(true)
         .mode(0o600)
         .open(places.daemon_log())?;
-    #[expect(clippy::disallowed_methods, reason = "the daemon is started here and nowhere else")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the daemon is started here and nowhere else"
+    )]
     let mut command = Command::new("/proc/self/exe");
     command
         .arg0("abide")
@@ -91,7 +94,11 @@ fn start(places: &Places) -> io::Result<()> {
             } else {
                 libc::dup2(fd, READY_FD)
             };
-            if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            if done < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(())
+            }
         });
     }
     let mut child = command.spawn()?;
@@ -102,7 +109,11 @@ fn start(places: &Places) -> io::Result<()> {
         return Ok(());
     }
     let _ = child.wait();
-    let why = if said.is_empty() { "it ended without a word" } else { said.trim() };
+    let why = if said.is_empty() {
+        "it ended without a word"
+    } else {
+        said.trim()
+    };
     Err(io::Error::other(format!(
         "the daemon did not start: {why}. Its log is {}",
         places.daemon_log().display()
@@ -116,7 +127,12 @@ fn make_folders(places: &Places) -> io::Result<()> {
 }
 
 fn open_private(path: &Path) -> io::Result<File> {
-    File::options().create(true).write(true).truncate(false).mode(0o600).open(path)
+    File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 /// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
@@ -125,7 +141,9 @@ pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::
     let served = prepare(&places).and_then(|lock| {
         // One thread for everything that waits: a call crosses no thread on its way, which is what
         // makes it quick. What blocks (long logs, the database) has threads of its own.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
         let served = runtime.block_on(run(places, config, &mut ready));
         runtime.shutdown_background();
         drop(lock);
@@ -157,7 +175,9 @@ fn prepare(places: &Places) -> anyhow::Result<File> {
 fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
     let running = http::ask_version(&places.http_socket()).unwrap_or_default();
     if !older(&running, env!("CARGO_PKG_VERSION")) {
-        bail!("a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it");
+        bail!(
+            "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
+        );
     }
     http::ask_to_stop(&places.http_socket()).context("the older daemon does not stop")?;
     lock.lock().context("cannot take the lock over")
@@ -166,7 +186,10 @@ fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
 /// Whether the version `left` comes before `right`.
 fn older(left: &str, right: &str) -> bool {
     let numbers = |version: &str| -> Vec<u64> {
-        version.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
+        version
+            .split(['.', '-', '+'])
+            .map_while(|part| part.parse().ok())
+            .collect()
     };
     !left.is_empty() && numbers(left) < numbers(right)
 }
@@ -188,22 +211,46 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
         .into_iter()
         .map(|(session, state)| Event::Found { session, state })
         .collect();
-    recovered.extend(open.into_iter().map(|(question, state)| Event::Reopened { question, state }));
+    recovered.extend(
+        open.into_iter()
+            .map(|(question, state)| Event::Reopened { question, state }),
+    );
     recovered.push(Event::Recovered);
 
     let seal = seal(&places.state.join("seal"))?;
     let http_listener = listen(&places.http_socket())?;
     let mcp_listener = listen(&places.mcp_socket())?;
     keepers.warm_up();
-    tokio::spawn(http::serve(http_listener, handle.clone(), http::Daemon { started_at, places: places.clone() }));
+    tokio::spawn(http::serve(
+        http_listener,
+        handle.clone(),
+        http::Daemon {
+            started_at,
+            places: places.clone(),
+        },
+    ));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
     tokio::spawn(stop_on_signal(handle.clone()));
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    tracing::info!("abide {} is ready, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(
+        "abide {} is ready, process {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id()
+    );
     let house = House::new(entropy::bits());
-    drive(house, recovered, calls, happened, handle, clock, Arc::new(store), keepers).await;
+    drive(
+        house,
+        recovered,
+        calls,
+        happened,
+        handle,
+        clock,
+        Arc::new(store),
+        keepers,
+    )
+    .await;
     for socket in [places.http_socket(), places.mcp_socket()] {
         let _ = std::fs::remove_file(socket);
     }
@@ -212,7 +259,8 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
 }
 
 fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {
-    let listener = socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    let listener =
+        socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     listener.set_nonblocking(true)?;
     Ok(tokio::net::UnixListener::from_std(listener)?)
 }
@@ -232,9 +280,10 @@ fn seal(path: &Path) -> anyhow::Result<[u8; 32]> {
 
 async fn stop_on_signal(handle: Handle) {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut int)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
+    let (Ok(mut term), Ok(mut int)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         return;
     };
     tokio::select! {

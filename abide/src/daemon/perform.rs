@@ -18,8 +18,8 @@ use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::{Clock, pause};
 use crate::world::facts;
 use crate::world::keepers::Keepers;
-use crate::world::log;
 use crate::world::store::Store;
+use crate::world::tail;
 
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
@@ -70,16 +70,22 @@ impl Performer {
         for effect in effects {
             match effect {
                 Effect::Record(_) => {}
-                Effect::Start { session, call, deadline } => {
+                Effect::Start {
+                    session,
+                    call,
+                    deadline,
+                } => {
                     let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
                     self.start(house, session, launch, deadline.map(|d| d.0), now.wall);
                 }
                 Effect::Kill { session, end } => {
                     let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
-                    self.keepers.send(session, &ToKeeper::Kill { end, grace_ms });
+                    self.keepers
+                        .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
                 Effect::SetDeadline { session, deadline } => {
-                    self.keepers.send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
+                    self.keepers
+                        .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
@@ -87,7 +93,10 @@ impl Performer {
                 }
                 Effect::Ask { question } => self.ask(house, question, now),
                 Effect::Close { question, closing } => {
-                    self.asking.lock().expect("no holder panics").remove(&question);
+                    self.asking
+                        .lock()
+                        .expect("no holder panics")
+                        .remove(&question);
                     self.handle.board().close(question, closing);
                 }
                 Effect::Publish { session } => self.publish(house, session),
@@ -137,15 +146,24 @@ impl Performer {
             },
             |argv| argv.into_iter().map(into_bytes).collect(),
         );
-        self.details
-            .insert(id, Detail { cwd: launch.cwd.clone(), pty: launch.pty.is_some() });
+        self.details.insert(
+            id,
+            Detail {
+                cwd: launch.cwd.clone(),
+                pty: launch.pty.is_some(),
+            },
+        );
         let frame = frame::Launch {
             session: id.to_string(),
             agent: session.agent.0.to_string(),
             command: session.command.as_bytes().to_vec(),
             argv,
             cwd: into_bytes(launch.cwd.into_os_string()),
-            env: launch.env.into_iter().map(|(k, v)| (into_bytes(k), into_bytes(v))).collect(),
+            env: launch
+                .env
+                .into_iter()
+                .map(|(k, v)| (into_bytes(k), into_bytes(v)))
+                .collect(),
             stdin: match launch.stdin {
                 Stdin::None => frame::Stdin::None,
                 Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
@@ -166,11 +184,19 @@ impl Performer {
 
     /// Gathers what the kernel knows, then shows the question everywhere at once.
     fn ask(&self, house: &House, id: QuestionId, now: Now) {
-        let Some(question) = house.question(id).cloned() else { return };
-        let Some(session) = house.session(question.session).cloned() else { return };
+        let Some(question) = house.question(id).cloned() else {
+            return;
+        };
+        let Some(session) = house.session(question.session).cloned() else {
+            return;
+        };
         let folder = self.keepers.folder(question.session);
         let (asking, handle) = (self.asking.clone(), self.handle.clone());
-        asking.lock().expect("no holder panics").entry(id).or_default();
+        asking
+            .lock()
+            .expect("no holder panics")
+            .entry(id)
+            .or_default();
         tokio::spawn(async move {
             let before = facts::of_session(&folder);
             pause(CPU_SAMPLE).await;
@@ -180,12 +206,14 @@ impl Performer {
                 command: session.command.clone(),
                 agent: session.agent.clone(),
                 ran: abide_core::Millis(now.wall.0.saturating_sub(session.created.0)),
-                last_line: log::last_line(&folder),
+                last_line: tail::last_line(&folder),
                 state: question,
                 facts,
             });
             // Closed meanwhile: there is nothing to show any more.
-            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else { return };
+            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else {
+                return;
+            };
             handle.board().ask(view.clone());
             for news in calls {
                 let _ = news.try_send(Step::Asked(view.clone()));
@@ -227,7 +255,9 @@ impl Performer {
                     waiting.push(open.slot.news.clone());
                     return;
                 }
-                let Some(view) = self.handle.board().question(question) else { return };
+                let Some(view) = self.handle.board().question(question) else {
+                    return;
+                };
                 Step::Asked(view)
             }
         };

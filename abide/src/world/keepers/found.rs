@@ -14,10 +14,16 @@ use crate::keeper::tree;
 use crate::world::log::Log;
 
 pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
-    let Ok(entries) = std::fs::read_dir(&keepers.sessions) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
+        return Vec::new();
+    };
     let mut found = Vec::new();
     for entry in entries.flatten() {
-        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
         let path = entry.path();
@@ -40,10 +46,14 @@ fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Pha
     let known = folder::read_ending(path).ok().flatten();
     match &known {
         Some(EndingFile::Failed { sentence, .. }) => {
-            return Phase::Failed { fault: sentence.as_str().into() };
+            return Phase::Failed {
+                fault: sentence.as_str().into(),
+            };
         }
         Some(EndingFile::Ended(exited)) if exited.empty && exited.closed => {
-            return Phase::Ended { ending: ending(exited) };
+            return Phase::Ended {
+                ending: ending(exited),
+            };
         }
         _ => {}
     }
@@ -51,13 +61,20 @@ fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Pha
         (Ok(stream), known) => {
             keepers.adopt(id, stream);
             match known {
-                Some(EndingFile::Ended(exited)) => Phase::Leftover { ending: ending(&exited) },
-                _ => Phase::Running { quiet_since: Mono(0), ending: None },
+                Some(EndingFile::Ended(exited)) => Phase::Leftover {
+                    ending: ending(&exited),
+                },
+                _ => Phase::Running {
+                    quiet_since: Mono(0),
+                    ending: None,
+                },
             }
         }
         (Err(_), Some(EndingFile::Ended(exited))) => {
             tree::end_orphans(meta);
-            Phase::Ended { ending: ending(&exited) }
+            Phase::Ended {
+                ending: ending(&exited),
+            }
         }
         (Err(_), _) => Phase::Ended { ending: lost(path) },
     }
@@ -98,5 +115,11 @@ pub(super) fn lost(path: &Path) -> Ending {
     if let Err(e) = folder::write_ending(path, &EndingFile::lost(bytes)) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
-    Ending { exit: None, end: End::Lost, duration: Millis(0), bytes, dropped: 0 }
+    Ending {
+        exit: None,
+        end: End::Lost,
+        duration: Millis(0),
+        bytes,
+        dropped: 0,
+    }
 }

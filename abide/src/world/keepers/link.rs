@@ -75,10 +75,15 @@ impl Link {
     pub async fn input(&self, bytes: &[u8]) -> io::Result<()> {
         for part in bytes.chunks(INPUT_WINDOW / 4) {
             let room = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            let permit =
-                self.credit.acquire_many(room).await.map_err(|_| io::ErrorKind::BrokenPipe)?;
+            let permit = self
+                .credit
+                .acquire_many(room)
+                .await
+                .map_err(|_| io::ErrorKind::BrokenPipe)?;
             permit.forget();
-            self.send(&ToKeeper::Input { bytes: part.to_vec() });
+            self.send(&ToKeeper::Input {
+                bytes: part.to_vec(),
+            });
         }
         Ok(())
     }
@@ -91,7 +96,8 @@ impl Link {
         if let Some(beyond) = next {
             self.send(&ToKeeper::Watch { beyond });
         }
-        self.tide.send_modify(|tide| tide.bytes = tide.bytes.max(bytes));
+        self.tide
+            .send_modify(|tide| tide.bytes = tide.bytes.max(bytes));
     }
 
     /// Writes what did not fit before.
@@ -137,7 +143,11 @@ impl Follower {
         loop {
             if self.tide.changed().await.is_err() {
                 let last = *self.tide.borrow();
-                return Tide { ended: true, closed: true, ..last };
+                return Tide {
+                    ended: true,
+                    closed: true,
+                    ..last
+                };
             }
             let now = *self.tide.borrow_and_update();
             if now.bytes > offset || now.ended {
@@ -149,7 +159,10 @@ impl Follower {
 
 /// Reads a keeper's frames for as long as it lives, and makes events of them.
 pub(super) async fn attend(keepers: Arc<Keepers>, id: SessionId, link: Arc<Link>) {
-    let mut life = Life { started: false, ended: false };
+    let mut life = Life {
+        started: false,
+        ended: false,
+    };
     let reading = read_frames(&keepers, id, &link, &mut life);
     tokio::select! {
         _ = reading => {}
@@ -167,14 +180,25 @@ pub(super) async fn attend(keepers: Arc<Keepers>, id: SessionId, link: Arc<Link>
     if ran && !life.ended {
         let lost = tokio::task::spawn_blocking(move || found::lost(&folder)).await;
         if let Ok(ending) = lost {
-            let _ = keepers.events.send(Event::Exited { session: id, ending, empty: true }).await;
+            let _ = keepers
+                .events
+                .send(Event::Exited {
+                    session: id,
+                    ending,
+                    empty: true,
+                })
+                .await;
         }
     } else if ran {
         // The keeper only goes when nothing of the tree is left.
         let _ = keepers.events.send(Event::Emptied { session: id }).await;
     } else {
         keepers.fail(id, "its keeper ended before the command was started");
-        keepers.spares.lock().expect("no holder panics").retain(|spare| *spare != id);
+        keepers
+            .spares
+            .lock()
+            .expect("no holder panics")
+            .retain(|spare| *spare != id);
     }
 }
 
@@ -202,7 +226,7 @@ async fn read_frames(
         while let Some(frame) =
             FromKeeper::take_from(&mut buffer).map_err(|_| io::ErrorKind::InvalidData)?
         {
-            for event in translate(keepers, id, link, life, frame) {
+            if let Some(event) = translate(keepers, id, link, life, frame) {
                 let _ = keepers.events.send(event).await;
             }
         }
@@ -230,11 +254,21 @@ fn translate(
         FromKeeper::StartFailed { sentence, .. } => {
             life.started = true;
             life.ended = true;
-            Some(Event::StartFailed { session, fault: sentence.into() })
+            Some(Event::StartFailed {
+                session,
+                fault: sentence.into(),
+            })
         }
-        FromKeeper::Grew { bytes, quiet_since_mono_ms } => {
+        FromKeeper::Grew {
+            bytes,
+            quiet_since_mono_ms,
+        } => {
             link.grew(bytes);
-            Some(Event::Grew { session, bytes, quiet_since: Mono(quiet_since_mono_ms) })
+            Some(Event::Grew {
+                session,
+                bytes,
+                quiet_since: Mono(quiet_since_mono_ms),
+            })
         }
         FromKeeper::Exited(exited) => {
             life.ended = true;
@@ -251,7 +285,11 @@ fn translate(
                 bytes: exited.bytes,
                 dropped: exited.dropped,
             };
-            Some(Event::Exited { session, ending, empty: exited.empty })
+            Some(Event::Exited {
+                session,
+                ending,
+                empty: exited.empty,
+            })
         }
         FromKeeper::Emptied => Some(Event::Emptied { session }),
         FromKeeper::Closed => {
@@ -263,7 +301,9 @@ fn translate(
             None
         }
         FromKeeper::KillPending { left } => {
-            tracing::warn!("{left} processes of {session} outlive SIGKILL; its keeper goes on trying");
+            tracing::warn!(
+                "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"
+            );
             None
         }
     }

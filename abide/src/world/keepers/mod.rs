@@ -72,14 +72,20 @@ impl Keepers {
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
         match self.link(id) {
             Some(link) => link.send(&ToKeeper::Start(Box::new(launch))),
-            None => self.fail(id, "no keeper could be started for it; see the daemon's log"),
+            None => self.fail(
+                id,
+                "no keeper could be started for it; see the daemon's log",
+            ),
         }
         self.warm_up();
     }
 
     /// Says that a session could not be started.
     pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
-        let event = Event::StartFailed { session, fault: why.into() };
+        let event = Event::StartFailed {
+            session,
+            fault: why.into(),
+        };
         let events = self.events.clone();
         tokio::spawn(async move {
             let _ = events.send(event).await;
@@ -114,13 +120,20 @@ impl Keepers {
 
     /// By what means its tree is held, once known.
     pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
-        self.held.lock().expect("no holder panics").get(&id).copied()
+        self.held
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .copied()
     }
 
     /// Where a session of an earlier daemon runs, and whether it has a terminal.
     pub fn recalled(&self, id: SessionId) -> (PathBuf, bool) {
         match folder::read_meta(&self.folder(id)) {
-            Ok(Some(meta)) => (std::ffi::OsString::from_vec(meta.cwd).into(), meta.pty.is_some()),
+            Ok(Some(meta)) => (
+                std::ffi::OsString::from_vec(meta.cwd).into(),
+                meta.pty.is_some(),
+            ),
             _ => (PathBuf::new(), false),
         }
     }
@@ -143,7 +156,11 @@ impl Keepers {
     }
 
     fn link(&self, id: SessionId) -> Option<Arc<Link>> {
-        self.links.lock().expect("no holder panics").get(&id).cloned()
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned()
     }
 
     fn hold(&self, id: SessionId, by: Containment) {
@@ -186,7 +203,10 @@ impl Keepers {
 
     fn adopt(self: &Arc<Self>, id: SessionId, stream: tokio::net::UnixStream) {
         let link = Arc::new(Link::new(stream));
-        self.links.lock().expect("no holder panics").insert(id, link.clone());
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .insert(id, link.clone());
         tokio::spawn(link::attend(self.clone(), id, link));
     }
 

@@ -26,9 +26,16 @@ pub(super) struct Nursery {
 impl Nursery {
     /// Starts the nursery from the very program that runs now, even where its file was replaced.
     pub fn start() -> io::Result<Self> {
-        let (orders, theirs) =
-            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        #[expect(clippy::disallowed_methods, reason = "the nursery is started here and nowhere else")]
+        let (orders, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the nursery is started here and nowhere else"
+        )]
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("abide-nursery")
@@ -46,10 +53,17 @@ impl Nursery {
                 } else {
                     libc::dup2(fd, NURSERY_FD)
                 };
-                if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+                if done < 0 {
+                    Err(io::Error::last_os_error())
+                } else {
+                    Ok(())
+                }
             });
         }
-        Ok(Nursery { orders, process: command.spawn()? })
+        Ok(Nursery {
+            orders,
+            process: command.spawn()?,
+        })
     }
 
     /// Orders a keeper for the session with this folder; returns the connection to it, which can be

@@ -1,0 +1,11 @@
+pub mod cgroup;
+pub mod clock;
+pub mod codec;
+pub mod crash;
+pub mod folder;
+pub mod frame;
+pub mod launch;
+pub mod log;
+pub mod proc;
+pub mod spawn;
+pub mod tree;
