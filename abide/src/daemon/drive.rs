@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Event, Request, SessionId};
+use abide_core::{CallId, Effect, Event, Request, SessionId};
 use tokio::sync::mpsc;
 
 use super::handle::{Handle, Input, Launch, Slot};
@@ -37,7 +37,7 @@ pub async fn drive(
     keepers: Arc<Keepers>,
 ) {
     let mut calls = HashMap::<CallId, OpenCall>::new();
-    let mut performer = Performer::new(handle, clock.clone(), store, keepers.clone());
+    let mut performer = Performer::new(handle, store, keepers.clone());
     let mut turn = Vec::with_capacity(TURN);
     let mut news = Vec::with_capacity(TURN);
     let mut effects = Vec::new();
@@ -45,6 +45,8 @@ pub async fn drive(
     for event in recovered {
         house.step(now, event, &mut effects);
     }
+    let found: Vec<SessionId> = house.sessions().map(|(id, _)| id).collect();
+    effects.extend(found.into_iter().map(|session| Effect::Publish { session }));
     performer
         .perform(&house, &mut calls, std::mem::take(&mut effects), now)
         .await;
@@ -66,6 +68,11 @@ pub async fn drive(
                 Input::Event(event) => {
                     if let Event::CallerGone { call } = event {
                         calls.remove(&call);
+                    }
+                    if let Event::Forgotten { sessions } = &event {
+                        effects.extend(
+                            sessions.iter().map(|&session| Effect::Publish { session }),
+                        );
                     }
                     house.step(now, event, &mut effects);
                 }

@@ -231,6 +231,7 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
     ));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
     tokio::spawn(stop_on_signal(handle.clone()));
+    tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }

@@ -15,7 +15,7 @@ use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
 use crate::config::Containment;
 use crate::keeper::frame::{self, ToKeeper};
-use crate::world::clock::{Clock, pause};
+use crate::world::clock::pause;
 use crate::world::facts;
 use crate::world::keepers::Keepers;
 use crate::world::store::Store;
@@ -29,7 +29,6 @@ type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<Step>>>>>;
 
 pub(super) struct Performer {
     handle: Handle,
-    clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, Detail>,
@@ -45,13 +44,11 @@ struct Detail {
 impl Performer {
     pub fn new(
         handle: Handle,
-        clock: Arc<dyn Clock>,
-        store: Arc<dyn Store>,
+            store: Arc<dyn Store>,
         keepers: Arc<Keepers>,
     ) -> Self {
         Performer {
             handle,
-            clock,
             store,
             keepers,
             details: HashMap::new(),
@@ -263,11 +260,6 @@ impl Performer {
         };
         // A door that does not listen to its news still gets its answer.
         let _ = open.slot.news.try_send(step);
-    }
-
-    #[expect(dead_code, reason = "the retention pass reads it")]
-    fn now(&self) -> Now {
-        self.clock.now()
     }
 }
 
