@@ -14,6 +14,7 @@ use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
 use crate::config::Containment;
+use crate::keeper::crash::crash_point;
 use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
 use crate::world::facts;
@@ -176,11 +177,14 @@ impl Performer {
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
         };
+        crash_point("session.pre_start");
         self.keepers.start(id, frame);
+        crash_point("session.post_start");
     }
 
     /// Gathers what the kernel knows, then shows the question everywhere at once.
     fn ask(&self, house: &House, id: QuestionId, now: Now) {
+        crash_point("ask.pending");
         let Some(question) = house.question(id).cloned() else {
             return;
         };
@@ -265,6 +269,7 @@ impl Performer {
 
 fn reply(calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
     if let Some(open) = calls.remove(&call) {
+        crash_point("reply.pre_send");
         let _ = open.slot.answer.send(outcome);
     }
 }
