@@ -1,0 +1,3 @@
+//! What touches the system: clocks, disk, processes.
+
+pub mod log;
