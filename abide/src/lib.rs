@@ -1,5 +1,7 @@
-//! The program as a library: the rooms that act, translate and drive. What is decided is decided in
-//! `abide_core`.
+//! abide runs commands, keeps terminal sessions and waits, on behalf of AI agents.
 
+pub mod config;
+pub mod daemon;
+pub mod door;
 pub mod keeper;
 pub mod world;

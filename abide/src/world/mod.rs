@@ -1,3 +1,11 @@
-//! What touches the system: clocks, disk, processes.
+//! The hands: everything that makes a system call, reads a clock, touches disk, process, database
+//! or socket. It decides nothing.
 
+pub mod clock;
+pub mod entropy;
+pub mod facts;
+pub mod keepers;
 pub mod log;
+pub mod socket;
+pub mod store;
+pub mod tail;
