@@ -14,7 +14,7 @@ use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
 use crate::config::Containment;
-use crate::keeper::crash::crash_point;
+use crate::keeper::crash_point;
 use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
 use crate::world::facts;

@@ -10,7 +10,7 @@ use abide_core::time::Wall;
 use abide_core::{Event, SessionId};
 
 use super::{Handle, SessionView};
-use crate::keeper::crash::crash_point;
+use crate::keeper::crash_point;
 use crate::world::clock::{Clock, pause};
 
 /// How often the past is looked through.
