@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 /// How many worlds are played when nobody says.
-const SEEDS: u64 = 5_000;
+const SEEDS: u64 = 3_000;
 
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

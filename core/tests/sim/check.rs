@@ -6,7 +6,7 @@ use abide_core::record::replay;
 use abide_core::session::Phase;
 use abide_core::{
     Answer, CallId, Closing, Effect, End, Event, House, Millis, Outcome, Question, QuestionId,
-    Record, SessionId, Update, WhyRunning, limit,
+    Record, SessionId, Update, limit,
 };
 
 use super::keeper::{SLACK, Truth};
@@ -183,7 +183,7 @@ impl Sim {
     }
 
     /// It has really been quiet for its limit, but for what is still under way.
-    fn check_idle(&self, id: SessionId, idle: Millis) {
+    pub(super) fn check_idle(&self, id: SessionId, idle: Millis) {
         let now = self.now.mono;
         let life = &self.lives[&id];
         let keeper = &self.keepers[&id];
@@ -199,7 +199,7 @@ impl Sim {
         );
     }
 
-    fn reaches_a_person(&self, id: SessionId) -> bool {
+    pub(super) fn reaches_a_person(&self, id: SessionId) -> bool {
         let here = |call: &super::Call| call.here && call.session == Some(id);
         self.watchers > 0 || self.calls.values().any(here)
     }
@@ -275,129 +275,6 @@ impl Sim {
                 call.asked = None;
             }
         }
-    }
-
-    /// A call is answered once, and with the truth.
-    pub(super) fn check_reply(&mut self, event: &Event, id: CallId, outcome: &Outcome) {
-        let Some(call) = self.calls.remove(&id) else {
-            panic!("{id:?} was answered {outcome:?}, and does not wait");
-        };
-        let keeper = call.session.and_then(|id| self.keepers.get(&id));
-        let named = match outcome {
-            Outcome::Started(id)
-            | Outcome::Ended(id)
-            | Outcome::Running(id, _)
-            | Outcome::Declined(id)
-            | Outcome::Cancelled(id)
-            | Outcome::Failed(id) => Some(*id),
-            Outcome::Done | Outcome::Refused(_) => call.session,
-        };
-        assert_eq!(
-            named, call.session,
-            "{id:?} was answered about another session"
-        );
-        if let (Some(me), Some(keeper)) = (&call.agent, keeper)
-            && !matches!(outcome, Outcome::Refused(_))
-        {
-            assert_eq!(
-                *me, keeper.given.agent,
-                "{id:?} was answered about another's session"
-            );
-        }
-        let ending = keeper.and_then(|keeper| keeper.ending());
-        let end = ending.map(|ending| ending.end);
-        let gone = keeper.is_some_and(|keeper| keeper.is_gone());
-        let now = self.now.mono;
-        let what = match outcome {
-            Outcome::Started(_) => {
-                let runs = keeper.is_some_and(|k| !matches!(k.truth, Truth::Starting { .. }));
-                assert!(runs && call.kind == Kind::Detached, "{call:?}");
-                "started"
-            }
-            Outcome::Ended(_) => {
-                let killed = end.expect("an ending").is_kill();
-                let must_be_gone = call.kind == Kind::Kill || call.interrupted;
-                let detached = call.kind == Kind::Detached;
-                assert!(
-                    gone || detached || !(killed || must_be_gone),
-                    "it still lives: {call:?}"
-                );
-                let declined = end == Some(End::IdleDeclined) && call.asks && gone;
-                let cancelled = end == Some(End::User) && call.interrupted;
-                assert!(
-                    !declined && !cancelled,
-                    "there is a better word: {call:?} {end:?}"
-                );
-                "ended"
-            }
-            Outcome::Running(id, WhyRunning::Standby) => {
-                let over = call.until.is_some_and(|until| until <= now);
-                assert!(over, "its patience is not over: {call:?}");
-                assert_eq!(*event, Event::Tick);
-                let handed = call.asked.is_none() && call.asks;
-                if handed && let Some(life) = self.lives.get_mut(id) {
-                    life.due_since = now;
-                }
-                "standby"
-            }
-            Outcome::Running(id, WhyRunning::NobodyToAsk) => {
-                assert!(call.asks && !call.here, "it could have asked: {call:?}");
-                let (id, idle) = (*id, self.lives[id].idle);
-                assert!(!self.reaches_a_person(id), "somebody could have been asked");
-                // Where a question was open, it had been idle when that was put.
-                let looked = matches!(event, Event::Grew { .. });
-                if looked && self.lives[&id].patient_since < now {
-                    self.check_idle(id, idle.expect("an idle limit"));
-                }
-                let others = self.calls.values().any(|c| c.asks && c.session == Some(id));
-                let life = self.lives.get_mut(&id).expect("a session with waits");
-                life.due_since = now;
-                if !others {
-                    life.patient_since = now;
-                }
-                "nobody"
-            }
-            Outcome::Declined(_) => {
-                assert!(
-                    call.asks && gone && end == Some(End::IdleDeclined),
-                    "{call:?} {end:?}"
-                );
-                "declined"
-            }
-            Outcome::Cancelled(_) => {
-                assert!(
-                    call.interrupted && gone && end == Some(End::User),
-                    "{call:?} {end:?}"
-                );
-                "cancelled"
-            }
-            Outcome::Failed(_) => {
-                let failed = keeper.is_some_and(|keeper| keeper.truth == Truth::Failed);
-                assert!(failed, "it has not failed: {call:?}");
-                "failed"
-            }
-            Outcome::Done => {
-                match call.kind {
-                    Kind::Extend(Some(idle)) => {
-                        let session = call.session.expect("a session");
-                        let life = self.lives.entry(session).or_default();
-                        life.idle = Some(idle);
-                        life.patient_since = now;
-                        life.due_since = now;
-                    }
-                    Kind::Extend(None) => {}
-                    Kind::Answer(question) => {
-                        let owner = &self.keepers[&self.asked[&question]].given.agent;
-                        let own = call.agent.as_ref().is_none_or(|me| me == owner);
-                        assert!(own, "{id:?} has answered another's question");
-                    }
-                    Kind::Run | Kind::Detached | Kind::Join | Kind::Kill => panic!("{call:?}"),
-                }
-                "done"
-            }
-            Outcome::Refused(_) => "refused",
-        };
-        self.tally.count(what);
     }
 
     /// What holds after every turn.
@@ -493,9 +370,21 @@ impl Sim {
         life.decided || life.found_dying
     }
 
-    /// Nobody waits longer than agreed, and silence does not go unnoticed.
+    /// Nobody waits longer than agreed, and neither silence nor output goes unnoticed.
     pub(super) fn check_patience(&self) {
         let now = self.now.mono;
+        for (question, state) in self.house.questions() {
+            let known = self
+                .house
+                .session(state.session)
+                .map(|session| session.bytes);
+            let keeper = &self.keepers[&state.session];
+            let unseen = Some(keeper.bytes) > known && now.since(keeper.quiet_since) > SLACK;
+            assert!(
+                !unseen,
+                "{question} is open, and its session has written since"
+            );
+        }
         for (id, call) in &self.calls {
             let over = call.until.is_some_and(|until| until + LATE < now);
             assert!(!over, "{id:?} waits beyond its patience: {call:?}");

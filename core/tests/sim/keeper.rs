@@ -184,6 +184,10 @@ impl Keeper {
             self.deadline = Some(Deadline::At(now + time));
         }
         self.say(Event::Started { session }, now, random);
+        if random.chance(12) {
+            let leftover = random.chance(50);
+            self.exit(now, Some(Exit::Code(0)), End::Exited, leftover, random);
+        }
     }
 
     pub fn write(&mut self, now: Mono, bytes: u64, random: &mut Random) {
@@ -231,18 +235,43 @@ impl Keeper {
                 ending: ending.clone(),
             }
         };
+        if random.chance(20) {
+            // It connected again meanwhile, and tells only where it stands.
+            self.line.clear();
+        }
         let exited = Event::Exited {
             session,
             ending,
             empty,
         };
         self.say(exited, now, random);
+        self.vanish(now, random);
+    }
+
+    /// Once all is over a keeper goes, and a hasty daemon takes it for lost.
+    fn vanish(&mut self, now: Mono, random: &mut Random) {
+        if let Truth::Gone { ending } = &self.truth
+            && random.chance(10)
+        {
+            let lost = Ending {
+                exit: None,
+                end: End::Lost,
+                ..ending.clone()
+            };
+            let exited = Event::Exited {
+                session: self.id,
+                ending: lost,
+                empty: true,
+            };
+            self.say(exited, now, random);
+        }
     }
 
     pub fn empty(&mut self, now: Mono, random: &mut Random) {
         if let Truth::Leftover { ending } = self.truth.clone() {
             self.truth = Truth::Gone { ending };
             self.say(Event::Emptied { session: self.id }, now, random);
+            self.vanish(now, random);
         }
     }
 

@@ -5,6 +5,7 @@ mod check;
 mod daemon;
 mod keeper;
 mod random;
+mod replies;
 
 use std::collections::{BTreeMap, BTreeSet};
 
