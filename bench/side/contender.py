@@ -265,6 +265,7 @@ class Contender:
         self.connections = []
         process.end_carrying(self.mark)
         if self.home:
+            process.end_carrying(str(self.home), in_command=True)
             shutil.rmtree(self.home, ignore_errors=True)
             self.home = None
 

@@ -62,10 +62,10 @@ def end(found):
             pass
 
 
-def end_carrying(mark):
+def end_carrying(mark, *, in_command=False):
     """Ends all that carry the mark, and those they start meanwhile."""
     for _ in range(50):
-        found = carrying(mark)
+        found = carrying(mark, in_command=in_command)
         if not found:
             return
         end(found)

@@ -17,9 +17,10 @@ class Table:
     rows: list = dataclasses.field(default_factory=list)
     notes: list = dataclasses.field(default_factory=list)
     data: dict = dataclasses.field(default_factory=dict)
+    absent: list = dataclasses.field(default_factory=list)
 
     def missing(self, label, why):
-        self.rows.append([label, f"not available: {why}"])
+        self.absent.append([label, f"not available: {why}"])
 
 
 def percentile(values, share):
@@ -56,7 +57,7 @@ def _lines(table):
     width = len(table.columns)
     yield "| " + " | ".join(table.columns) + " |"
     yield "| " + " | ".join(["---"] + ["---:"] * (width - 1)) + " |"
-    for row in table.rows:
+    for row in table.rows + table.absent:
         cells = [str(cell) for cell in row] + [""] * (width - len(row))
         yield "| " + " | ".join(cells) + " |"
 
@@ -73,13 +74,15 @@ def page(tables, facts):
 
 def plain(table):
     """One table for a terminal: columns padded, no Markdown."""
-    rows = [table.columns] + [[str(cell) for cell in row] for row in table.rows]
-    widths = [max(len(row[i]) for row in rows if len(row) > i and not (len(row) == 2 < len(table.columns) and i == 1))
-              for i in range(len(table.columns))]
+    rows = [[str(cell) for cell in row] for row in [table.columns, *table.rows, *table.absent]]
+    whole = [row for row in rows if len(row) == len(table.columns)]
+    widths = [max(len(row[i]) for row in whole) for i in range(len(table.columns))]
+    widths[0] = max(len(row[0]) for row in rows)
     text = [f"\n{table.name}: {table.title}"]
     for row in rows:
-        text.append("  " + "  ".join(cell.ljust(widths[i]) if i == 0 or len(row) < len(table.columns) else cell.rjust(widths[i])
-                                     for i, cell in enumerate(row)).rstrip())
+        padded = [row[0].ljust(widths[0])]
+        padded += [cell.rjust(widths[i]) for i, cell in enumerate(row) if i] if len(row) == len(widths) else row[1:]
+        text.append("  " + "  ".join(padded))
     return "\n".join(text + [f"  note: {note}" for note in table.notes])
 
 
