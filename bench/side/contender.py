@@ -294,17 +294,25 @@ class Abide(Contender):
         return AbideConnection(self.wire([self.bench.abide, "mcp"]))
 
     def run(self, *words):
-        done = subprocess.run([self.bench.abide, *words], env=self.env(), cwd=self.home, stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=120, check=False)
+        try:
+            done = subprocess.run([self.bench.abide, *words], env=self.env(), cwd=self.home, stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=120, check=False)
+        except subprocess.TimeoutExpired as error:
+            raise Gone(f"abide {words[0]} took longer than 120 s") from error
         if done.returncode:
             raise Gone(f"abide {words[0]}: exit code {done.returncode}: {done.stderr.decode('utf-8', 'replace')[-200:]}")
         return done.stdout
 
     def server_pid(self, connection):
-        return json.loads(self.run("status", "--json"))["daemon"]["pid"]
+        try:
+            return json.loads(self.run("status", "--json"))["daemon"]["pid"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise Gone(f"abide status --json does not name the daemon's pid: {error!r}") from error
 
     def recover(self, session_id):
         """All bytes of a session's log, as its owner gets them."""
+        if not session_id:
+            raise Gone("the answer named no session")
         return self.run("logs", session_id, "--raw")
 
 

@@ -50,7 +50,7 @@ def measure(bench):
         table.data[name] = {"mb_per_s": speed, "rounds": [{**r, "meanwhile": summary(r.get("meanwhile"))} for r in results]}
     table.notes = ["memory growth: the most that the server's resident memory rose over what it was before, seen while the flood ran",
                    "abide's other calls are on a second connection to the same daemon; the others have one connection to a server",
-                   "Codex and Desktop Commander: kept is what the client could get; Codex streams it to the client and keeps none itself"]
+                   "Codex and Desktop Commander: kept is what the client could get; Codex streams it to the client and keeps little itself"]
     return table
 
 
