@@ -1,0 +1,4 @@
+//! The doors: where what the house knows becomes words for a person, a model or a wire.
+
+pub mod digest;
+pub mod mask;
