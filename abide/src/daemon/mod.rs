@@ -5,6 +5,7 @@ mod drive;
 mod handle;
 pub mod life;
 mod perform;
+mod retention;
 
 pub use board::{Board, Change, QuestionView, SessionView};
 pub use drive::{House, drive};
