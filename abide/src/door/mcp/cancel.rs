@@ -6,7 +6,14 @@ use abide_core::Millis;
 /// How clients say that their time ran out (in lower case): the official libraries for TypeScript
 /// (`Request timed out`), Python (`timed out after 60s`) and Rust (`request timeout`, `maximum total
 /// timeout exceeded`), and what an aborted signal or a deadline of other languages says.
-const TIME: [&str; 6] = ["timed out", "timeout", "timed-out", "time limit", "deadline", "-32001"];
+const TIME: [&str; 6] = [
+    "timed out",
+    "timeout",
+    "timed-out",
+    "time limit",
+    "deadline",
+    "-32001",
+];
 
 /// The Rust library says this of any call that was let go of, and Codex lets go of a call both when a
 /// person interrupts it and when its time is up.
@@ -20,7 +27,9 @@ const LATE: Millis = Millis(250);
 /// Whether this reason, given after the call was waited for so long, says that the client's time ran
 /// out.
 pub fn time_ran_out(reason: Option<&str>, waited: Millis) -> bool {
-    let Some(reason) = reason.map(str::to_lowercase) else { return false };
+    let Some(reason) = reason.map(str::to_lowercase) else {
+        return false;
+    };
     if TIME.iter().any(|said| reason.contains(said)) {
         return true;
     }
@@ -41,7 +50,10 @@ mod tests {
             (Some("timed out after 60s"), true),
             (Some("request timeout"), true),
             (Some("maximum total timeout exceeded"), true),
-            (Some("TimeoutError: The operation was aborted due to timeout"), true),
+            (
+                Some("TimeoutError: The operation was aborted due to timeout"),
+                true,
+            ),
             (Some("context deadline exceeded"), true),
             (Some("client time limit reached"), true),
             (Some("AbortError: This operation was aborted"), false),

@@ -89,22 +89,31 @@ impl Hello {
             Some(raw) => raw,
             None => text("cwd")?.into(),
         };
-        let resent = said.get("resent").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let resent = said
+            .get("resent")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
         Some(Hello {
             front: text("front").filter(|id| !id.is_empty())?.into(),
-            pid: number("pid").and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0),
+            pid: number("pid")
+                .and_then(|pid| u32::try_from(pid).ok())
+                .unwrap_or(0),
             cwd: cwd.into(),
-            agent: text("agent").filter(|agent| !agent.is_empty()).unwrap_or("default").into(),
+            agent: text("agent")
+                .filter(|agent| !agent.is_empty())
+                .unwrap_or("default")
+                .into(),
             env: env(&said)?,
-            connection: number("connection").and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
-            resent: resent.iter().take(RESENT).filter_map(Value::as_u64).collect(),
+            connection: number("connection")
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0),
+            resent: resent
+                .iter()
+                .take(RESENT)
+                .filter_map(Value::as_u64)
+                .collect(),
             next: number("next").unwrap_or(0),
         })
-    }
-
-    /// One variable of its environment.
-    pub fn var(&self, name: &str) -> Option<&OsStr> {
-        self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 }
 
@@ -115,7 +124,12 @@ fn env(said: &Value) -> Option<Vec<(OsString, OsString)>> {
             env.push((name.into(), value.as_str()?.into()));
         }
     }
-    for pair in said.get("env_raw").and_then(Value::as_array).into_iter().flatten() {
+    for pair in said
+        .get("env_raw")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         let part = |i: usize| pair.get(i).and_then(Value::as_str).and_then(unhex);
         env.push((part(0)?, part(1)?));
     }
@@ -123,7 +137,10 @@ fn env(said: &Value) -> Option<Vec<(OsString, OsString)>> {
 }
 
 fn hex(text: &OsStr) -> String {
-    text.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    text.as_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 fn unhex(text: &str) -> Option<OsString> {
@@ -133,7 +150,11 @@ fn unhex(text: &str) -> Option<OsString> {
     }
     let nibble = |digit: u8| char::from(digit).to_digit(16);
     let byte = |pair: &[u8]| u8::try_from(nibble(pair[0])? << 4 | nibble(pair[1])?).ok();
-    digits.chunks(2).map(byte).collect::<Option<Vec<u8>>>().map(OsString::from_vec)
+    digits
+        .chunks(2)
+        .map(byte)
+        .collect::<Option<Vec<u8>>>()
+        .map(OsString::from_vec)
 }
 
 #[cfg(test)]

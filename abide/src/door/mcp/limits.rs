@@ -83,7 +83,11 @@ mod tests {
             ("gemini-cli-mcp-client-abide", Some(580_000), Some(580_000)),
             ("goose-desktop", Some(280_000), Some(280_000)),
             ("opencode", Some(50_000), None),
-            ("Visual Studio Code - Insiders", Some(280_000), Some(280_000)),
+            (
+                "Visual Studio Code - Insiders",
+                Some(280_000),
+                Some(280_000),
+            ),
             ("Cline", Some(50_000), Some(50_000)),
         ] {
             assert_eq!(plain(client, false), silent, "{client}");
@@ -93,14 +97,20 @@ mod tests {
 
     #[test]
     fn what_the_user_says_counts_for_every_client() {
-        let said = |value: &'static str| {
-            move |name: &str| (name == OVERRIDE).then_some(OsStr::new(value))
-        };
+        let said =
+            |value: &'static str| move |name: &str| (name == OVERRIDE).then_some(OsStr::new(value));
         assert_eq!(standby("claude-code", true, said("3")), Some(Millis(2_500)));
-        assert_eq!(standby("codex-mcp-client", false, said("1200.5")), Some(Millis(1_180_500)));
+        assert_eq!(
+            standby("codex-mcp-client", false, said("1200.5")),
+            Some(Millis(1_180_500))
+        );
         assert_eq!(standby("any", false, said("0")), None);
         for nonsense in ["", "soon", "-1", "NaN", "inf"] {
-            assert_eq!(standby("any", false, said(nonsense)), Some(Millis(50_000)), "{nonsense}");
+            assert_eq!(
+                standby("any", false, said(nonsense)),
+                Some(Millis(50_000)),
+                "{nonsense}"
+            );
         }
     }
 
@@ -108,6 +118,9 @@ mod tests {
     fn claude_code_says_its_limit_in_the_environment() {
         let said = |name: &str| (name == CLAUDE_CODE).then_some(OsStr::new("120000"));
         assert_eq!(standby("claude-code", true, said), Some(Millis(100_000)));
-        assert_eq!(standby("codex-mcp-client", true, said), Some(Millis(280_000)));
+        assert_eq!(
+            standby("codex-mcp-client", true, said),
+            Some(Millis(280_000))
+        );
     }
 }

@@ -214,7 +214,8 @@ impl Scanner {
 
     fn keep(&mut self, bytes: &[u8]) {
         if self.keep != Keep::Nothing && self.kept.len() <= KEPT {
-            self.kept.extend_from_slice(&bytes[..bytes.len().min(KEPT + 1)]);
+            self.kept
+                .extend_from_slice(&bytes[..bytes.len().min(KEPT + 1)]);
         }
     }
 
@@ -238,7 +239,9 @@ pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
 
 fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
     if text.contains(&b'\\') {
-        return serde_json::from_slice::<String>(text).ok().map(String::into_bytes);
+        return serde_json::from_slice::<String>(text)
+            .ok()
+            .map(String::into_bytes);
     }
     Some(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?.to_vec())
 }
@@ -271,7 +274,9 @@ mod tests {
             (some("7"), some("tools/call"), Kind::Request)
         );
         assert_eq!(
-            outline(r#" { "method" : "ping" , "params" : { "a" : [ { "id" : 1 } ] } , "id" : "x" } "#),
+            outline(
+                r#" { "method" : "ping" , "params" : { "a" : [ { "id" : 1 } ] } , "id" : "x" } "#
+            ),
             (some("\"x\""), some("ping"), Kind::Request)
         );
         assert_eq!(
@@ -290,7 +295,10 @@ mod tests {
             outline(r#"{"params":{"command":"echo \"}\",\"id\":9,{"},"method":"m","id":1}"#),
             (some("1"), some("m"), Kind::Request)
         );
-        assert_eq!(outline(r#"{"a":"id","b":"\\","id":"q\"r"}"#).0, some(r#""q\"r""#));
+        assert_eq!(
+            outline(r#"{"a":"id","b":"\\","id":"q\"r"}"#).0,
+            some(r#""q\"r""#)
+        );
         assert_eq!(outline(r#"{"id":"\u0041\/"}"#).0, some(r#""A/""#));
         assert_eq!(outline(r#"{"method":"tools\/call"}"#).1, some("tools/call"));
     }
@@ -316,7 +324,14 @@ mod tests {
 
     #[test]
     fn depth_is_no_burden() {
-        let deep = format!(r#"{{"params":{}{},"id":5,"method":"m"}}"#, "[".repeat(1 << 20), "]".repeat(1 << 20));
-        assert_eq!(Outline::of(deep.as_bytes()).id.as_deref(), Some(b"5".as_slice()));
+        let deep = format!(
+            r#"{{"params":{}{},"id":5,"method":"m"}}"#,
+            "[".repeat(1 << 20),
+            "]".repeat(1 << 20)
+        );
+        assert_eq!(
+            Outline::of(deep.as_bytes()).id.as_deref(),
+            Some(b"5".as_slice())
+        );
     }
 }
