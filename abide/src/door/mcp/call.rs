@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
     ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses,
-    ProgressNotificationParam, ProgressToken, ProtocolVersion, RequestId, ServerRequest,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::ask::{self, Reply};
 use super::seal::{Round, Subject};
-use super::server::Server;
+use super::server::{Server, is_modern};
 use super::wire::Note;
 use super::{cancel, limits};
 use crate::daemon::QuestionView;
@@ -145,14 +145,11 @@ enum Person {
 
 impl Client {
     fn of(cx: &RequestContext<RoleServer>) -> Self {
-        let modern = cx
-            .protocol_version()
-            .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
         let forms = cx
             .client_capabilities()
             .and_then(|capabilities| capabilities.elicitation)
             .is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
-        let person = match (forms, modern) {
+        let person = match (forms, is_modern(cx)) {
             (false, _) => None,
             (true, false) => Some(Person::ByAsking),
             (true, true) => Some(Person::ByReturning),

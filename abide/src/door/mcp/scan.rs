@@ -9,6 +9,9 @@ use memchr::memchr2;
 /// Longest id or method that is kept; a longer one is none.
 const KEPT: usize = 512;
 
+/// Bytes that may stand before a message, whatever for.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
 /// The outline of one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
@@ -141,6 +144,10 @@ impl Scanner {
 
     /// One byte that is in no string.
     fn outside(&mut self, byte: u8) -> usize {
+        if self.place == Place::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte) {
+            // A message is an object; in anything else there is nothing to be found.
+            self.place = if byte == b'{' { Place::Key } else { Place::After };
+        }
         match byte {
             b'"' => {
                 self.string = Some(Escape::No);
@@ -150,9 +157,7 @@ impl Scanner {
                 self.keep(b"\"");
             }
             b'{' | b'[' => {
-                if self.depth == 0 && byte == b'{' && self.place == Place::Before {
-                    self.place = Place::Key;
-                } else if self.depth == 1 {
+                if self.depth == 1 {
                     self.drop_kept();
                 }
                 self.depth += 1;
@@ -164,7 +169,7 @@ impl Scanner {
                 }
                 self.depth = self.depth.saturating_sub(1);
             }
-            b',' if self.depth == 1 => {
+            b',' if self.depth == 1 && self.place != Place::After => {
                 self.value_ended();
                 self.place = Place::Key;
             }

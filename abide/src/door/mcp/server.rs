@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
     Implementation, JsonObject, ListPromptsResult, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -89,21 +89,29 @@ impl ServerHandler for Server {
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(TOOLS.clone())
-            .with_ttl_ms(FRESH_MS)
-            .with_cache_scope(CacheScope::Public))
+        let list = ListToolsResult::with_all_items(TOOLS.clone());
+        Ok(match is_modern(&context) {
+            true => list
+                .with_ttl_ms(FRESH_MS)
+                .with_cache_scope(CacheScope::Public),
+            false => list,
+        })
     }
 
     async fn list_prompts(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(prompt::list())
-            .with_ttl_ms(FRESH_MS)
-            .with_cache_scope(CacheScope::Public))
+        let list = ListPromptsResult::with_all_items(prompt::list());
+        Ok(match is_modern(&context) {
+            true => list
+                .with_ttl_ms(FRESH_MS)
+                .with_cache_scope(CacheScope::Public),
+            false => list,
+        })
     }
 
     async fn get_prompt(
@@ -128,6 +136,12 @@ impl ServerHandler for Server {
             Err(ErrorData::internal_error(sentence, None))
         })
     }
+}
+
+/// Whether a request is of the generation without a handshake.
+pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| tools::all().iter().map(published).collect());
