@@ -8,4 +8,4 @@ mod perform;
 
 pub use board::{Board, Change, QuestionView, SessionView};
 pub use drive::{House, drive};
-pub use handle::{Handle, Input, Launch, Pending, Stdin, Step};
+pub use handle::{Handle, Input, Launch, Pending, Stdin, Step, Watcher};

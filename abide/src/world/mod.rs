@@ -6,6 +6,7 @@ pub mod entropy;
 pub mod facts;
 pub mod keepers;
 pub mod log;
+pub mod peer;
 pub mod socket;
 pub mod store;
 pub mod tail;
