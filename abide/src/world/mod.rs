@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod exit;
 pub mod facts;
 pub mod keepers;
 pub mod log;
@@ -10,3 +11,4 @@ pub mod peer;
 pub mod socket;
 pub mod store;
 pub mod tail;
+pub mod terminal;

@@ -128,25 +128,29 @@ fn size(piece: &Piece) -> usize {
     }
 }
 
-/// A page as frames.
-pub fn frames(page: Page) -> Bytes {
+/// A page as frames. `next` is the offset that the client counts to by itself; where that is not the
+/// one of the output that follows, the client is told.
+pub fn frames(page: Page, next: &mut u64) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
-        match piece {
+        let chunk = match piece {
             Piece::Gap { from, to } => {
                 out.extend_from_slice(&Frame::Gap(to - from).encode());
-                out.extend_from_slice(&Frame::Offset(to).encode());
+                continue;
             }
-            Piece::Chunk(chunk) => {
-                let stream = match chunk.stream {
-                    Stream::Stdout => frame::Stream::Stdout,
-                    Stream::Stderr => frame::Stream::Stderr,
-                    Stream::Pty => frame::Stream::Pty,
-                };
-                let output = Frame::Output(stream, chunk.bytes.into());
-                out.extend_from_slice(&output.encode());
-            }
+            Piece::Chunk(chunk) => chunk,
+        };
+        if chunk.offset != *next {
+            out.extend_from_slice(&Frame::Offset(chunk.offset).encode());
         }
+        *next = chunk.offset + chunk.bytes.len() as u64;
+        let stream = match chunk.stream {
+            Stream::Stdout => frame::Stream::Stdout,
+            Stream::Stderr => frame::Stream::Stderr,
+            Stream::Pty => frame::Stream::Pty,
+        };
+        let output = Frame::Output(stream, chunk.bytes.into());
+        out.extend_from_slice(&output.encode());
     }
     out.freeze()
 }
@@ -220,11 +224,12 @@ pub async fn log(
     let streaming = Streaming {
         handle: state.handle.clone(),
         view,
+        next: tail.at(),
         tail,
         format,
         over: false,
     };
-    let body = Body::from_stream(stream::try_unfold(streaming, Streaming::next));
+    let body = Body::from_stream(stream::try_unfold(streaming, Streaming::page));
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
@@ -233,17 +238,18 @@ struct Streaming {
     view: std::sync::Arc<SessionView>,
     tail: Tail,
     format: Format,
+    next: u64,
     over: bool,
 }
 
 impl Streaming {
-    async fn next(mut self) -> io::Result<Option<(Bytes, Self)>> {
+    async fn page(mut self) -> io::Result<Option<(Bytes, Self)>> {
         while !self.over {
             let page = self.tail.page().await?;
             if !page.is_empty() {
                 let bytes = match self.format {
                     Format::Raw => raw(page),
-                    Format::Frames => frames(page),
+                    Format::Frames => frames(page, &mut self.next),
                 };
                 return Ok(Some((bytes, self)));
             }

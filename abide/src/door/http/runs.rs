@@ -128,6 +128,7 @@ struct Running {
     who: Who,
     asking: Asking,
     pending: Pending,
+    /// The offset to which the client counts.
     from: u64,
     session: Option<SessionId>,
     tail: Option<Tail>,
@@ -155,7 +156,8 @@ impl Running {
             if let Some(tail) = &mut self.tail {
                 let page = tail.page().await?;
                 if !page.is_empty() {
-                    return Ok(Some((frames(page), self)));
+                    let bytes = frames(page, &mut self.from);
+                    return Ok(Some((bytes, self)));
                 }
             }
             if let Some(outcome) = self.outcome.take() {
@@ -223,7 +225,6 @@ impl Running {
         self.session = Some(session);
         let accepted = json!({"session_id": session.to_string(), "from": self.from});
         self.ready.push_back(Frame::Accepted(accepted));
-        self.ready.push_back(Frame::Offset(self.from));
         if let Some(view) = self.handle.board().session(session) {
             self.tail = Some(Tail::open(&self.handle, &view, self.from, None));
         }
