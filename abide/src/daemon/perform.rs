@@ -14,8 +14,9 @@ use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
 use crate::config::Containment;
+use crate::keeper::crash_point;
 use crate::keeper::frame::{self, ToKeeper};
-use crate::world::clock::{Clock, pause};
+use crate::world::clock::pause;
 use crate::world::facts;
 use crate::world::keepers::Keepers;
 use crate::world::store::Store;
@@ -29,7 +30,6 @@ type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<Step>>>>>;
 
 pub(super) struct Performer {
     handle: Handle,
-    clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, Detail>,
@@ -45,13 +45,11 @@ struct Detail {
 impl Performer {
     pub fn new(
         handle: Handle,
-        clock: Arc<dyn Clock>,
-        store: Arc<dyn Store>,
+            store: Arc<dyn Store>,
         keepers: Arc<Keepers>,
     ) -> Self {
         Performer {
             handle,
-            clock,
             store,
             keepers,
             details: HashMap::new(),
@@ -179,11 +177,14 @@ impl Performer {
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
         };
+        crash_point("session.pre_start");
         self.keepers.start(id, frame);
+        crash_point("session.post_start");
     }
 
     /// Gathers what the kernel knows, then shows the question everywhere at once.
     fn ask(&self, house: &House, id: QuestionId, now: Now) {
+        crash_point("ask.pending");
         let Some(question) = house.question(id).cloned() else {
             return;
         };
@@ -264,15 +265,11 @@ impl Performer {
         // A door that does not listen to its news still gets its answer.
         let _ = open.slot.news.try_send(step);
     }
-
-    #[expect(dead_code, reason = "the retention pass reads it")]
-    fn now(&self) -> Now {
-        self.clock.now()
-    }
 }
 
 fn reply(calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
     if let Some(open) = calls.remove(&call) {
+        crash_point("reply.pre_send");
         let _ = open.slot.answer.send(outcome);
     }
 }

@@ -10,7 +10,8 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
@@ -177,6 +178,13 @@ impl Log {
     /// Takes what `from` has, at most `max` bytes. Never blocks, and never leaves the bytes with the
     /// child because the disk does not want them.
     pub fn take(&mut self, from: BorrowedFd<'_>, stream: Stream, max: usize) -> Taken {
+        // A command that writes nothing leaves no log.
+        if self.current.is_none()
+            && stream != Stream::Pty
+            && let Some(taken) = nothing_yet(from)
+        {
+            return taken;
+        }
         let room = match self.room() {
             Ok(room) => room.min(max as u64) as usize,
             Err(_) => return self.discard(from, max),
@@ -314,6 +322,24 @@ impl Log {
             }
             self.dropped += oldest.indexed;
         }
+    }
+}
+
+/// What an empty pipe says; `None`: it is not empty.
+fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::from_borrowed_fd(from, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&now)).ok()?;
+    let seen = fds[0].revents();
+    if seen.contains(PollFlags::IN) {
+        None
+    } else if seen.contains(PollFlags::HUP) {
+        Some(Taken::Closed)
+    } else {
+        Some(Taken::Nothing)
     }
 }
 

@@ -27,7 +27,8 @@ impl Terminal {
         if front != rustix::process::getpgrp() {
             return None;
         }
-        let device = AsyncFd::new(device).ok()?;
+        // SAFETY: the descriptor belongs to what is registered and is closed with it.
+        let device = unsafe { AsyncFd::register(device) }.ok()?;
         Some(Terminal { device })
     }
 

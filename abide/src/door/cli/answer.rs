@@ -21,7 +21,11 @@ pub async fn answer(client: Client, args: Answer) -> Result<u8, Trouble> {
     let open = open["questions"].as_array().cloned().unwrap_or_default();
     let seated = super::person_reads() && std::io::IsTerminal::is_terminal(&std::io::stdin());
     if args.json.json {
-        return if args.follow { lines(&client).await } else { listed(&open) };
+        return if args.follow {
+            lines(&client).await
+        } else {
+            listed(&open)
+        };
     }
     if open.is_empty() && !args.follow {
         anstream::println!("No open questions.");
@@ -153,12 +157,16 @@ impl Asking {
 
     fn hear(&mut self, line: Value) {
         let id = line["question_id"].as_str().unwrap_or_default();
-        let shown = self.shown.as_ref().is_some_and(|prompt| prompt.question == id);
+        let shown = self
+            .shown
+            .as_ref()
+            .is_some_and(|prompt| prompt.question == id);
         match line["event"].as_str() {
             Some("asked") if !shown => self.waiting.push_back(line),
             Some("closed") => {
                 let before = self.waiting.len();
-                self.waiting.retain(|question| question["question_id"] != line["question_id"]);
+                self.waiting
+                    .retain(|question| question["question_id"] != line["question_id"]);
                 if shown && let Some(prompt) = self.shown.take() {
                     let why = match line["closing"].as_str() {
                         Some("withdrawn") => "withdrawn: it no longer matters",
@@ -176,7 +184,9 @@ impl Asking {
     }
 
     async fn said(&mut self, said: Said) -> Result<(), Unanswered> {
-        let Some(prompt) = self.shown.take() else { return Ok(()) };
+        let Some(prompt) = self.shown.take() else {
+            return Ok(());
+        };
         let word = match said {
             Said::Yes => "yes",
             Said::No => "no",

@@ -90,8 +90,9 @@ impl Client {
             .and_then(from_std)
             .map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
         let broken = |fault: hyper::Error| Unanswered::Broken(fault.to_string());
-        let (mut sender, connection) =
-            http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(broken)?;
         tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
@@ -144,7 +145,11 @@ impl Answer {
     /// All of it.
     async fn json(self) -> Result<Value, Unanswered> {
         let broken = |fault: String| Unanswered::Broken(fault);
-        let body = self.body.collect().await.map_err(|fault| broken(fault.to_string()))?;
+        let body = self
+            .body
+            .collect()
+            .await
+            .map_err(|fault| broken(fault.to_string()))?;
         serde_json::from_slice(&body.to_bytes()).map_err(|fault| broken(fault.to_string()))
     }
 
@@ -166,7 +171,9 @@ impl Answer {
             if let Some(end) = self.arrived.iter().position(|byte| *byte == b'\n') {
                 let line = self.arrived.split_to(end + 1);
                 let line = serde_json::from_slice(&line);
-                return line.map(Some).map_err(|fault| Unanswered::Broken(fault.to_string()));
+                return line
+                    .map(Some)
+                    .map_err(|fault| Unanswered::Broken(fault.to_string()));
             }
             if !self.more().await? {
                 return Ok(None);

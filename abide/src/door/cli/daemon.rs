@@ -53,12 +53,14 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
     if as_json {
         show::json(&json!({"stopped": true}));
     } else {
-        anstream::println!("The daemon has stopped. Sessions go on; the next command starts it again.");
+        anstream::println!(
+            "The daemon has stopped. Sessions go on; the next command starts it again."
+        );
     }
     Ok(())
 }
 
 pub fn mcp(places: &Places, agent: &str) -> Result<(), Trouble> {
-    crate::door::mcp::front(places, agent)
+    crate::door::mcp::front(places, agent.to_owned())
         .map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
 }

@@ -121,7 +121,9 @@ impl Reading {
         if self.logs.json.json {
             super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
         } else {
-            anstream::eprintln!("abide: {bytes} bytes did not fit the log's quota and are not kept");
+            anstream::eprintln!(
+                "abide: {bytes} bytes did not fit the log's quota and are not kept"
+            );
         }
         Ok(())
     }

@@ -84,7 +84,11 @@ impl Prompt {
     }
 
     fn say(&self, terminal: &Terminal, text: &str) {
-        let shown = if self.keys { text.replace('\n', "\r\n") } else { text.to_owned() };
+        let shown = if self.keys {
+            text.replace('\n', "\r\n")
+        } else {
+            text.to_owned()
+        };
         let _ = terminal.write(shown.as_bytes());
     }
 }

@@ -17,7 +17,10 @@ pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
     let mut sessions = Vec::new();
     let mut after = String::new();
     loop {
-        let path = format!("/v1/sessions?include_ended={}&limit={PAGE}{after}", list.all);
+        let path = format!(
+            "/v1/sessions?include_ended={}&limit={PAGE}{after}",
+            list.all
+        );
         let mut page = client.get(&path).await?;
         if let Value::Array(some) = page["sessions"].take() {
             sessions.extend(some);
@@ -36,7 +39,10 @@ pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
     } else {
         let now = SystemClock.now().wall.0;
         let rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
-        show::table(&["SESSION", "STATE", "AGE", "QUIET", "AGENT", "COMMAND"], &rows);
+        show::table(
+            &["SESSION", "STATE", "AGE", "QUIET", "AGENT", "COMMAND"],
+            &rows,
+        );
     }
     Ok(0)
 }
@@ -61,7 +67,9 @@ fn row(session: &Value, now: u64) -> Row {
 
 /// Where a session stands, in two words at most.
 fn state(session: &Value) -> (String, anstyle::Style) {
-    let left = session["still_running"].as_array().is_some_and(|left| !left.is_empty());
+    let left = session["still_running"]
+        .as_array()
+        .is_some_and(|left| !left.is_empty());
     match session["status"].as_str() {
         Some("running") => ("running".into(), show::GOOD),
         Some("failed") => ("not started".into(), show::BAD),
@@ -99,7 +107,10 @@ pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {
         anstream::println!("{} ends {timeout} from now at the latest.", extend.session);
     }
     if let Some(idle) = extend.idle {
-        anstream::println!("{} is asked about after {idle} without output.", extend.session);
+        anstream::println!(
+            "{} is asked about after {idle} without output.",
+            extend.session
+        );
     }
     Ok(0)
 }

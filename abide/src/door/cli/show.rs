@@ -32,7 +32,10 @@ pub type Row = Vec<(String, Style)>;
 
 /// Prints a table that fits the terminal: the last column takes what is left, and is cut there.
 pub fn table(head: &[&str], rows: &[Row]) {
-    let heading = head.iter().map(|name| ((*name).to_owned(), HEADING)).collect();
+    let heading = head
+        .iter()
+        .map(|name| ((*name).to_owned(), HEADING))
+        .collect();
     let width = |row: &Row, column: usize| row.get(column).map_or(0, |cell| columns(&cell.0));
     let all: Vec<&Row> = std::iter::once(&heading).chain(rows).collect();
     let widths: Vec<usize> = (0..head.len())
@@ -62,7 +65,9 @@ pub fn table(head: &[&str], rows: &[Row]) {
 /// How wide the terminal is; nothing is cut where there is none.
 fn room() -> Option<usize> {
     let stdout = std::io::stdout();
-    stdout.is_terminal().then(|| size_of(stdout.as_fd()).0.into())
+    stdout
+        .is_terminal()
+        .then(|| size_of(stdout.as_fd()).0.into())
 }
 
 fn columns(text: &str) -> usize {
@@ -73,7 +78,10 @@ fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }
-    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 /// How long ago a moment was, in its two largest units.
@@ -84,7 +92,10 @@ pub fn ago(now_ms: u64, then_ms: u64) -> String {
 /// A duration in its two largest units, in whole seconds.
 pub fn short(span: Millis) -> String {
     let whole = Millis(span.0 / 1_000 * 1_000).to_string();
-    let ends: Vec<usize> = whole.match_indices(char::is_alphabetic).map(|(at, _)| at).collect();
+    let ends: Vec<usize> = whole
+        .match_indices(char::is_alphabetic)
+        .map(|(at, _)| at)
+        .collect();
     match ends.get(1) {
         Some(end) => whole[..=*end].to_owned(),
         None => whole,

@@ -56,7 +56,9 @@ fn sum(text: &str) -> Option<Millis> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, after) = rest.split_at(digits);
-        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let letters = after
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         let unit = match unit {
             "ms" => 1.0,
@@ -105,8 +107,21 @@ mod tests {
     #[test]
     fn what_is_no_duration_is_refused() {
         for text in [
-            "", "s", "1x", "30s1m", "1m1m", "-5", "0", "0s", "1e9", "inf", "nan", "5 s", "1..5s",
-            "101d9999999999h", "99999999999999999999",
+            "",
+            "s",
+            "1x",
+            "30s1m",
+            "1m1m",
+            "-5",
+            "0",
+            "0s",
+            "1e9",
+            "inf",
+            "nan",
+            "5 s",
+            "1..5s",
+            "101d9999999999h",
+            "99999999999999999999",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -32,7 +32,10 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
                 number(&status["sessions"]["ended"])
             ),
         ),
-        ("questions", format!("{} open", number(&status["questions"]["open"]))),
+        (
+            "questions",
+            format!("{} open", number(&status["questions"]["open"])),
+        ),
         (
             "held by",
             match status["containment"]["last_used"].as_str() {
@@ -43,7 +46,13 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
                 ),
             },
         ),
-        ("state", status["places"]["state"].as_str().unwrap_or_default().to_owned()),
+        (
+            "state",
+            status["places"]["state"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
     ];
     let heading = show::HEADING;
     for (name, value) in lines {

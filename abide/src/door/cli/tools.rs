@@ -64,13 +64,22 @@ fn xml() -> String {
          within a field as &lt;, &gt; and &amp;.\n",
     );
     for tool in all() {
-        text.push_str(&format!("\n## {}\n\n{}\n\nFields:\n", tool.name, tool.description));
+        text.push_str(&format!(
+            "\n## {}\n\n{}\n\nFields:\n",
+            tool.name, tool.description
+        ));
         let schema = (tool.input)();
         let required = schema["required"].as_array().cloned().unwrap_or_default();
-        let Some(fields) = schema["properties"].as_object() else { continue };
+        let Some(fields) = schema["properties"].as_object() else {
+            continue;
+        };
         for (name, field) in fields {
             let kind = field["type"].as_str().unwrap_or("any");
-            let need = if required.iter().any(|known| known == name) { ", required" } else { "" };
+            let need = if required.iter().any(|known| known == name) {
+                ", required"
+            } else {
+                ""
+            };
             let about = field["description"].as_str().unwrap_or_default();
             let default = match &field["default"] {
                 Value::Null => String::new(),

@@ -101,7 +101,9 @@ impl Control {
 
     /// The session is known: from now on everything has somewhere to go.
     pub fn accepted(&mut self, facts: &Value) {
-        let Some(id) = facts["session_id"].as_str() else { return };
+        let Some(id) = facts["session_id"].as_str() else {
+            return;
+        };
         self.session = Some(id.to_owned());
         if let Some(source) = self.source.take() {
             let feeding = input::feed(self.client.clone(), id.to_owned(), source);
@@ -203,7 +205,9 @@ impl Control {
             Said::Yes => "yes",
             Said::No => "no",
         };
-        let Some(prompt) = self.prompt.take() else { return };
+        let Some(prompt) = self.prompt.take() else {
+            return;
+        };
         let path = format!("/v1/questions/{}/answer", prompt.question);
         let client = self.client.of_a_person();
         if let Err(Unanswered::Refused { detail, .. }) =
@@ -215,7 +219,9 @@ impl Control {
 
     /// Puts a question to whoever sits at the terminal.
     pub fn ask(&mut self, facts: &Value, _screen: &Screen) {
-        let Some(terminal) = &self.terminal else { return };
+        let Some(terminal) = &self.terminal else {
+            return;
+        };
         let raw = self.raw.is_some();
         if self.mid_line {
             let _ = terminal.write(if raw { b"\r\n" } else { b"\n" });
@@ -238,7 +244,9 @@ impl Control {
     pub fn closed(&mut self, facts: &Value) {
         let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
         if shown.is_some() && shown == facts["question_id"].as_str() {
-            self.withdraw("the question is closed: it was answered elsewhere, or no longer matters");
+            self.withdraw(
+                "the question is closed: it was answered elsewhere, or no longer matters",
+            );
         }
     }
 

@@ -46,7 +46,10 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
     let outcome = ended["outcome"].as_str().unwrap_or_default();
     let end = ended["end"].as_str().unwrap_or_default();
     let signal = ended["signal"].as_u64().map(|signal| low(128 + signal));
-    let code = ended["exit_code"].as_i64().map(|code| (code & 0xff) as u8).or(signal);
+    let code = ended["exit_code"]
+        .as_i64()
+        .map(|code| (code & 0xff) as u8)
+        .or(signal);
     match (outcome, end) {
         ("failed", _) => {
             let error = error.unwrap_or_else(|| "the command could not be run".into());
@@ -54,21 +57,28 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
         }
         ("declined", _) => (TIMED_OUT, error),
         ("cancelled", _) => (INTERRUPTED, error),
-        (_, "user") if cancelled => {
-            (INTERRUPTED, Some("command execution cancelled by user".into()))
-        }
+        (_, "user") if cancelled => (
+            INTERRUPTED,
+            Some("command execution cancelled by user".into()),
+        ),
         (_, "deadline") => {
-            let after = args.timeout.map_or_else(String::new, |span| format!(" after {span}"));
+            let after = args
+                .timeout
+                .map_or_else(String::new, |span| format!(" after {span}"));
             (TIMED_OUT, Some(format!("command timed out{after}")))
         }
-        (_, "idle_declined") => (TIMED_OUT, Some("command execution timeout: no output".into())),
+        (_, "idle_declined") => (
+            TIMED_OUT,
+            Some("command execution timeout: no output".into()),
+        ),
         (_, "out_of_memory") => {
             let sentence = "the kernel had no memory left for the command and ended it";
             (code.unwrap_or(OWN), Some(sentence.into()))
         }
-        (_, "user" | "agent" | "inactivity") => {
-            (code.unwrap_or(OWN), Some(format!("the command was ended from elsewhere ({end})")))
-        }
+        (_, "user" | "agent" | "inactivity") => (
+            code.unwrap_or(OWN),
+            Some(format!("the command was ended from elsewhere ({end})")),
+        ),
         _ => match code {
             Some(code) => (code, error),
             None => {
@@ -83,7 +93,12 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
 fn start_code(error: &str) -> u8 {
     let error = error.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| error.contains(word));
-    if says(&["permission denied", "exec format", "is a directory", "text file busy"]) {
+    if says(&[
+        "permission denied",
+        "exec format",
+        "is a directory",
+        "text file busy",
+    ]) {
         NOT_EXECUTABLE
     } else if says(&["no such file", "not found", "not a directory"]) {
         NOT_FOUND
@@ -97,7 +112,9 @@ fn low(number: u64) -> u8 {
 }
 
 fn leftovers(ended: &Value) -> Option<String> {
-    let left = ended["still_running"].as_array().filter(|left| !left.is_empty())?;
+    let left = ended["still_running"]
+        .as_array()
+        .filter(|left| !left.is_empty())?;
     let id = ended["session_id"].as_str()?;
     let names: Vec<String> = left
         .iter()
@@ -120,28 +137,46 @@ mod tests {
 
     fn judged(ended: &Value, cancelled: bool) -> u8 {
         let line = Line::try_parse_from(["abide", "run", "--", "x"]).unwrap();
-        let Command::Run(args) = line.command else { panic!() };
+        let Command::Run(args) = line.command else {
+            panic!()
+        };
         judge(ended, cancelled, &args).0
     }
 
     #[test]
     fn exit_codes_are_those_of_the_help() {
-        let ended = |end: &str, code: Value, signal: Value| {
-            json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal})
-        };
+        let ended = |end: &str, code: Value, signal: Value| json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal});
         let none = Value::Null;
         assert_eq!(judged(&ended("exited", json!(0), none.clone()), false), 0);
         assert_eq!(judged(&ended("exited", json!(7), none.clone()), false), 7);
-        assert_eq!(judged(&ended("signaled", none.clone(), json!(15)), false), 143);
-        assert_eq!(judged(&ended("signaled", none.clone(), json!(2)), false), 130);
-        assert_eq!(judged(&ended("deadline", none.clone(), json!(9)), false), 124);
+        assert_eq!(
+            judged(&ended("signaled", none.clone(), json!(15)), false),
+            143
+        );
+        assert_eq!(
+            judged(&ended("signaled", none.clone(), json!(2)), false),
+            130
+        );
+        assert_eq!(
+            judged(&ended("deadline", none.clone(), json!(9)), false),
+            124
+        );
         assert_eq!(judged(&ended("user", none.clone(), json!(9)), true), 130);
         assert_eq!(judged(&ended("user", none.clone(), json!(9)), false), 137);
         assert_eq!(judged(&ended("lost", none.clone(), none), false), 125);
         assert_eq!(judged(&json!({"outcome": "declined"}), false), 124);
         let failed = |error: &str| json!({"outcome": "failed", "error": error});
-        assert_eq!(judged(&failed("cannot execute x: No such file or directory"), false), 127);
-        assert_eq!(judged(&failed("cannot execute x: Permission denied"), false), 126);
+        assert_eq!(
+            judged(
+                &failed("cannot execute x: No such file or directory"),
+                false
+            ),
+            127
+        );
+        assert_eq!(
+            judged(&failed("cannot execute x: Permission denied"), false),
+            126
+        );
         assert_eq!(judged(&failed("no processes left"), false), 125);
     }
 }

@@ -1,7 +1,8 @@
 //! Input for the command: what was piped into this program, or what is typed at its terminal.
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::AsyncReadExt;
+use std::io::Read;
+
+use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::door::cli::client::{Client, Unanswered};
@@ -28,16 +29,28 @@ pub async fn feed(client: Client, session: String, source: Source) {
 }
 
 async fn feed_stdin(client: &Client, session: &str) -> Result<(), Unanswered> {
-    let mut stdin = tokio::io::stdin();
     loop {
-        let mut part = BytesMut::with_capacity(PART);
-        // What cannot be read is at its end.
-        let read = stdin.read_buf(&mut part).await.unwrap_or(0);
-        send(client, session, part.freeze(), read == 0).await?;
-        if read == 0 {
+        let part = tokio::task::spawn_blocking(read).await;
+        let part = part.unwrap_or_default();
+        let last = part.is_empty();
+        send(client, session, part, last).await?;
+        if last {
             return Ok(());
         }
     }
+}
+
+/// The next part of standard input; what cannot be read is at its end.
+fn read() -> Bytes {
+    let mut part = vec![0; PART];
+    let read = loop {
+        match std::io::stdin().read(&mut part) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::Interrupted => {}
+            read => break read.unwrap_or(0),
+        }
+    };
+    part.truncate(read);
+    Bytes::from(part)
 }
 
 async fn feed_keys(

@@ -42,7 +42,9 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let ended = loop {
         body.from = screen.at;
         let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
-        let answer = client.stream(Method::POST, "/v1/runs", Bytes::from(request)).await;
+        let answer = client
+            .stream(Method::POST, "/v1/runs", Bytes::from(request))
+            .await;
         let followed = match answer {
             Ok(mut answer) => follow(&mut answer, &mut control, &mut screen).await,
             Err(Unanswered::Broken(why)) => Err(Stopped::Broken(why)),
@@ -54,10 +56,16 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
             Err(Stopped::Gone(Gone::Nobody)) => return Ok(BROKEN_PIPE),
             Err(Stopped::Gone(Gone::Fault(fault))) => return Err(own(fault.to_string())),
             Err(Stopped::Broken(why)) if attempts >= ATTEMPTS => {
-                return Err(own(format!("the daemon went away and does not come back: {why}")));
+                return Err(own(format!(
+                    "the daemon went away and does not come back: {why}"
+                )));
             }
             Err(Stopped::Broken(_)) => {
-                attempts = if screen.at > body.from { 0 } else { attempts + 1 };
+                attempts = if screen.at > body.from {
+                    0
+                } else {
+                    attempts + 1
+                };
             }
         }
     };
@@ -146,7 +154,11 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
         argv,
         cwd: OsText::from(folder(args)?.as_os_str()),
         env: environment(&args.env),
-        stdin: if piped || args.pty { StdinKind::Open } else { StdinKind::None },
+        stdin: if piped || args.pty {
+            StdinKind::Open
+        } else {
+            StdinKind::None
+        },
         pty,
         timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
         idle: idle.seconds(),
@@ -169,7 +181,10 @@ fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>), Trouble>
         return Ok((line.to_owned(), None));
     }
     let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-    let argv = words.iter().map(|word| OsText::from(word.as_os_str())).collect();
+    let argv = words
+        .iter()
+        .map(|word| OsText::from(word.as_os_str()))
+        .collect();
     Ok((shown.join(" "), Some(argv)))
 }
 
@@ -186,7 +201,10 @@ fn quoted(word: &OsStr) -> String {
 fn folder(args: &Run) -> Result<PathBuf, Trouble> {
     let here = std::env::current_dir()
         .map_err(|fault| own(format!("this folder cannot be used: {fault}")))?;
-    let folder = args.cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    let folder = args
+        .cwd
+        .as_ref()
+        .map_or_else(|| here.clone(), |cwd| here.join(cwd));
     if !folder.is_dir() {
         return Err(own(format!("{} is not a folder", folder.display()))
             .next("--cwd wants a folder that exists"));
@@ -201,7 +219,9 @@ fn environment(given: &[(String, String)]) -> Vec<(OsText, OsText)> {
         env.push((name.into(), value.into()));
     }
     let text = |text: OsString| OsText::from(text.as_os_str());
-    env.into_iter().map(|(name, value)| (text(name), text(value))).collect()
+    env.into_iter()
+        .map(|(name, value)| (text(name), text(value)))
+        .collect()
 }
 
 fn own(sentence: String) -> Trouble {
@@ -218,14 +238,23 @@ mod tests {
         let (shown, argv) = command(&words).unwrap();
         assert_eq!(shown, r"cargo test 'a b' '' 'it'\''s' '$HOME'");
         assert_eq!(argv.unwrap().len(), 6);
-        assert_eq!(command(&["a && b".into()]).unwrap(), ("a && b".into(), None));
+        assert_eq!(
+            command(&["a && b".into()]).unwrap(),
+            ("a && b".into(), None)
+        );
         assert!(command(&[" ".into()]).is_err());
     }
 
     #[test]
     fn a_variable_that_is_given_takes_the_place_of_the_inherited_one() {
         let env = environment(&[("PATH".into(), "/x".into()), ("PATH".into(), "/y".into())]);
-        let path: Vec<_> = env.iter().filter(|(name, _)| *name == OsText::Text("PATH".into())).collect();
-        assert_eq!(path, [&(OsText::Text("PATH".into()), OsText::Text("/y".into()))]);
+        let path: Vec<_> = env
+            .iter()
+            .filter(|(name, _)| *name == OsText::Text("PATH".into()))
+            .collect();
+        assert_eq!(
+            path,
+            [&(OsText::Text("PATH".into()), OsText::Text("/y".into()))]
+        );
     }
 }

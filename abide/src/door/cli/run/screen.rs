@@ -1,9 +1,8 @@
 //! Where the command's output goes: to our own output as it comes, or kept for one JSON object.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 
 use bytes::Bytes;
-use tokio::io::{AsyncWriteExt, Stderr, Stdout};
 
 use super::control::Control;
 use crate::door::http::frame::Stream;
@@ -17,8 +16,8 @@ pub struct Screen {
     pub at: u64,
     /// What is kept instead of being shown.
     pub kept: Option<Kept>,
-    stdout: Out<Stdout>,
-    stderr: Out<Stderr>,
+    stdout_is_terminal: bool,
+    stderr_is_terminal: bool,
     /// Bytes that were not in the log any more.
     pub missing: u64,
 }
@@ -42,24 +41,13 @@ pub enum Gone {
     Fault(io::Error),
 }
 
-struct Out<W> {
-    to: W,
-    terminal: bool,
-}
-
 impl Screen {
     pub fn new(keep: bool) -> Self {
         Screen {
             at: 0,
             kept: keep.then(Kept::default),
-            stdout: Out {
-                terminal: io::stdout().is_terminal(),
-                to: tokio::io::stdout(),
-            },
-            stderr: Out {
-                terminal: io::stderr().is_terminal(),
-                to: tokio::io::stderr(),
-            },
+            stdout_is_terminal: io::stdout().is_terminal(),
+            stderr_is_terminal: io::stderr().is_terminal(),
             missing: 0,
         }
     }
@@ -77,9 +65,13 @@ impl Screen {
         } else {
             let (written, terminal) = match stream {
                 Stream::Stdout | Stream::Pty => {
-                    (self.stdout.write(bytes, control).await, self.stdout.terminal)
+                    let written = write(io::stdout(), bytes, control).await;
+                    (written, self.stdout_is_terminal)
                 }
-                Stream::Stderr => (self.stderr.write(bytes, control).await, self.stderr.terminal),
+                Stream::Stderr => {
+                    let written = write(io::stderr(), bytes, control).await;
+                    (written, self.stderr_is_terminal)
+                }
             };
             written.map_err(|fault| match fault.kind() {
                 io::ErrorKind::BrokenPipe => Gone::Nobody,
@@ -101,19 +93,22 @@ impl Screen {
     }
 }
 
-impl<W: tokio::io::AsyncWrite + Unpin> Out<W> {
-    async fn write(&mut self, bytes: &[u8], control: &mut Control) -> io::Result<()> {
-        let write = async {
-            self.to.write_all(bytes).await?;
-            self.to.flush().await
-        };
-        tokio::pin!(write);
-        loop {
-            tokio::select! {
-                biased;
-                written = &mut write => return written,
-                signal = control.signal() => control.signalled(signal),
-            }
+/// Writes on a thread of its own, so that a reader who does not read blocks nothing here.
+async fn write(
+    mut to: impl Write + Send + 'static,
+    bytes: &Bytes,
+    control: &mut Control,
+) -> io::Result<()> {
+    let bytes = bytes.clone();
+    let mut write = tokio::task::spawn_blocking(move || {
+        to.write_all(&bytes)?;
+        to.flush()
+    });
+    loop {
+        tokio::select! {
+            biased;
+            written = &mut write => return written.map_err(io::Error::other)?,
+            signal = control.signal() => control.signalled(signal),
         }
     }
 }
