@@ -87,7 +87,7 @@ pub(super) fn vanished() -> ToolResult {
 }
 
 /// What every result about a session says.
-pub(super) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
+pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
     let mut facts = Map::new();
     let ending = view.ending().filter(|_| !running);
     let exit = ending.and_then(|ending| ending.exit);
@@ -287,7 +287,7 @@ pub(super) fn lost_output(view: &SessionView) -> Option<String> {
 }
 
 /// Lists what the command left behind.
-pub(super) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
     if !matches!(view.state.phase, Phase::Leftover { .. }) {
         return None;
     }
