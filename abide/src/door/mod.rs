@@ -1,5 +1,9 @@
-//! The doors: where what the house knows becomes words for a person, a model or a wire.
+//! Translates between the outside (JSON, MCP, HTTP, argv, text for people and models) and the core.
+//! A door decides nothing and touches nothing.
 
 pub mod cli;
 pub mod digest;
+pub mod http;
 pub mod mask;
+pub mod mcp;
+pub mod tools;

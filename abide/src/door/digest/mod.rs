@@ -21,12 +21,15 @@ mod fold;
 mod gather;
 mod kind;
 mod matter;
+mod one_line;
 mod raw;
 mod row;
 mod screen;
 mod shorten;
 
 use std::ops::Range;
+
+pub use one_line::one_line;
 
 use decode::Decoder;
 use fold::{Fold, Folded, Number, Out};
