@@ -1,3 +1,4 @@
 //! What touches the system: clocks, disk, processes.
 
+pub mod facts;
 pub mod log;
