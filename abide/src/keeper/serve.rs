@@ -189,6 +189,10 @@ impl Keeper {
         };
         let own = rustix::process::geteuid();
         if rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == own) {
+            // What was said over the old connection before it was replaced still counts.
+            while self.line.as_mut().is_some_and(Line::receive) {
+                self.obey_all();
+            }
             self.line = Some(Line::new(socket));
             self.greet();
         }
@@ -225,6 +229,10 @@ impl Keeper {
                 line.receive();
             }
         }
+        self.obey_all();
+    }
+
+    fn obey_all(&mut self) {
         loop {
             let waits = self.input_waits();
             let Some(frame) = self.line.as_mut().and_then(|line| line.next(waits)) else {

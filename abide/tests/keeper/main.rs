@@ -1,4 +1,9 @@
 //! Real children under a real keeper, without a daemon.
 
+mod attach;
 mod ending;
+mod facts;
 mod harness;
+mod log;
+mod start;
+mod talk;
