@@ -1,7 +1,11 @@
 //! The hands: everything that makes a system call, reads a clock, touches disk, process, database
 //! or socket. It decides nothing.
 
+pub mod clock;
+pub mod entropy;
+pub mod exit;
 pub mod facts;
+pub mod keepers;
 pub mod log;
 pub mod peer;
 pub mod socket;
