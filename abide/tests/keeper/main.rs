@@ -5,5 +5,6 @@ mod ending;
 mod facts;
 mod harness;
 mod log;
+mod measure;
 mod start;
 mod talk;
