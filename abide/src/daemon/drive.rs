@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Event, Request, SessionId};
+use abide_core::{CallId, Effect, Event, House, Request, SessionId};
 use tokio::sync::mpsc;
 
 use super::handle::{Handle, Input, Launch, Slot};
@@ -12,8 +12,6 @@ use super::perform::Performer;
 use crate::world::clock::{Clock, sleep_until};
 use crate::world::keepers::Keepers;
 use crate::world::store::Store;
-
-pub use abide_core::House;
 
 /// Inputs taken in one turn.
 const TURN: usize = 256;
@@ -24,18 +22,23 @@ pub(super) struct OpenCall {
     pub launch: Option<Launch>,
 }
 
+/// What the loop acts through. Each has a simulated twin in the tests.
+pub(super) struct Seams {
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub keepers: Arc<Keepers>,
+}
+
 /// Runs until [`Input::Stop`] or until nobody can call any more.
-#[expect(clippy::too_many_arguments, reason = "the seams, each named once")]
-pub async fn drive(
+pub(super) async fn drive(
     mut house: House,
     recovered: Vec<Event>,
     mut inbox: mpsc::Receiver<Input>,
     mut happened: mpsc::Receiver<Event>,
     handle: Handle,
-    clock: Arc<dyn Clock>,
-    store: Arc<dyn Store>,
-    keepers: Arc<Keepers>,
+    seams: Seams,
 ) {
+    let Seams { clock, store, keepers } = seams;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
     let mut turn = Vec::with_capacity(TURN);

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
 use tokio::sync::mpsc;
 
-use super::{Handle, drive};
+use super::drive::{Seams, drive};
+use super::Handle;
 use crate::config::{Config, Places};
 use crate::door::{http, mcp};
 use crate::world::clock::{Clock, SystemClock};
@@ -197,61 +198,61 @@ fn older(left: &str, right: &str) -> bool {
 /// Things that may wait to be stepped through.
 const INBOX: usize = 4_096;
 
+/// The engine without doors: what the daemon serves, and what a program can hold within itself.
+pub struct Runtime {
+    /// The way to call it.
+    pub handle: Handle,
+    driving: tokio::task::JoinHandle<()>,
+}
+
+impl Runtime {
+    /// Finds what an earlier one left under `places` and goes on with it. `program` is an abide binary:
+    /// the keepers are made of it.
+    pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
+        let (events, happened) = mpsc::channel(INBOX);
+        let (inbox, calls) = mpsc::channel(INBOX);
+        let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
+        let handle = Handle::new(inbox, keepers.clone(), config);
+        let mut recovered: Vec<Event> = keepers
+            .recover()
+            .into_iter()
+            .map(|(session, state)| Event::Found { session, state })
+            .collect();
+        recovered
+            .extend(open.into_iter().map(|(question, state)| Event::Reopened { question, state }));
+        recovered.push(Event::Recovered);
+        keepers.warm_up();
+        tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
+        let house = House::new(entropy::bits());
+        let seams = Seams { clock, store: Arc::new(store), keepers };
+        let driving = tokio::spawn(drive(house, recovered, calls, happened, handle.clone(), seams));
+        Ok(Runtime { handle, driving })
+    }
+
+    /// Until somebody stops it.
+    pub async fn stopped(self) {
+        let _ = self.driving.await;
+    }
+}
+
 async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow::Result<()> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let started_at = clock.now().wall;
-    let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
-    let (events, happened) = mpsc::channel(INBOX);
-    let (inbox, calls) = mpsc::channel(INBOX);
-    let keepers = Keepers::new(places.sessions(), config.spare_keepers, events);
-    let handle = Handle::new(inbox, keepers.clone(), config);
-
-    let mut recovered: Vec<Event> = keepers
-        .recover()
-        .into_iter()
-        .map(|(session, state)| Event::Found { session, state })
-        .collect();
-    recovered.extend(
-        open.into_iter()
-            .map(|(question, state)| Event::Reopened { question, state }),
-    );
-    recovered.push(Event::Recovered);
-
+    let started_at = SystemClock.now().wall;
+    let runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    let handle = runtime.handle.clone();
     let seal = seal(&places.state.join("seal"))?;
     let http_listener = listen(&places.http_socket())?;
     let mcp_listener = listen(&places.mcp_socket())?;
-    keepers.warm_up();
-    tokio::spawn(http::serve(
-        http_listener,
-        handle.clone(),
-        http::Daemon {
-            started_at,
-            places: places.clone(),
-        },
-    ));
+    let daemon = http::Daemon { started_at, places: places.clone() };
+    tokio::spawn(http::serve(http_listener, handle.clone(), daemon));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
-    tokio::spawn(stop_on_signal(handle.clone()));
-    tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
+    tokio::spawn(stop_on_signal(handle));
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    tracing::info!(
-        "abide {} is ready, process {}",
-        env!("CARGO_PKG_VERSION"),
-        std::process::id()
-    );
-    let house = House::new(entropy::bits());
-    drive(
-        house,
-        recovered,
-        calls,
-        happened,
-        handle,
-        clock,
-        Arc::new(store),
-        keepers,
-    )
-    .await;
+    tracing::info!("abide {} is ready, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
+    runtime.stopped().await;
     for socket in [places.http_socket(), places.mcp_socket()] {
         let _ = std::fs::remove_file(socket);
     }

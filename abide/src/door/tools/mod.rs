@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 pub use args::{Args, BadInput};
 pub use describe::{Described, all, named};
+pub(crate) use report::{leftovers, session_facts};
 pub use report::{question_facts, question_text};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};

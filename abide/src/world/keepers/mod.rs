@@ -25,6 +25,7 @@ use nursery::Nursery;
 /// All keepers of one daemon.
 pub struct Keepers {
     sessions: PathBuf,
+    program: PathBuf,
     spare_target: usize,
     events: mpsc::Sender<Event>,
     nursery: Mutex<Option<Nursery>>,
@@ -34,10 +35,16 @@ pub struct Keepers {
 }
 
 impl Keepers {
-    /// Keepers for the sessions under `sessions`; what they report goes to `events`.
-    pub fn new(sessions: PathBuf, spare_target: usize, events: mpsc::Sender<Event>) -> Arc<Self> {
+    /// Keepers for the sessions under `sessions`, made of `program`; what they report goes to `events`.
+    pub fn new(
+        sessions: PathBuf,
+        program: PathBuf,
+        spare_target: usize,
+        events: mpsc::Sender<Event>,
+    ) -> Arc<Self> {
         Arc::new(Keepers {
             sessions,
+            program,
             spare_target,
             events,
             nursery: Mutex::default(),
@@ -188,7 +195,7 @@ impl Keepers {
         for _ in 0..2 {
             let born = match nursery.as_mut() {
                 Some(nursery) => nursery.make(folder),
-                None => Nursery::start().and_then(|started| nursery.insert(started).make(folder)),
+                None => Nursery::start(&self.program).and_then(|started| nursery.insert(started).make(folder)),
             };
             match born {
                 Ok(stream) => return Ok(stream),

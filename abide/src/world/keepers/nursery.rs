@@ -24,8 +24,8 @@ pub(super) struct Nursery {
 }
 
 impl Nursery {
-    /// Starts the nursery from the very program that runs now, even where its file was replaced.
-    pub fn start() -> io::Result<Self> {
+    /// Starts the nursery from an abide binary.
+    pub fn start(program: &Path) -> io::Result<Self> {
         let (orders, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -36,7 +36,7 @@ impl Nursery {
             clippy::disallowed_methods,
             reason = "the nursery is started here and nowhere else"
         )]
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program);
         command
             .arg0("abide-nursery")
             .arg("keeper")
