@@ -8,14 +8,10 @@
 //! visibility of the text around them. The last become U+FFFD: whoever reads should see that
 //! something was there.
 
-use memchr::memchr;
-
 use super::sequence::{Motion, Sequence};
 
 /// A DCS string may hold newlines (an image does), so only its length tells a broken one.
 const DCS_MAX: usize = 4 << 20;
-/// How far to look for the end of a line that could be taken at once.
-const LOOK_AHEAD: usize = 4_096;
 const COLOUR_MAX: usize = 32;
 const REPLACEMENT: &str = "\u{FFFD}";
 
@@ -94,25 +90,6 @@ impl Decoder {
         if !self.carry.is_empty() {
             return self.complete_carry(bytes, surface);
         }
-        let mut used = 0;
-        while surface.at_fresh_line() {
-            let rest = &bytes[used..];
-            let Some(end) = memchr(b'\n', &rest[..rest.len().min(LOOK_AHEAD)]) else {
-                break;
-            };
-            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-            if !is_plain(line) {
-                break;
-            }
-            let Ok(line) = std::str::from_utf8(line) else {
-                break;
-            };
-            surface.line(line);
-            used += end + 1;
-        }
-        if used > 0 {
-            return used;
-        }
         if let Some(length) = colour_length(bytes) {
             return length;
         }
@@ -120,16 +97,27 @@ impl Decoder {
             self.step(bytes[0], surface);
             return 1;
         }
-        self.printable(bytes, surface)
+        let plain = plain_length(bytes);
+        if plain == 0 {
+            return self.beyond_ascii(bytes, surface);
+        }
+        let (text, rest) = bytes.split_at(plain);
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let newline = match rest {
+            [b'\n', ..] => 1,
+            [b'\r', b'\n', ..] => 2,
+            _ => 0,
+        };
+        if newline > 0 && surface.at_fresh_line() {
+            surface.line(text);
+            return plain + newline;
+        }
+        surface.text(text);
+        plain
     }
 
-    /// Takes bytes up to the next control character, or to a C1 control among the text.
-    fn printable(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        let plain = plain_length(bytes);
-        if plain > 0 {
-            surface.text(std::str::from_utf8(&bytes[..plain]).unwrap_or_default());
-            return plain;
-        }
+    /// Takes bytes up to the next ASCII one, or to a C1 control among them.
+    fn beyond_ascii(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
         let end = bytes.iter().position(|&b| b < 0x80).unwrap_or(bytes.len());
         let (stretch, invalid) = match std::str::from_utf8(&bytes[..end]) {
             Ok(text) => (text, None),
@@ -338,24 +326,28 @@ fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\t') || byte == 0x7F
 }
 
-/// Printable ASCII only. Looks at every byte instead of stopping early, which lets the compiler
-/// look at many at once.
-fn is_plain(line: &[u8]) -> bool {
-    !line
-        .iter()
-        .fold(false, |bad, &b| bad | is_control(b) | (b >= 0x80))
-}
-
-/// How many bytes of printable ASCII come first.
+/// How many bytes of printable ASCII come first, looking at eight at a time.
 fn plain_length(bytes: &[u8]) -> usize {
-    const STRIDE: usize = 32;
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let (words, _) = bytes.as_chunks::<8>();
     let mut at = 0;
-    while at + STRIDE <= bytes.len() && is_plain(&bytes[at..at + STRIDE]) {
-        at += STRIDE;
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        let delete = word ^ (ONES * 0x7F);
+        let special =
+            word | (word.wrapping_sub(ONES * 0x20) & !word) | (delete.wrapping_sub(ONES) & !delete);
+        if special & TOPS != 0 {
+            // A tab is printable, and can look like more behind it.
+            let eight = &bytes[at..at + 8];
+            if let Some(first) = eight.iter().position(|&b| is_control(b) || b >= 0x80) {
+                return at + first;
+            }
+        }
+        at += 8;
     }
     let rest = bytes[at..].iter();
-    let more = rest.take_while(|&&b| !is_control(b) && b < 0x80).count();
-    at + more
+    at + rest.take_while(|&&b| !is_control(b) && b < 0x80).count()
 }
 
 /// The length of a sequence that only sets colours. Most sequences do, and mean nothing here.
