@@ -3,6 +3,9 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use serde_json::json;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::show;
 use super::trouble::{OWN, Trouble};
@@ -12,9 +15,16 @@ use crate::door::http;
 use crate::world::exit::Process;
 
 pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
-    tracing_subscriber::fmt()
+    // The MCP library tells every step of every client; only its troubles are worth a line.
+    let worth = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("rmcp", LevelFilter::ERROR);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(false)
+        .with_ansi(false);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(worth)
         .init();
     let ready = background.then(|| {
         // SAFETY: whoever started this with --background put the pipe there, and nothing else here
