@@ -14,8 +14,8 @@ use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
 use tokio::sync::mpsc;
 
-use super::drive::{Seams, drive};
 use super::Handle;
+use super::drive::{Seams, drive};
 use crate::config::{Config, Places};
 use crate::door::{http, mcp};
 use crate::world::clock::{Clock, SystemClock};
@@ -171,11 +171,34 @@ fn prepare(places: &Places) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// Another daemon runs. An older one makes way, touching no session; one of this version or a newer
-/// one stays.
+/// How often, and how long apart, a lock is tried whose holder does not answer.
+const LOCK_TRIES: u32 = 500;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Another daemon holds the lock. An older one makes way, touching no session; one of this version
+/// or a newer one stays. One that does not answer is on its way out, or has only just come.
 fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
-    let running = http::ask_version(&places.http_socket()).unwrap_or_default();
-    if !older(&running, env!("CARGO_PKG_VERSION")) {
+    for _ in 0..LOCK_TRIES {
+        if let Ok(running) = http::ask_version(&places.http_socket()) {
+            return make_way(places, lock, &running);
+        }
+        if lock.try_lock().is_ok() {
+            return Ok(());
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a lock cannot be waited for with an end, and nothing runs yet that this holds up"
+        )]
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    bail!(
+        "another daemon holds {} but does not answer",
+        places.lock().display()
+    );
+}
+
+fn make_way(places: &Places, lock: &File, running: &str) -> anyhow::Result<()> {
+    if !older(running, env!("CARGO_PKG_VERSION")) {
         bail!(
             "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
         );
@@ -220,14 +243,27 @@ impl Runtime {
             .into_iter()
             .map(|(session, state)| Event::Found { session, state })
             .collect();
-        recovered
-            .extend(open.into_iter().map(|(question, state)| Event::Reopened { question, state }));
+        recovered.extend(
+            open.into_iter()
+                .map(|(question, state)| Event::Reopened { question, state }),
+        );
         recovered.push(Event::Recovered);
         keepers.warm_up();
         tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
         let house = House::new(entropy::bits());
-        let seams = Seams { clock, store: Arc::new(store), keepers };
-        let driving = tokio::spawn(drive(house, recovered, calls, happened, handle.clone(), seams));
+        let seams = Seams {
+            clock,
+            store: Arc::new(store),
+            keepers,
+        };
+        let driving = tokio::spawn(drive(
+            house,
+            recovered,
+            calls,
+            happened,
+            handle.clone(),
+            seams,
+        ));
         Ok(Runtime { handle, driving })
     }
 
@@ -244,14 +280,21 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
     let seal = seal(&places.state.join("seal"))?;
     let http_listener = listen(&places.http_socket())?;
     let mcp_listener = listen(&places.mcp_socket())?;
-    let daemon = http::Daemon { started_at, places: places.clone() };
+    let daemon = http::Daemon {
+        started_at,
+        places: places.clone(),
+    };
     tokio::spawn(http::serve(http_listener, handle.clone(), daemon));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
     tokio::spawn(stop_on_signal(handle));
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    tracing::info!("abide {} is ready, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(
+        "abide {} is ready, process {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id()
+    );
     runtime.stopped().await;
     for socket in [places.http_socket(), places.mcp_socket()] {
         let _ = std::fs::remove_file(socket);

@@ -120,7 +120,7 @@ impl Seat {
         let (master, slave) = pty();
         let theirs = || Stdio::from(slave.try_clone().expect("a copy"));
         command.stdin(theirs()).stdout(theirs()).stderr(theirs());
-        Self::seat(command, master, slave)
+        Self::sit(command, master, slave)
     }
 
     /// The same, with some of its streams going elsewhere.
@@ -128,10 +128,10 @@ impl Seat {
         let (master, slave) = pty();
         let mut command = command;
         command.stderr(Stdio::from(slave.try_clone().expect("a copy")));
-        Self::seat(command, master, slave)
+        Self::sit(command, master, slave)
     }
 
-    fn seat(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
+    fn sit(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
         let device = slave.as_raw_fd();
         // SAFETY: only setsid and an ioctl run between fork and exec.
         unsafe {
