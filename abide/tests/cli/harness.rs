@@ -190,6 +190,20 @@ impl Seat {
         rustix::termios::tcsetwinsize(&self.master, size).expect("a size");
     }
 
+    /// How the terminal is set.
+    pub fn modes(&self) -> String {
+        let modes = rustix::termios::tcgetattr(&self.master).expect("a terminal");
+        format!(
+            "{:?} {:?} {:?}",
+            modes.input_modes, modes.output_modes, modes.local_modes
+        )
+    }
+
+    /// Waits for the program to end while the terminal stays.
+    pub fn wait_for_end(&mut self) {
+        self.child.wait().expect("it was started");
+    }
+
     /// Reads to the end of the screen and returns how the program ended.
     #[track_caller]
     pub fn end(mut self) -> (ExitStatus, String) {

@@ -5,6 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use serde_json::json;
 
 use super::show;
+use super::show::say;
 use super::trouble::{OWN, Trouble};
 use crate::config::{Config, Places};
 use crate::daemon::life::{self, Door, READY_FD};
@@ -40,7 +41,7 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
         if as_json {
             show::json(&json!({"stopped": false}));
         } else {
-            anstream::println!("No daemon is running.");
+            say!("No daemon is running.");
         }
         return Ok(());
     };
@@ -53,9 +54,7 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
     if as_json {
         show::json(&json!({"stopped": true}));
     } else {
-        anstream::println!(
-            "The daemon has stopped. Sessions go on; the next command starts it again."
-        );
+        say!("The daemon has stopped. Sessions go on; the next command starts it again.");
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::input;
-use super::screen::Screen;
 use crate::door::cli::client::{Client, Unanswered};
 use crate::door::cli::prompt::{Prompt, Said};
 use crate::door::http::wire::{RunBody, StdinKind};
@@ -49,10 +48,6 @@ pub enum Happened {
     Resized,
     Said(Said),
     Typed(Bytes),
-    /// Enough of waiting.
-    Left,
-    /// All is seen to.
-    Nothing,
 }
 
 /// A signal that is meant for the command.
@@ -151,14 +146,14 @@ impl Control {
         next_signal(&mut self.signals.int, &mut self.signals.term).await
     }
 
-    /// Sees to what the person did.
-    pub async fn handle(&mut self, happened: Happened, _screen: &mut Screen) -> Happened {
+    /// Sees to what the person did. `false`: they have had enough of waiting.
+    pub async fn handle(&mut self, happened: Happened) -> bool {
         match happened {
             Happened::Signal(sent) => {
                 self.signalled(sent);
-                if self.interrupts > 2 {
+                if self.interrupts > 2 && !self.interrupted_at_prompt {
                     self.leave();
-                    return Happened::Left;
+                    return false;
                 }
             }
             Happened::Resized => self.resized(),
@@ -168,9 +163,8 @@ impl Control {
                     let _ = keys.send(bytes).await;
                 }
             }
-            Happened::Left | Happened::Nothing => {}
         }
-        Happened::Nothing
+        true
     }
 
     /// The first interrupt is the command's; the second ends it. At the question the first one
@@ -218,7 +212,7 @@ impl Control {
     }
 
     /// Puts a question to whoever sits at the terminal.
-    pub fn ask(&mut self, facts: &Value, _screen: &Screen) {
+    pub fn ask(&mut self, facts: &Value) {
         let Some(terminal) = &self.terminal else {
             return;
         };
@@ -290,7 +284,7 @@ impl Control {
     fn act(&self, what: &str, body: Value) {
         let Some(id) = &self.session else { return };
         let path = format!("/v1/sessions/{id}/{what}");
-        let client = self.client.clone();
+        let client = self.client.of_a_person();
         tokio::spawn(async move {
             // A daemon that went away in the middle is told again; one that has nothing left to do
             // this to has said so.
