@@ -1,8 +1,10 @@
 //! A control group of a session's own: the one means that nothing in the tree can slip out of
 //! without being allowed to.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -34,6 +36,8 @@ pub struct Leaf {
     pub path: PathBuf,
     /// Its folder, opened.
     pub folder: OwnedFd,
+    /// What becomes exceptional when the answer of [`Leaf::populated`] changes.
+    pub events: File,
 }
 
 impl Leaf {
@@ -67,6 +71,7 @@ impl Leaf {
         Ok(Leaf {
             path: path.to_owned(),
             folder,
+            events: File::open(path.join("cgroup.events"))?,
         })
     }
 
@@ -81,14 +86,12 @@ impl Leaf {
     /// Whether any process lives in it or below it. A group that cannot be read is taken as empty:
     /// it is gone.
     pub fn populated(&self) -> bool {
-        std::fs::read_to_string(self.path.join("cgroup.events"))
-            .is_ok_and(|events| events.lines().any(|line| line == "populated 1"))
-    }
-
-    /// The file that becomes exceptional when the answer of [`Leaf::populated`] changes.
-    pub fn events(&self) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.folder, "cgroup.events", flags, Mode::empty()).ok()
+        let mut bytes = [0; COUNTERS_SIZE];
+        let len = self.events.read_at(&mut bytes, 0).unwrap_or(0);
+        bytes[..len].starts_with(b"populated 1")
+            || bytes[..len]
+                .windows(12)
+                .any(|line| line == b"\npopulated 1")
     }
 
     /// The processes in it and below it.
@@ -153,17 +156,24 @@ fn folders(group: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The file that counts out-of-memory kills in the first version's memory group of a process.
-pub fn oom_file(pid: i32) -> Option<PathBuf> {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+/// The file that counts out-of-memory kills where this process is: in its memory group of the first
+/// version, or in the nearest group of the second that counts them.
+pub fn oom_file() -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    find_memory(&mounts, &groups).or_else(|| {
+        find(&mounts, &groups)?
+            .ancestors()
+            .map(|group| group.join("memory.events"))
+            .find(|file| file.exists())
+    })
+}
+
+fn find_memory(mounts: &str, groups: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        controllers
-            .split(',')
-            .any(|c| c == "memory")
-            .then_some(path)
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let memory = controllers.split(',').any(|name| name == "memory");
+        memory.then_some(path)
     })?;
     mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - cgroup ")?;
@@ -173,17 +183,21 @@ pub fn oom_file(pid: i32) -> Option<PathBuf> {
         let mut fields = place.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         let below = own.strip_prefix(root.trim_end_matches('/'))?;
-        Some(
-            Path::new(point)
-                .join(below.trim_start_matches('/'))
-                .join("memory.oom_control"),
-        )
+        let group = Path::new(point).join(below.trim_start_matches('/'));
+        Some(group.join("memory.oom_control"))
     })
 }
 
 /// The value of `oom_kill` in a file of counters.
 pub fn counter(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path)
+    count(&File::open(path).ok()?)
+}
+
+/// The same, where the file is open already.
+pub fn count(file: &File) -> Option<u64> {
+    let mut bytes = [0; COUNTERS_SIZE];
+    let len = file.read_at(&mut bytes, 0).ok()?;
+    std::str::from_utf8(&bytes[..len])
         .ok()?
         .lines()
         .find_map(|line| line.strip_prefix("oom_kill "))?
@@ -191,6 +205,9 @@ pub fn counter(path: &Path) -> Option<u64> {
         .parse()
         .ok()
 }
+
+/// Files of counters are no longer than this.
+const COUNTERS_SIZE: usize = 512;
 
 #[cfg(test)]
 mod tests {
