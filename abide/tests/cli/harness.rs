@@ -109,6 +109,8 @@ impl Drop for Abide {
 pub struct Seat {
     master: File,
     child: Child,
+    /// How the terminal was set before.
+    pub modes_before: String,
     seen: Vec<u8>,
     /// Up to here it has been waited for.
     read: usize,
@@ -142,10 +144,12 @@ impl Seat {
                 Ok(())
             });
         }
+        let modes_before = modes(&master);
         let child = command.spawn().expect("abide runs");
         Seat {
             master: master.into(),
             child,
+            modes_before,
             seen: Vec::new(),
             read: 0,
         }
@@ -192,11 +196,7 @@ impl Seat {
 
     /// How the terminal is set.
     pub fn modes(&self) -> String {
-        let modes = rustix::termios::tcgetattr(&self.master).expect("a terminal");
-        format!(
-            "{:?} {:?} {:?}",
-            modes.input_modes, modes.output_modes, modes.local_modes
-        )
+        modes(&self.master)
     }
 
     /// Waits for the program to end while the terminal stays.
@@ -248,6 +248,12 @@ fn pty() -> (OwnedFd, OwnedFd) {
     unlockpt(&master).expect("a terminal");
     let slave = ioctl_tiocgptpeer(master.as_fd(), flags).expect("its other end");
     (master, slave)
+}
+
+fn modes(terminal: &impl AsFd) -> String {
+    let modes = rustix::termios::tcgetattr(terminal).expect("a terminal");
+    let (input, output, local) = (modes.input_modes, modes.output_modes, modes.local_modes);
+    format!("{input:?} {output:?} {local:?}")
 }
 
 /// Reads lines as they come.

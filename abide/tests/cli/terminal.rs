@@ -221,7 +221,10 @@ fn a_question_outlives_the_daemon_that_asked_it() {
     let (status, screen) = seat.end();
     assert_eq!(status.code(), Some(124), "{screen}");
     // Neither the output nor the question is shown a second time.
-    assert!(screen.starts_with("begun\r\n") && !screen.contains("\r\nbegun"), "{screen}");
+    assert!(
+        screen.starts_with("begun\r\n") && !screen.contains("\r\nbegun"),
+        "{screen}"
+    );
     assert_eq!(screen.matches("[Y/n]").count(), 1, "{screen}");
 }
 
@@ -260,10 +263,9 @@ fn the_terminal_is_given_back_as_it_was() {
     let mut shell = abide.command(["run", "--pty", "--", "stty raw -echo; echo ready; read x"]);
     shell.env("TERM", "dumb");
     let mut seat = Seat::at(shell);
-    let before = seat.modes();
     seat.wait_for("ready");
-    assert_ne!(seat.modes(), before);
+    assert_ne!(seat.modes(), seat.modes_before);
     seat.type_in(b"x\n");
     seat.wait_for_end();
-    assert_eq!(seat.modes(), before);
+    assert_eq!(seat.modes(), seat.modes_before);
 }

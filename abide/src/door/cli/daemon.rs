@@ -17,11 +17,7 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();
-    let ready = background.then(|| {
-        // SAFETY: whoever started this with --background put the pipe there, and nothing else here
-        // knows of it.
-        unsafe { OwnedFd::from_raw_fd(READY_FD) }
-    });
+    let ready = background.then(ready_pipe).flatten();
     let own = |sentence: String| Trouble::new(sentence).code(OWN);
     let config = match Config::load(&places.config) {
         Ok(config) => config,
@@ -33,6 +29,15 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
         }
     };
     life::serve(places, config, ready).map_err(|fault| own(format!("{fault:#}")))
+}
+
+/// The pipe on which whoever started this in the background waits for a word.
+fn ready_pipe() -> Option<OwnedFd> {
+    // SAFETY: it is only looked at whether there is such a descriptor.
+    let there = unsafe { libc::fcntl(READY_FD, libc::F_GETFD) } >= 0;
+    // SAFETY: whoever started this with --background put it there, and nothing else here knows of
+    // it.
+    there.then(|| unsafe { OwnedFd::from_raw_fd(READY_FD) })
 }
 
 /// Stops the daemon and waits until it is gone. Where there is none, that is done already.

@@ -24,6 +24,8 @@ pub struct Control {
     terminal: Option<Terminal>,
     signals: Signals,
     prompt: Option<Prompt>,
+    /// The question that was answered last; it may still be on its way here once more.
+    answered: Option<String>,
     /// The terminal's keys go to the command.
     raw: Option<Raw>,
     keys: Option<mpsc::Sender<Bytes>>,
@@ -83,6 +85,7 @@ impl Control {
                 winch: signal(SignalKind::window_change())?,
             },
             prompt: None,
+            answered: None,
             raw,
             keys,
             source,
@@ -203,6 +206,7 @@ impl Control {
             return;
         };
         let path = format!("/v1/questions/{}/answer", prompt.question);
+        self.answered = Some(prompt.question);
         let client = self.client.of_a_person();
         if let Err(Unanswered::Refused { detail, .. }) =
             client.post(&path, &json!({"answer": answer})).await
@@ -216,15 +220,17 @@ impl Control {
         let Some(terminal) = &self.terminal else {
             return;
         };
+        let id = facts["question_id"].as_str();
+        let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
+        if id == shown || id == self.answered.as_deref() {
+            return;
+        }
         let raw = self.raw.is_some();
         if self.mid_line {
             let _ = terminal.write(if raw { b"\r\n" } else { b"\n" });
             self.mid_line = false;
         }
-        let known = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
-        if known != facts["question_id"].as_str() {
-            self.prompt = Some(Prompt::show(terminal, facts, raw));
-        }
+        self.prompt = Some(Prompt::show(terminal, facts, raw));
     }
 
     /// Takes the question back, if there is one.
