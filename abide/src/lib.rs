@@ -1,7 +1,4 @@
-//! abide runs commands, keeps terminal sessions and waits, on behalf of AI agents.
+//! abide: runs commands, keeps terminal sessions and waits, on behalf of AI agents.
+#![forbid(unsafe_code)]
 
-pub mod config;
-pub mod daemon;
 pub mod door;
-pub mod keeper;
-pub mod world;

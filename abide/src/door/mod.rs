@@ -1,9 +1,10 @@
-//! Translates between the outside (JSON, MCP, HTTP, argv, text for people and models) and the core.
-//! A door decides nothing and touches nothing.
+//! The doors: where what the house knows becomes words for a person, a model or a wire.
 
+pub mod cli;
 pub mod digest;
+<<<<<<< HEAD
 pub mod keys;
 pub mod http;
+=======
+>>>>>>> main
 pub mod mask;
-pub mod mcp;
-pub mod tools;

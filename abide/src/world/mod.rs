@@ -3,12 +3,15 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod exit;
 pub mod facts;
 pub mod keepers;
 pub mod log;
+pub mod peer;
 pub mod screen;
 pub mod search;
 pub mod sequence;
 pub mod socket;
 pub mod store;
 pub mod tail;
+pub mod terminal;

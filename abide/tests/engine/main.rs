@@ -1,14 +1,17 @@
 //! The tools as the doors call them, on a real engine with real children, within this process.
 
+mod execute;
 mod shell;
 
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 
 use abide::config::{Config, Places};
-use abide::daemon::{Handle, Runtime};
+use abide::daemon::{Handle, Runtime, SessionView};
 use abide::door::tools::{self, Context, NotCalled, ToolResult};
-use abide_core::Agent;
+use abide_core::request::Caller;
+use abide_core::{Agent, Asking, End, Outcome, Request};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -40,6 +43,32 @@ impl Engine {
         }
     }
 
+    /// Kills a session and waits until its tree is gone.
+    pub async fn kill(&self, session: &str) {
+        let session = session.parse().expect("an id");
+        let request = Request::Kill { session, end: End::Agent };
+        let pending = self.handle.call(Caller { agent: None }, request, None).await;
+        pending.done().await.expect("the engine runs");
+    }
+
+    /// Waits until a session has ended.
+    pub async fn ended(&self, session: &str) -> Arc<SessionView> {
+        let session = session.parse().expect("an id");
+        let request = Request::Join { session, asking: Asking::Never, standby: None };
+        let pending = self.handle.call(Caller { agent: None }, request, None).await;
+        let outcome = pending.done().await.expect("the engine runs");
+        assert_eq!(outcome, Outcome::Ended(session));
+        self.handle.board().session(session).expect("it is there")
+    }
+
+    /// A named pipe, to hold a command with until the test lets it go.
+    pub fn fifo(&self, name: &str) -> std::path::PathBuf {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let path = self.path(name);
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a fifo");
+        path
+    }
+
     pub fn path(&self, name: &str) -> std::path::PathBuf {
         self.dir.path().join(name)
     }
@@ -67,4 +96,20 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         engine.stopped().await;
         done
     })
+}
+
+/// Processes whose command line is exactly this.
+pub fn living(command_line: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+        if line.join(" ").trim_end() == command_line {
+            found.push(pid);
+        }
+    }
+    found
 }

@@ -98,15 +98,13 @@ impl Shell {
         facts.insert("return_code".into(), json!(code));
         let code = code.map_or_else(String::new, |code| code.to_string());
         let mut text = format!(
-            "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}\n",
+            "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}",
             self.command, out.text
         );
         for warning in warnings {
-            text.push_str("WARNING: ");
+            text.push_str("\nWARNING: ");
             text.push_str(&warning);
-            text.push('\n');
         }
-        text.truncate(text.trim_end_matches('\n').len());
         let is_error = matches!(outcome, Outcome::Cancelled(_));
         ToolResult {
             text: self.output.mask(text),

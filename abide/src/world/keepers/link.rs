@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::session::Ending;
 use abide_core::{Event, Millis, Mono, SessionId};
+use rustix::net::SendFlags;
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -54,7 +55,9 @@ impl Link {
         let idle = out.is_empty();
         frame.encode(&mut out);
         if idle {
-            if let Ok(written) = self.stream.try_write(&out) {
+            // Past the runtime, which would first want to hear from the kernel that there is room.
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            if let Ok(written) = rustix::net::send(&self.stream, &out, flags) {
                 out.drain(..written);
             }
             if !out.is_empty() {
