@@ -343,3 +343,121 @@ fn slot(stream: Stream) -> usize {
         Stream::Pty => 2,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Stream::{Pty, Stderr, Stdout};
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use crate::keeper::log as keeper;
+
+    /// Reads everything that is in `chunks`, `most` lines at a time, through cursors that have been
+    /// texts in between.
+    fn pages(chunks: &[(Stream, &str)], most: usize, open: Open) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let log = written(folder.path(), chunks);
+        let mut cursor = Cursor::default();
+        let mut lines = Vec::new();
+        loop {
+            let page = read(&log, cursor, most, open).unwrap();
+            let next: Cursor = page.cursor.to_string().parse().unwrap();
+            assert_eq!(next, page.cursor);
+            if page.lines.is_empty() && next == cursor {
+                return lines;
+            }
+            lines.extend(page.lines);
+            cursor = next;
+        }
+    }
+
+    fn written(folder: &std::path::Path, chunks: &[(Stream, &str)]) -> Log {
+        let place = std::fs::File::open(folder).unwrap();
+        let mut log = keeper::Log::new(place.into(), 1 << 30);
+        for (stream, text) in chunks {
+            for part in text.as_bytes().chunks(32 << 10) {
+                let (from, mut to) = std::io::pipe().unwrap();
+                to.write_all(part).unwrap();
+                let taken = log.take(from.as_fd(), *stream, part.len());
+                assert_eq!(taken, keeper::Taken::Bytes(part.len() as u64));
+            }
+        }
+        Log::open(folder)
+    }
+
+    #[test]
+    fn lines_come_page_by_page_and_once() {
+        let log = [(Pty, "one\r\ntw"), (Pty, "o\r\nthree\r\n$ ")];
+        for most in 1..6 {
+            assert_eq!(pages(&log, most, Open::Leave), ["one", "two", "three"]);
+            assert_eq!(pages(&log, most, Open::Take), ["one", "two", "three", "$ "]);
+        }
+    }
+
+    #[test]
+    fn streams_that_interrupt_each_other_keep_their_lines() {
+        let log = [
+            (Stdout, "ab"),
+            (Stderr, "err"),
+            (Stdout, "cd\nnext\n"),
+            (Stderr, "or\n"),
+            (Stdout, "open"),
+        ];
+        for most in 1..6 {
+            let wanted = ["[stdout] abcd", "[stdout] next", "[stderr] error"];
+            assert_eq!(pages(&log, most, Open::Leave), wanted);
+        }
+    }
+
+    #[test]
+    fn a_prompt_is_handed_out_once_and_its_line_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = written(folder.path(), &[(Pty, "name? ")]);
+        let first = read(&log, Cursor::default(), 10, Open::Leave).unwrap();
+        assert!(first.lines.is_empty() && first.open);
+        let prompt = read(&log, Cursor::default(), 10, Open::Take).unwrap();
+        assert_eq!((prompt.lines, prompt.open), (vec!["name? ".into()], false));
+        for (more, wanted) in [("\r\nhi\r\n", vec!["hi"]), ("Ann\r\nhi\r\n", vec!["Ann", "hi"])] {
+            let folder = tempfile::tempdir().unwrap();
+            let log = written(folder.path(), &[(Pty, "name? "), (Pty, more)]);
+            let page = read(&log, prompt.cursor, 10, Open::Take).unwrap();
+            assert_eq!(page.lines, wanted);
+        }
+    }
+
+    #[test]
+    fn a_character_or_sequence_is_not_torn_apart() {
+        let text = "é€🦀\x1b[31mred\x1b]0;t\x07.";
+        for cut in (0..text.len()).filter(|at| text.is_char_boundary(*at)) {
+            let chunks = [(Pty, &text[..cut]), (Pty, &text[cut..])];
+            let folder = tempfile::tempdir().unwrap();
+            let log = written(folder.path(), &chunks[..1]);
+            let first = read(&log, Cursor::default(), 9, Open::Take).unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let log = written(folder.path(), &chunks);
+            let rest = read(&log, first.cursor, 9, Open::Take).unwrap();
+            let all = [first.lines, rest.lines].concat().concat();
+            assert_eq!(all, "é€🦀red.", "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_handed_out_in_bounded_parts() {
+        let long = "x".repeat(300 << 10);
+        let parts = pages(&[(Pty, &long)], 100, Open::Take);
+        assert!(parts.len() >= 4);
+        assert!(parts.iter().all(|part| part.chars().count() <= LINE_CHARS));
+    }
+
+    #[test]
+    fn a_text_that_is_no_cursor_is_none() {
+        for text in ["", "x", "-1", "1.5", "12z", "99999999999999999999", "1o2o3", "../1", "1 "] {
+            assert!(text.parse::<Cursor>().is_err(), "{text}");
+        }
+        for text in ["0", "12", "12P", "12o3", "12O3E", "12oe5"] {
+            let read: Option<Cursor> = text.parse().ok();
+            assert!(read.is_some(), "{text}");
+        }
+    }
+}

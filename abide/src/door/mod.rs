@@ -1,10 +1,11 @@
-//! The doors: where what the house knows becomes words for a person, a model or a wire.
+//! Translates between the outside (JSON, MCP, HTTP, argv, text for people and models) and the core.
+//! A door decides nothing and touches nothing.
 
 pub mod cli;
 pub mod digest;
-<<<<<<< HEAD
-pub mod keys;
 pub mod http;
-=======
->>>>>>> main
+pub mod keys;
+pub mod lines;
 pub mod mask;
+pub mod mcp;
+pub mod tools;

@@ -31,15 +31,6 @@ pub fn rows(raw: &[u8], max_chars: usize) -> Vec<String> {
     paper.rows
 }
 
-/// A text on one line, harmless to show: nothing in it moves a cursor or ends the line.
-pub fn one_line(text: &str) -> String {
-    let flat: String = text
-        .chars()
-        .map(|c| if c == '\n' || c == '\t' { ' ' } else { c })
-        .collect();
-    rows(flat.as_bytes(), super::DEFAULT_CHARS).join(" ")
-}
-
 struct Paper {
     keep: Keep,
     max_chars: usize,
@@ -149,10 +140,5 @@ mod tests {
         assert_eq!(long.len(), 1);
         assert!(long[0].contains("characters"), "{}", long[0]);
         assert!(long[0].chars().count() <= 100);
-    }
-
-    #[test]
-    fn nothing_in_one_line_moves_or_hides() {
-        assert_eq!(one_line("a\nb\x1b[31mc\u{202e}d"), "a bc\u{FFFD}d");
     }
 }

@@ -20,13 +20,18 @@ mod decode;
 mod fold;
 mod gather;
 mod kind;
+mod line;
 mod matter;
+mod one_line;
 mod raw;
 mod row;
 mod screen;
 mod shorten;
 
 use std::ops::Range;
+
+pub use line::rows;
+pub use one_line::one_line;
 
 use decode::Decoder;
 use fold::{Fold, Folded, Number, Out};
