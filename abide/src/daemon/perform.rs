@@ -43,11 +43,7 @@ struct Detail {
 }
 
 impl Performer {
-    pub fn new(
-        handle: Handle,
-            store: Arc<dyn Store>,
-        keepers: Arc<Keepers>,
-    ) -> Self {
+    pub fn new(handle: Handle, store: Arc<dyn Store>, keepers: Arc<Keepers>) -> Self {
         Performer {
             handle,
             store,

@@ -281,7 +281,9 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_and_the_keys_are_listed() {
-        for name in ["", "f13", "f0", "ctrl-", "hyper-x", "ctrl-é", "entre", "\x1b[31m"] {
+        for name in [
+            "", "f13", "f0", "ctrl-", "hyper-x", "ctrl-é", "entre", "\x1b[31m",
+        ] {
             let error = key(name, Modes::default()).unwrap_err().to_string();
             assert!(error.contains("enter, tab, shift-tab"), "{name}: {error}");
             assert!(!error.contains('\x1b'));

@@ -376,7 +376,7 @@ mod tests {
         let place = std::fs::File::open(folder).unwrap();
         let mut log = keeper::Log::new(place.into(), 1 << 30);
         for (stream, text) in chunks {
-            for part in text.as_bytes().chunks(32 << 10) {
+            for part in text.as_bytes().chunks(16 << 10) {
                 let (from, mut to) = std::io::pipe().unwrap();
                 to.write_all(part).unwrap();
                 let taken = log.take(from.as_fd(), *stream, part.len());
@@ -418,7 +418,10 @@ mod tests {
         assert!(first.lines.is_empty() && first.open);
         let prompt = read(&log, Cursor::default(), 10, Open::Take).unwrap();
         assert_eq!((prompt.lines, prompt.open), (vec!["name? ".into()], false));
-        for (more, wanted) in [("\r\nhi\r\n", vec!["hi"]), ("Ann\r\nhi\r\n", vec!["Ann", "hi"])] {
+        for (more, wanted) in [
+            ("\r\nhi\r\n", vec!["hi"]),
+            ("Ann\r\nhi\r\n", vec!["Ann", "hi"]),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &[(Pty, "name? "), (Pty, more)]);
             let page = read(&log, prompt.cursor, 10, Open::Take).unwrap();
@@ -452,7 +455,17 @@ mod tests {
 
     #[test]
     fn a_text_that_is_no_cursor_is_none() {
-        for text in ["", "x", "-1", "1.5", "12z", "99999999999999999999", "1o2o3", "../1", "1 "] {
+        for text in [
+            "",
+            "x",
+            "-1",
+            "1.5",
+            "12z",
+            "99999999999999999999",
+            "1o2o3",
+            "../1",
+            "1 ",
+        ] {
             assert!(text.parse::<Cursor>().is_err(), "{text}");
         }
         for text in ["0", "12", "12P", "12o3", "12O3E", "12oe5"] {

@@ -66,7 +66,9 @@ impl Pattern {
             .nest_limit(PATTERN_DEPTH)
             .build()
             .map_err(|_| {
-                BadPattern(format!("it takes more than {PATTERN_SIZE} bytes when compiled"))
+                BadPattern(format!(
+                    "it takes more than {PATTERN_SIZE} bytes when compiled"
+                ))
             })?;
         Ok(Pattern { regex, by_line })
     }
@@ -93,12 +95,12 @@ fn spans_lines(part: &Hir) -> bool {
     match part.kind() {
         HirKind::Empty | HirKind::Look(_) => false,
         HirKind::Literal(literal) => literal.0.contains(&b'\n'),
-        HirKind::Class(Class::Unicode(class)) => {
-            class.iter().any(|range| (range.start()..=range.end()).contains(&'\n'))
-        }
-        HirKind::Class(Class::Bytes(class)) => {
-            class.iter().any(|range| (range.start()..=range.end()).contains(&b'\n'))
-        }
+        HirKind::Class(Class::Unicode(class)) => class
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&'\n')),
+        HirKind::Class(Class::Bytes(class)) => class
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&b'\n')),
         HirKind::Repetition(repetition) => spans_lines(&repetition.sub),
         HirKind::Capture(capture) => spans_lines(&capture.sub),
         HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(spans_lines),
@@ -262,7 +264,8 @@ impl<'a> Seeker<'a> {
             };
             let start = memrchr(b'\n', &block[at..found]).map_or(at, |newline| at + newline + 1);
             self.pass(&block[at..start]);
-            let end = memchr(b'\n', &block[start..]).map_or(block.len(), |length| start + length + 1);
+            let end =
+                memchr(b'\n', &block[start..]).map_or(block.len(), |length| start + length + 1);
             let line = &block[start..end];
             let text = without_end(line);
             if let Some(place) = self.search.pattern.regex.find(text) {
@@ -285,7 +288,10 @@ impl<'a> Seeker<'a> {
         let regex = &self.search.pattern.regex;
         if self.search.pattern.by_line {
             let mut start = at;
-            for end in memchr_iter(b'\n', &block[at..]).map(|end| at + end).chain([block.len()]) {
+            for end in memchr_iter(b'\n', &block[at..])
+                .map(|end| at + end)
+                .chain([block.len()])
+            {
                 if start < block.len() && regex.is_match(without_end(&block[start..end])) {
                     return Some(start);
                 }
@@ -395,7 +401,10 @@ fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
     } else {
         let from = place.saturating_sub(SHOWN / 4);
         let to = (from + SHOWN).min(text.len());
-        (char_start(text, to.saturating_sub(SHOWN)), char_start(text, to))
+        (
+            char_start(text, to.saturating_sub(SHOWN)),
+            char_start(text, to),
+        )
     };
     Line {
         number,
@@ -436,7 +445,14 @@ mod tests {
         finds
             .lines
             .iter()
-            .map(|line| format!("{}{}{}", line.number, sign(line), String::from_utf8_lossy(&line.text)))
+            .map(|line| {
+                format!(
+                    "{}{}{}",
+                    line.number,
+                    sign(line),
+                    String::from_utf8_lossy(&line.text)
+                )
+            })
             .collect()
     }
 
@@ -445,7 +461,14 @@ mod tests {
         let log = b"one\r\ntwo\r\n\x1b[31mthree\x1b[0m\r\nfour\r\nfive\r\nthree again\nlast";
         assert_eq!(brief(&find("^three$", 0, &[log])), ["3:three"]);
         let finds = find("three", 1, &[log]);
-        let wanted = ["2-two", "3:three", "4-four", "5-five", "6:three again", "7-last"];
+        let wanted = [
+            "2-two",
+            "3:three",
+            "4-four",
+            "5-five",
+            "6:three again",
+            "7-last",
+        ];
         assert_eq!(brief(&finds), wanted);
         assert_eq!((finds.matches, finds.total), (2, 7));
         assert_eq!(brief(&find("last", 0, &[log])), ["7:last"]);

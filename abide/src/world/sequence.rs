@@ -119,7 +119,13 @@ mod tests {
 
     #[test]
     fn what_is_not_finished_is_told_at_every_cut() {
-        for whole in ["\x1b[38;5;1m", "\x1b]2;t\x07", "\u{20ac}", "\u{1f980}", "\x1b(B"] {
+        for whole in [
+            "\x1b[38;5;1m",
+            "\x1b]2;t\x07",
+            "\u{20ac}",
+            "\u{1f980}",
+            "\x1b(B",
+        ] {
             for cut in 1..whole.len() {
                 let begun = [b"abc", &whole.as_bytes()[..cut]].concat();
                 assert_eq!(unfinished(&begun), cut, "{whole:?} cut at {cut}");
@@ -132,7 +138,10 @@ mod tests {
     #[test]
     fn stripping_leaves_the_text() {
         let mut out = Vec::new();
-        strip(b"\x1b[1;31merror\x1b[0m: \x1b]8;;x\x1b\\link\x1b]8;;\x1b\\ \x1b[", &mut out);
+        strip(
+            b"\x1b[1;31merror\x1b[0m: \x1b]8;;x\x1b\\link\x1b]8;;\x1b\\ \x1b[",
+            &mut out,
+        );
         assert_eq!(out, b"error: link ");
     }
 }

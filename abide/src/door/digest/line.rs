@@ -78,7 +78,8 @@ impl Surface for Paper {
             Motion::Column(to) => self.column = to.into(),
             Motion::EraseLine(part) => self.erase(part),
             Motion::EraseChars(count) => {
-                self.row.blank(self.column, self.column + usize::from(count));
+                self.row
+                    .blank(self.column, self.column + usize::from(count));
             }
             Motion::DeleteChars(count) => self.row.delete(self.column, count.into()),
             Motion::InsertChars(count) => self.row.insert(self.column, count.into()),
@@ -131,7 +132,10 @@ mod tests {
 
     #[test]
     fn what_is_painted_all_over_the_screen_is_one_row_after_the_other() {
-        assert_eq!(seen("\x1b[2J\x1b[1;1Htop\x1b[5;3Hlow\x1b[H"), ["top", "low"]);
+        assert_eq!(
+            seen("\x1b[2J\x1b[1;1Htop\x1b[5;3Hlow\x1b[H"),
+            ["top", "low"]
+        );
     }
 
     #[test]

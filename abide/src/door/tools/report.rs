@@ -223,10 +223,15 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
         return reading.into(digest, unread);
     }
     let (log, session) = (view.folder.clone(), view.id);
-    tokio::task::spawn_blocking(move || reading.into(digest, unread)).await.unwrap_or_else(|e| {
-        tracing::error!("the log of {session} in {} could not be read: {e}", log.display());
-        Digest::new(&Limits::new(session.to_string())).finish()
-    })
+    tokio::task::spawn_blocking(move || reading.into(digest, unread))
+        .await
+        .unwrap_or_else(|e| {
+            tracing::error!(
+                "the log of {session} in {} could not be read: {e}",
+                log.display()
+            );
+            Digest::new(&Limits::new(session.to_string())).finish()
+        })
 }
 
 /// Which part of a log is to be read.

@@ -170,7 +170,9 @@ impl Picture {
         paint.put(b"\x1b[H\x1b[2J");
         let mut flows_on = false;
         for (at, row) in self.rows.iter().enumerate() {
-            let wraps = row.last().is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE));
+            let wraps = row
+                .last()
+                .is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE));
             let next = self.rows.get(at + 1).and_then(|row| row.first());
             let wide_next = next.is_some_and(|cell| cell.flags.contains(Flags::WIDE_CHAR));
             let written = match row.iter().rposition(|cell| *cell != Cell::default()) {
@@ -259,9 +261,8 @@ impl Paint {
     }
 
     fn charsets(&mut self, cursor: &Cursor<Cell>) {
-        let drawing = |index| {
-            cursor.charsets[index] == StandardCharset::SpecialCharacterAndLineDrawing
-        };
+        let drawing =
+            |index| cursor.charsets[index] == StandardCharset::SpecialCharacterAndLineDrawing;
         let wanted = [drawing(CharsetIndex::G0), drawing(CharsetIndex::G1)];
         for (slot, letter) in [(0, b'('), (1, b')')] {
             if self.charsets[slot] != wanted[slot] {
@@ -277,7 +278,9 @@ impl Paint {
         let same_link = self.pen.hyperlink() == cell.hyperlink();
         if !same_link {
             match cell.hyperlink() {
-                Some(link) => self.say(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri())),
+                Some(link) => {
+                    self.say(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
+                }
                 None => self.put(b"\x1b]8;;\x1b\\"),
             }
         }

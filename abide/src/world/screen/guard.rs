@@ -56,7 +56,9 @@ impl Guard {
     }
 
     fn within(&mut self, passed: usize, bytes: &[u8], on: &mut impl FnMut(&[u8])) -> usize {
-        let end = bytes.iter().position(|b| matches!(*b, ESC | BEL | CAN | SUB));
+        let end = bytes
+            .iter()
+            .position(|b| matches!(*b, ESC | BEL | CAN | SUB));
         let length = end.unwrap_or(bytes.len());
         let kept = length.min(STRING_LIMIT.saturating_sub(passed));
         on(&bytes[..kept]);

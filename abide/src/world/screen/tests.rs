@@ -12,10 +12,7 @@ fn shown(bytes: &[u8]) -> Snapshot {
 #[test]
 fn text_is_what_a_person_sees() {
     let seen = shown("ab\tc\r\n\x1b[31mred\x1b[0m  \r\n日本e\u{301}🦀!\x1b[8mhidden".as_bytes());
-    assert_eq!(
-        seen.lines,
-        ["ab      c", "red", "日本e\u{301}🦀!", "", ""]
-    );
+    assert_eq!(seen.lines, ["ab      c", "red", "日本e\u{301}🦀!", "", ""]);
     assert_eq!((seen.cursor.row, seen.cursor.col), (2, 14));
 }
 
@@ -32,9 +29,15 @@ fn queries_are_answered_once_and_only_live() {
     let mut screen = Screen::new(SIZE);
     assert_eq!(screen.feed(b"ab\x1b[6n"), b"\x1b[1;3R");
     assert_eq!(screen.feed(b"\x1b[c"), b"\x1b[?6c");
-    assert_eq!(screen.feed(b"\x1b[5n\x1b[?2004$p"), b"\x1b[0n\x1b[?2004;2$y");
+    assert_eq!(
+        screen.feed(b"\x1b[5n\x1b[?2004$p"),
+        b"\x1b[0n\x1b[?2004;2$y"
+    );
     assert_eq!(screen.feed(b"\x1b[18t"), b"\x1b[8;5;20t");
-    assert_eq!(screen.feed(b"\x1b]11;?\x07"), b"\x1b]11;rgb:0000/0000/0000\x07");
+    assert_eq!(
+        screen.feed(b"\x1b]11;?\x07"),
+        b"\x1b]11;rgb:0000/0000/0000\x07"
+    );
     assert_eq!(screen.feed(b"\x1b]52;c;?\x07"), b"");
     screen.replay(b"\x1b[c\x1b[6n");
     assert_eq!(screen.feed(b"x"), b"");
@@ -95,7 +98,10 @@ fn origin_mode_outlives_folding() {
 /// Pieces of what programs write, so that random streams do something. Cutting wide characters in
 /// half leaves the emulation with halves that a person sees as blanks; that is left to its own test.
 fn output() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![stream("日本🦀", b"ABCDHLMSTdG"), stream("narrow", b"ABCDHJKLMPSTX@dG")]
+    prop_oneof![
+        stream("日本🦀", b"ABCDHLMSTdG"),
+        stream("narrow", b"ABCDHJKLMPSTX@dG")
+    ]
 }
 
 fn stream(special: &'static str, moves: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
