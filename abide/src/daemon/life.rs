@@ -122,7 +122,7 @@ fn start(places: &Places) -> io::Result<()> {
 }
 
 fn make_folders(places: &Places) -> io::Result<()> {
-    socket::private_folder(&places.state)?;
+    socket::own_folder(&places.state)?;
     socket::private_folder(&places.runtime)?;
     socket::private_folder(&places.sessions())
 }
@@ -210,6 +210,8 @@ impl Runtime {
     /// the keepers are made of it.
     pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        // Made by us first, so that the database and what it keeps beside it are closed to others.
+        open_private(&places.database()).context("cannot make the database")?;
         let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);

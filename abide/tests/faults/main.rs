@@ -148,83 +148,82 @@ fn k9_a_question_survives_under_its_id_and_is_answered_once() {
     assert!(living(&command).is_empty());
 }
 
-/// Starts a sleeping command and returns its session and its keeper's process.
-fn sleeping(abide: &Abide, command: &str) -> (String, i32) {
+/// A command that sleeps as its session's leader, and what is known of it.
+struct Sleeper {
+    session: String,
+    line: String,
+    child: Handle,
+    keeper: Handle,
+}
+
+fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
+    let line = format!("sleep {mark}{}", std::process::id());
     // Nobody watches, so the call comes back as soon as the command has been quiet.
-    let call = json!({"command": command, "timeout": 0.05});
+    let call = json!({"command": format!("exec {line}"), "timeout": 0.05});
     let result = abide
         .post("/v1/tools/execute_command", &call)
         .expect("an answer")
         .body;
     assert_eq!(result["status"], "running", "{result}");
     let session = result["session_id"].as_str().expect("a session").to_owned();
-    let pid = living(command).first().copied().expect("it runs");
+    let pid = living(&line).first().copied().expect("it runs");
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
     let parent = stat
         .rsplit(')')
         .next()
         .and_then(|rest| rest.split_whitespace().nth(1));
-    (
+    let keeper = parent
+        .and_then(|parent| parent.parse().ok())
+        .expect("its keeper");
+    Sleeper {
         session,
-        parent
-            .and_then(|parent| parent.parse().ok())
-            .expect("its keeper"),
-    )
+        line,
+        child: Handle::on(pid),
+        keeper: Handle::on(keeper),
+    }
+}
+
+impl Sleeper {
+    fn is_lost_and_gone(&self, abide: &Abide) {
+        self.child.wait_gone();
+        // Killing a session that is gone already is answered with how it ended.
+        abide
+            .post(&format!("/v1/sessions/{}/kill", self.session), &json!({}))
+            .expect("an answer");
+        let view = abide.get(&format!("/v1/sessions/{}", self.session));
+        assert_eq!(view["end"], "lost", "{view}");
+        assert_eq!(view["exit_code"], Value::Null, "{view}");
+        assert!(living(&self.line).is_empty());
+    }
 }
 
 #[test]
 fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
     let abide = Abide::new();
     abide.start();
-    let command = format!("exec sleep 2718{}", std::process::id());
-    let line = command.trim_start_matches("exec ");
-    let (session, keeper) = {
-        let call = json!({"command": command, "timeout": 0.05});
-        let result = abide
-            .post("/v1/tools/execute_command", &call)
-            .expect("an answer")
-            .body;
-        let session = result["session_id"].as_str().expect("a session").to_owned();
-        let pid = living(line).first().copied().expect("it runs");
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a parent");
-        let parent = stat
-            .rsplit(')')
-            .next()
-            .and_then(|rest| rest.split_whitespace().nth(1));
-        (
-            session,
-            parent
-                .and_then(|parent| parent.parse::<i32>().ok())
-                .expect("its keeper"),
-        )
-    };
-    let child = Handle::on(living(line)[0]);
-    Handle::on(keeper).kill();
-    child.wait_gone();
-    // Killing a session that is gone already is answered with how it ended.
-    abide
-        .post(&format!("/v1/sessions/{session}/kill"), &json!({}))
-        .expect("an answer");
-    let view = abide.get(&format!("/v1/sessions/{session}"));
-    assert_eq!(view["end"], "lost", "{view}");
-    assert_eq!(view["exit_code"], Value::Null, "{view}");
-    assert!(living(line).is_empty());
+    let sleeper = sleeper(&abide, "2718");
+    sleeper.keeper.kill();
+    sleeper.is_lost_and_gone(&abide);
 }
 
 #[test]
 fn k15_keeper_and_daemon_both_killed_leave_nothing_behind() {
-    let abide = Abide::new();
-    abide.start();
-    let command = format!("sleep 1618{}", std::process::id());
-    let (session, keeper) = sleeping(&abide, &command);
-    let child = Handle::on(living(&command)[0]);
-    abide.kill_daemon();
-    Handle::on(keeper).kill();
-    abide.start();
-    child.wait_gone();
-    let view = abide.get(&format!("/v1/sessions/{session}"));
-    assert_eq!(view["end"], "lost", "{view}");
-    assert_eq!(view["exit_code"], Value::Null, "{view}");
+    for keeper_first in [false, true] {
+        let abide = Abide::new();
+        abide.start();
+        let sleeper = sleeper(&abide, "1618");
+        let daemon = Handle::on(abide.pid());
+        if keeper_first {
+            sleeper.keeper.kill();
+            daemon.kill();
+        } else {
+            daemon.kill();
+            sleeper.keeper.kill();
+        }
+        daemon.wait_gone();
+        abide.start();
+        sleeper.is_lost_and_gone(&abide);
+    }
 }
 
 #[test]
