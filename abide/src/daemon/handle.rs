@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::board::{Board, QuestionView};
 use crate::config::Config;
 use crate::world::keepers::Keepers;
+use crate::world::screens::Screens;
 
 /// What the loop takes in.
 pub enum Input {
@@ -88,6 +89,7 @@ pub struct Handle {
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
+    screens: Arc<Screens>,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
@@ -101,6 +103,7 @@ impl Handle {
     pub fn new(inbox: mpsc::Sender<Input>, keepers: Arc<Keepers>, config: Config) -> Self {
         let shared = Shared {
             board: Board::default(),
+            screens: Screens::new(keepers.clone()),
             keepers,
             config,
             next_call: AtomicU64::new(1),
@@ -125,6 +128,11 @@ impl Handle {
     /// The keepers, for talking to a terminal directly.
     pub fn keepers(&self) -> &Keepers {
         &self.shared.keepers
+    }
+
+    /// The screens of the sessions that have a terminal.
+    pub fn screens(&self) -> &Arc<Screens> {
+        &self.shared.screens
     }
 
     /// Makes a call. `launch` goes with [`Request::Run`].

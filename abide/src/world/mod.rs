@@ -9,6 +9,7 @@ pub mod keepers;
 pub mod log;
 pub mod peer;
 pub mod screen;
+pub mod screens;
 pub mod search;
 pub mod sequence;
 pub mod socket;

@@ -40,7 +40,8 @@ pub async fn extend(
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Answer {
-    let session = who.session(&state, &id)?.id;
+    let view = who.session(&state, &id)?;
+    let session = view.id;
     let mut args = Args::new(body);
     let mut limit = |field: &str| args.seconds(field);
     let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
@@ -53,6 +54,7 @@ pub async fn extend(
         session,
         deadline,
         idle,
+        inactivity: idle.filter(|_| view.state.inactivity.is_some()),
     };
     act(&state, &who, request).await?;
     Ok(Json(facts(&*who.session(&state, &id)?)))
