@@ -1,13 +1,14 @@
 //! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
 //! that lets go of a call has only stopped waiting.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
-use abide_core::{CallId, Event, Outcome, QuestionId, Request, SessionId};
+use abide_core::{Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
@@ -86,6 +87,9 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+/// Names of variables and their values.
+pub type Given = Arc<[(String, String)]>;
+
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
@@ -93,6 +97,7 @@ struct Shared {
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
+    given: Mutex<HashMap<SessionId, Given>>,
 }
 
 /// News that may wait for a slow door.
@@ -108,6 +113,7 @@ impl Handle {
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
+            given: Mutex::default(),
         };
         Handle {
             inbox,
@@ -135,6 +141,29 @@ impl Handle {
         &self.shared.screens
     }
 
+    /// The variables that a session was given when it was started, as far as this daemon knows: what
+    /// is secret among them must not be shown.
+    pub fn given(&self, id: SessionId) -> Given {
+        let given = self.shared.given.lock().expect("no holder panics");
+        given.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Remembers them until the session is forgotten.
+    pub fn remember_given(&self, id: SessionId, variables: Vec<(String, String)>) {
+        if !variables.is_empty() {
+            let mut given = self.shared.given.lock().expect("no holder panics");
+            given.insert(id, variables.into());
+        }
+    }
+
+    pub(super) fn forget_given(&self, id: SessionId) {
+        self.shared
+            .given
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
+    }
+
     /// Makes a call. `launch` goes with [`Request::Run`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
@@ -156,6 +185,17 @@ impl Handle {
             answered,
             open: true,
         }
+    }
+
+    /// Is there for as long as the pending call is held: a session that somebody reads from or
+    /// writes to is not inactive.
+    pub async fn attend(&self, caller: Caller, session: SessionId) -> Pending {
+        let request = Request::Join {
+            session,
+            asking: Asking::Never,
+            standby: None,
+        };
+        self.call(caller, request, None).await
     }
 
     /// Counts a person who watches and could answer, until the guard is dropped.

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::str::FromStr;
 
 use memchr::memchr;
@@ -13,6 +14,7 @@ use memchr::memchr;
 use super::digest::rows;
 use crate::world::log::{Log, Piece, Stream};
 use crate::world::sequence;
+use crate::world::unread;
 
 /// A line of more raw bytes than this is handed out in parts.
 const LINE_LIMIT: usize = 64 << 10;
@@ -59,6 +61,22 @@ impl Cursor {
     /// The offset up to which the log has been looked at.
     pub fn offset(&self) -> u64 {
         self.at
+    }
+}
+
+impl Cursor {
+    /// How far the owner of a session has read.
+    pub fn of_owner(folder: &Path) -> Self {
+        unread::position(folder)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default()
+    }
+
+    /// The owner has read up to here.
+    pub fn remember(self, folder: &Path) {
+        if self != Self::of_owner(folder) {
+            unread::remember(folder, &self.to_string());
+        }
     }
 }
 
@@ -131,6 +149,10 @@ pub struct Page {
     pub full: bool,
     /// Something is there that [`Open::Take`] would hand out.
     pub open: bool,
+    /// How far the log was looked at.
+    pub seen: u64,
+    /// When the last of that came (wall time in milliseconds).
+    pub last_at: u64,
 }
 
 /// Reads on from a cursor, up to `most` lines.
@@ -142,7 +164,10 @@ pub fn read(log: &Log, from: Cursor, most: usize, open: Open) -> io::Result<Page
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
         match piece {
-            Piece::Chunk(chunk) => reader.chunk(chunk.offset, chunk.stream, &chunk.bytes),
+            Piece::Chunk(chunk) => {
+                reader.chunk(chunk.offset, chunk.stream, &chunk.bytes);
+                reader.last_at = chunk.at_wall_ms;
+            }
             Piece::Gap { from, to } => reader.gap(from, to),
         }
     }
@@ -154,6 +179,7 @@ struct Reader {
     most: usize,
     lines: Vec<String>,
     text: usize,
+    last_at: u64,
     unfinished: [Unfinished; 3],
 }
 
@@ -203,6 +229,7 @@ impl Reader {
             most,
             lines: Vec::new(),
             text: 0,
+            last_at: 0,
             unfinished: from.streams.map(|begin| Unfinished {
                 taken: begin.taken,
                 parts: begin.from.map(|from| (0, from)).into_iter().collect(),
@@ -332,6 +359,8 @@ impl Reader {
             cursor,
             full,
             open,
+            seen: self.at,
+            last_at: self.last_at,
         }
     }
 }

@@ -8,4 +8,5 @@ pub mod keys;
 pub mod lines;
 pub mod mask;
 pub mod mcp;
+pub mod signals;
 pub mod tools;

@@ -16,3 +16,4 @@ pub mod socket;
 pub mod store;
 pub mod tail;
 pub mod terminal;
+pub mod unread;

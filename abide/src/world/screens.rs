@@ -116,7 +116,12 @@ impl Screens {
         id: SessionId,
         see: impl FnOnce(&mut Live) -> T + Send + 'static,
     ) -> io::Result<T> {
-        let live = self.kept.lock().expect("no holder panics").get(&id).cloned();
+        let live = self
+            .kept
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned();
         let live = live.unwrap_or_else(|| {
             // It has ended, so nothing comes live any more.
             let mut live = Live::new(self.keepers.folder(id));

@@ -19,7 +19,7 @@ use super::frame::{self, Frame};
 use super::problem::Problem;
 use super::sessions::facts;
 use super::who::Who;
-use crate::daemon::{Handle, SessionView};
+use crate::daemon::{Handle, Pending, SessionView};
 use crate::world::keepers::Follower;
 use crate::world::log::{Log, Piece, Pieces, Stream};
 
@@ -221,7 +221,12 @@ pub async fn log(
         Format::Raw => ("application/octet-stream", wanted.format),
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
     };
+    let present = match wanted.follow {
+        true => Some(state.handle.attend(who.caller(), view.id).await),
+        false => None,
+    };
     let streaming = Streaming {
+        _present: present,
         handle: state.handle.clone(),
         view,
         next: tail.at(),
@@ -234,6 +239,8 @@ pub async fn log(
 }
 
 struct Streaming {
+    /// Whoever follows is there.
+    _present: Option<Pending>,
     handle: Handle,
     view: std::sync::Arc<SessionView>,
     tail: Tail,
