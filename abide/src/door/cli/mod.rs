@@ -26,6 +26,7 @@ use serde_json::json;
 use crate::config::{self, Places};
 use args::{Command, Line, Session};
 use client::Client;
+use show::say;
 use trouble::{OWN, Trouble};
 
 /// Does what was typed.
@@ -50,9 +51,14 @@ fn obey(command: Command) -> Result<u8, Trouble> {
     match command {
         Command::Tools(tools) => tools::print(tools.format),
         Command::Completions(completions) => {
-            let name = "abide";
-            let mut out = std::io::stdout();
-            clap_complete::generate(completions.shell, &mut Line::command(), name, &mut out);
+            let mut script = Vec::new();
+            clap_complete::generate(
+                completions.shell,
+                &mut Line::command(),
+                "abide",
+                &mut script,
+            );
+            print(&script)?;
         }
         Command::Man(man) => {
             std::fs::create_dir_all(&man.dir)?;
@@ -63,7 +69,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             if version.json.json {
                 show::json(&json!({"version": number}));
             } else {
-                anstream::println!("abide {number}");
+                say!("abide {number}");
             }
         }
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
