@@ -1,9 +1,14 @@
 //! Terminal sessions as the doors call them, with real programs in real terminals.
 
 mod actions;
+mod crash;
+#[path = "../faults/harness.rs"]
+#[expect(dead_code, reason = "these tests need only a part of it")]
+mod harness;
 mod inactivity;
 mod programs;
 mod reading;
+mod recordings;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

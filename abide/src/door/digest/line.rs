@@ -1,8 +1,9 @@
 //! One line of output as it stays, whatever was written over on the way to its end.
 
 use super::cut;
-use super::decode::{Decoder, Motion, Part, Surface};
+use super::decode::{Decoder, Surface};
 use super::row::{Keep, Row};
+use super::sequence::{Motion, Part};
 
 /// What a line of raw output looks like. A program that paints all over the screen writes several
 /// rows in what is one line to its log; each is a row of its own here. A row longer than `max_chars`
