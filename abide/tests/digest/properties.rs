@@ -28,7 +28,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn chunks_make_no_difference(bytes in stream(), cuts in prop::collection::vec(1usize..40, 1..20), max in 50usize..4_000, raw: bool) {
