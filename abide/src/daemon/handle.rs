@@ -98,6 +98,7 @@ struct Shared {
     next_call: AtomicU64,
     watchers: AtomicU32,
     given: Mutex<HashMap<SessionId, Given>>,
+    attached: Mutex<HashMap<SessionId, u32>>,
 }
 
 /// News that may wait for a slow door.
@@ -114,6 +115,7 @@ impl Handle {
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
             given: Mutex::default(),
+            attached: Mutex::default(),
         };
         Handle {
             inbox,
@@ -204,6 +206,19 @@ impl Handle {
         Watcher(self.clone())
     }
 
+    /// A person sits at a session's terminal until the guard is dropped.
+    pub fn sit(&self, id: SessionId) -> Attached {
+        let mut attached = self.shared.attached.lock().expect("no holder panics");
+        *attached.entry(id).or_default() += 1;
+        Attached(self.clone(), id)
+    }
+
+    /// Whether a person sits at a session's terminal.
+    pub fn is_attached(&self, id: SessionId) -> bool {
+        let attached = self.shared.attached.lock().expect("no holder panics");
+        attached.contains_key(&id)
+    }
+
     /// Ends the loop. No session is touched.
     pub async fn stop(&self) {
         let _ = self.inbox.send(Input::Stop).await;
@@ -221,6 +236,21 @@ impl Handle {
             .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
         let count = before.wrapping_add(by.cast_unsigned());
         send_soon(&self.inbox, Event::Watchers { count });
+    }
+}
+
+/// A person at a session's terminal.
+pub struct Attached(Handle, SessionId);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attached = self.0.shared.attached.lock().expect("no holder panics");
+        if let Some(count) = attached.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                attached.remove(&self.1);
+            }
+        }
     }
 }
 

@@ -216,6 +216,7 @@ fn terminal_output() -> Value {
         "idle": {"type": ["number", "null"]},
         "inactivity_timeout": {"type": ["number", "null"]},
         "gone": {"type": "boolean"},
+        "person_attached": {"type": "boolean", "description": "A person is at this terminal too."},
         "sessions": {"type": "array", "items": {"type": "object"}}
     });
     if let (Some(all), Value::Object(fields)) = (schema["properties"].as_object_mut(), fields) {

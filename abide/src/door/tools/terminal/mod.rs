@@ -208,8 +208,12 @@ impl Desk {
     }
 
     /// A result about a session.
-    fn result(&self, view: &SessionView, text: String, more: Map<String, Value>) -> ToolResult {
+    fn result(&self, view: &SessionView, mut text: String, more: Map<String, Value>) -> ToolResult {
         let mut facts = report::session_facts(view, view.runs());
+        if self.handle.is_attached(view.id) {
+            text.push_str("\n[a person is at this terminal too]");
+            facts.insert("person_attached".into(), Value::Bool(true));
+        }
         if !view.runs() {
             report::leftovers(view, &mut facts);
         }
