@@ -31,7 +31,7 @@ pub(super) fn read(args: &mut Args, context: &Context, _: &Config) -> Result<Sta
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Command cannot be empty.".into()));
     }
-    let cwd = args.folder("cwd", &context.root)?;
+    let cwd = args.folder("cwd", context)?;
     let given = args.env("env")?;
     let pty = args.flag_or("pty", true)?;
     let (cols, rows) = read_size(args)?;
