@@ -8,5 +8,5 @@ mod perform;
 mod retention;
 
 pub use board::{Board, Change, QuestionView, SessionView};
-pub use handle::{Handle, Input, Launch, Pending, Stdin, Step, Watcher};
+pub use handle::{Attached, Handle, Input, Launch, Pending, Stdin, Step, Watcher};
 pub use life::Runtime;

@@ -2,6 +2,7 @@
 //! socket.
 
 mod answer;
+mod attach;
 mod args;
 mod client;
 mod daemon;
@@ -13,6 +14,7 @@ mod sessions;
 mod show;
 mod span;
 mod status;
+mod talk;
 mod tools;
 mod trouble;
 
@@ -105,6 +107,27 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await
+            }
+            Command::Session(Session::Start(start)) => {
+                talk::start(client(start.agent.clone()), start).await
+            }
+            Command::Session(Session::Attach(attach)) => {
+                attach::attach(client(attach.agent.clone()), attach).await
+            }
+            Command::Session(Session::Send(send)) => {
+                talk::send(client(send.agent.clone()), send).await
+            }
+            Command::Session(Session::Screen(screen)) => {
+                talk::screen(client(screen.agent.clone()), screen).await
+            }
+            Command::Session(Session::Search(search)) => {
+                talk::search(client(search.agent.clone()), search).await
+            }
+            Command::Session(Session::Resize(resize)) => {
+                talk::resize(client(resize.agent.clone()), resize).await
+            }
+            Command::Session(Session::Signal(signal)) => {
+                talk::signal(client(signal.agent.clone()), signal).await
             }
             Command::Session(Session::List(list)) => {
                 sessions::list(client(list.agent.clone()), list).await

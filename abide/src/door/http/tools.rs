@@ -37,7 +37,8 @@ pub async fn call(
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
 ) -> Result<Json<Map<String, Value>>, Problem> {
-    let context = context(who.agent, &headers)?;
+    let sees_all = who.may_be_a_person();
+    let context = context(who.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
@@ -49,7 +50,7 @@ pub async fn call(
     Ok(Json(facts))
 }
 
-fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem> {
+fn context(agent: Option<Agent>, sees_all: bool, headers: &HeaderMap) -> Result<Context, Problem> {
     let header = |name: &str| match headers.get(name).map(|value| value.to_str()) {
         None => Ok(None),
         Some(Ok(value)) => Ok(Some(value.to_owned())),
@@ -71,5 +72,6 @@ fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem
         reaches_person: false,
         standby: None,
         request_key: header(wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        sees_all,
     })
 }

@@ -6,9 +6,11 @@ mod describe;
 mod execute;
 mod report;
 mod shell;
+mod terminal;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 
 use abide_core::request::Caller;
 use abide_core::wait::Asking;
@@ -38,6 +40,8 @@ pub struct Context {
     pub standby: Option<Millis>,
     /// Names this very request, so that taking it up again never runs a command twice.
     pub request_key: Option<String>,
+    /// A person calls, who may know of every agent's sessions.
+    pub sees_all: bool,
 }
 
 /// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
@@ -65,6 +69,18 @@ pub enum NotCalled {
 
 /// A tool call under way.
 pub struct ToolCall {
+    way: Way,
+}
+
+/// How a call comes to its result.
+enum Way {
+    /// The core decides when it is answered, and may ask a person before.
+    Decided(Box<Decided>),
+    /// It is done step by step, and nobody is asked.
+    Done(Pin<Box<dyn Future<Output = Option<ToolResult>> + Send>>),
+}
+
+struct Decided {
     handle: Handle,
     pending: Pending,
     tool: Tool,
@@ -109,6 +125,16 @@ pub async fn begin(
             let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
             (run, launch, Tool::Execute(execute))
         }
+        "terminal_session" => {
+            let action = terminal::read(arguments, &context, handle.config())?;
+            let desk = terminal::Desk {
+                handle: handle.clone(),
+                context,
+            };
+            return Ok(ToolCall {
+                way: Way::Done(Box::pin(terminal::perform(action, desk))),
+            });
+        }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
             return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
@@ -120,14 +146,7 @@ pub async fn begin(
     let pending = handle
         .call(caller, abide_core::Request::Run(request), Some(launch))
         .await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool,
-        standby,
-        session: None,
-        outcome: None,
-    })
+    Ok(ToolCall::decided(handle, pending, tool, standby))
 }
 
 /// Takes a call up again that returned to ask a person: waits for the same session, with the same
@@ -157,20 +176,66 @@ pub async fn resume(
         standby,
     };
     let pending = handle.call(caller, request, None).await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool,
-        standby,
-        session: None,
-        outcome: None,
-    })
+    Ok(ToolCall::decided(handle, pending, tool, standby))
 }
 
 impl ToolCall {
+    fn decided(handle: &Handle, pending: Pending, tool: Tool, standby: Option<Millis>) -> Self {
+        ToolCall {
+            way: Way::Decided(Box::new(Decided {
+                handle: handle.clone(),
+                pending,
+                tool,
+                standby,
+                session: None,
+                outcome: None,
+            })),
+        }
+    }
+
     /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
     /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
     pub async fn next(&mut self) -> Option<ToolStep> {
+        match &mut self.way {
+            Way::Decided(call) => call.next().await,
+            Way::Done(work) => Some(ToolStep::Done(work.await?)),
+        }
+    }
+
+    /// The result, whatever is asked on the way.
+    pub async fn result_only(mut self) -> Option<ToolResult> {
+        loop {
+            if let ToolStep::Done(result) = self.next().await? {
+                return Some(result);
+            }
+        }
+    }
+
+    /// The session it works on, once known.
+    pub fn session(&self) -> Option<SessionId> {
+        match &self.way {
+            Way::Decided(call) => call.session,
+            Way::Done(_) => None,
+        }
+    }
+
+    /// A person interrupted the call. One that only reads or writes is simply let go of.
+    pub fn interrupt(&self) {
+        if let Way::Decided(call) = &self.way {
+            call.pending.interrupt();
+        }
+    }
+
+    /// The door's own way to a person leads nowhere.
+    pub fn nobody_there(&self) {
+        if let Way::Decided(call) = &self.way {
+            call.pending.nobody_there();
+        }
+    }
+}
+
+impl Decided {
+    async fn next(&mut self) -> Option<ToolStep> {
         if self.outcome.is_none() {
             match self.pending.next().await? {
                 Step::Accepted(session) => {
@@ -185,30 +250,6 @@ impl ToolCall {
         let result = self.result(self.outcome.clone()?).await;
         self.outcome = None;
         Some(ToolStep::Done(result))
-    }
-
-    /// The result, whatever is asked on the way.
-    pub async fn result_only(mut self) -> Option<ToolResult> {
-        loop {
-            if let ToolStep::Done(result) = self.next().await? {
-                return Some(result);
-            }
-        }
-    }
-
-    /// The session it works on, once known.
-    pub fn session(&self) -> Option<SessionId> {
-        self.session
-    }
-
-    /// A person interrupted the call.
-    pub fn interrupt(&self) {
-        self.pending.interrupt();
-    }
-
-    /// The door's own way to a person leads nowhere.
-    pub fn nobody_there(&self) {
-        self.pending.nobody_there();
     }
 
     async fn result(&self, outcome: Outcome) -> ToolResult {

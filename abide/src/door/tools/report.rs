@@ -72,7 +72,10 @@ pub(super) fn read_common(
 }
 
 /// The inherited environment with what the call sets and takes away.
-fn laid_over(inherited: &[Variable], given: Vec<(OsString, Option<OsString>)>) -> Vec<Variable> {
+pub(super) fn laid_over(
+    inherited: &[Variable],
+    given: Vec<(OsString, Option<OsString>)>,
+) -> Vec<Variable> {
     let mut env = inherited.to_vec();
     for (name, value) in given {
         env.retain(|(old, _)| *old != name);
@@ -385,6 +388,16 @@ pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Val
         "doing".into(),
         json!(doing(Some(&now), now.cpu_percent(&before, passed))),
     );
+}
+
+/// Whether a running session waits for somebody to type. One look, since this is said with every line
+/// that is read.
+pub(super) fn waits_for_input(view: &SessionView, facts: &mut Map<String, Value>) {
+    if let Ok(Some(meta)) = folder::read_meta(&view.folder) {
+        let now = facts::facts(&meta);
+        facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+        facts.insert("doing".into(), json!(doing(Some(&now), 0)));
+    }
 }
 
 /// What a command does, in words.
