@@ -1,3 +1,5 @@
+//! Screens of bytes that are easy to get wrong.
+
 use super::*;
 use proptest::prelude::*;
 
