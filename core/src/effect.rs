@@ -35,12 +35,13 @@ pub enum Effect {
         /// From now.
         deadline: Millis,
     },
-    /// Answer with [`Event::Grew`](crate::Event::Grew) at once.
+    /// Answer with [`Event::Grew`](crate::Event::Grew) at once, with a reading taken after this.
     Look {
         /// Which session.
         session: SessionId,
     },
-    /// Answer with [`Event::Grew`](crate::Event::Grew) as soon as there are more bytes than `beyond`.
+    /// Answer with [`Event::Grew`](crate::Event::Grew) as soon as there are more bytes than
+    /// `beyond`. A later one replaces an earlier one.
     Watch {
         /// Which session.
         session: SessionId,
@@ -78,4 +79,22 @@ pub enum Effect {
         /// Which session.
         session: SessionId,
     },
+}
+
+impl Effect {
+    /// The place of this effect in its turn: record, act, ask, publish, tell, reply.
+    pub const fn rank(&self) -> u8 {
+        match self {
+            Effect::Record(_) => 0,
+            Effect::Start { .. }
+            | Effect::Kill { .. }
+            | Effect::SetDeadline { .. }
+            | Effect::Look { .. }
+            | Effect::Watch { .. } => 1,
+            Effect::Ask { .. } | Effect::Close { .. } => 2,
+            Effect::Publish { .. } => 3,
+            Effect::Tell { .. } => 4,
+            Effect::Reply { .. } => 5,
+        }
+    }
 }

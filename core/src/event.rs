@@ -75,7 +75,8 @@ pub enum Event {
         /// Whether anything of the tree is left.
         empty: bool,
     },
-    /// The last process of the tree is gone.
+    /// The last process of the tree is gone. Never comes before the leader's
+    /// [`Exited`](Event::Exited).
     Emptied {
         /// Which session.
         session: SessionId,

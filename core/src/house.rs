@@ -1,26 +1,186 @@
 //! All sessions, waits and questions of one daemon, and the one function that changes them.
-#![expect(missing_docs, unused, reason = "being built")]
-use crate::effect::Effect;
-use crate::event::Event;
-use crate::id::{QuestionId, SessionId};
-use crate::question::Question;
-use crate::session::Session;
-use crate::time::{Mono, Now};
+//!
+//! [`House::step`] is told what happened and says what must be done. It never waits, reads a clock
+//! or touches the world, so two houses that are told the same are the same.
+
+mod calls;
+mod keepers;
+mod kept;
+mod patience;
+mod people;
+mod recovery;
+mod waits;
+
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-#[derive(Default)]
-pub struct House {}
+use crate::effect::Effect;
+use crate::event::Event;
+use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
+use crate::question::{Question, Questions};
+use crate::session::Session;
+use crate::time::{Mono, Now};
+use crate::wait::Wait;
+use kept::Kept;
+
+/// Everything one daemon decides about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct House {
+    sessions: BTreeMap<SessionId, Kept>,
+    /// How many of them have a leader that runs, or is being started.
+    running: usize,
+    keys: BTreeMap<(Agent, Key), SessionId>,
+    waits: BTreeMap<CallId, Wait>,
+    questions: Questions,
+    alarms: BTreeSet<(Mono, Alarm)>,
+    watchers: u32,
+}
+
+/// What an alarm is for. A wait that ends comes before the idleness of the same moment, so that
+/// nobody is asked on behalf of a call that is being answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Alarm {
+    Standby(CallId),
+    Idle(SessionId),
+}
+
+/// One event being handled: when, and what comes of it.
+struct Turn<'a> {
+    now: Now,
+    effects: &'a mut Vec<Effect>,
+}
+
+impl Turn<'_> {
+    fn push(&mut self, effect: Effect) {
+        self.effects.push(effect);
+    }
+}
+
+/// How much of everything there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Sessions known, ended ones included.
+    pub sessions: usize,
+    /// Sessions whose leader runs or is being started.
+    pub running: usize,
+    /// Calls that wait.
+    pub waits: usize,
+    /// Open questions.
+    pub questions: usize,
+    /// Closed questions still remembered.
+    pub closed: usize,
+    /// Alarms set.
+    pub alarms: usize,
+}
 
 impl House {
-    pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {}
+    /// An empty house. The ids of its questions follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        House {
+            sessions: BTreeMap::new(),
+            running: 0,
+            keys: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            questions: Questions::new(seed),
+            alarms: BTreeSet::new(),
+            watchers: 0,
+        }
+    }
+
+    /// Takes one event and appends what must be done, in the order in which it must be done.
+    pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
+        let first = effects.len();
+        let turn = &mut Turn { now, effects };
+        match event {
+            Event::Called {
+                call,
+                caller,
+                spare,
+                request,
+            } => self.called(turn, call, caller, spare, request),
+            Event::CallerGone { call } => self.caller_gone(turn, call),
+            Event::Interrupted { call } => self.interrupted(turn, call),
+            Event::NobodyThere { call } => self.nobody_there(turn, call),
+            Event::Watchers { count } => self.watchers_are(turn, count),
+            Event::Started { session } => self.started(turn, session),
+            Event::StartFailed { session, fault } => self.start_failed(turn, session, fault),
+            Event::Grew {
+                session,
+                bytes,
+                quiet_since,
+            } => self.grew(turn, session, bytes, quiet_since),
+            Event::Exited {
+                session,
+                ending,
+                empty,
+            } => self.exited(turn, session, ending, empty),
+            Event::Emptied { session } => self.emptied(turn, session),
+            Event::Found { session, state } => self.found(turn, session, state),
+            Event::Reopened { question, state } => self.reopened(question, state),
+            Event::Recovered => self.recovered(turn),
+            Event::Forgotten { sessions } => self.forgotten(&sessions),
+            Event::Tick => self.tick(turn),
+        }
+        effects[first..].sort_by_key(Effect::rank);
+    }
+
     /// When the next [`Event::Tick`] is wanted.
     pub fn alarm(&self) -> Option<Mono> {
-        None
+        self.alarms.first().map(|&(at, _)| at)
     }
+
+    /// A session.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        None
+        self.sessions.get(&id).map(|kept| &kept.session)
     }
+
+    /// All sessions, ended ones included.
+    pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.sessions.iter().map(|(&id, kept)| (id, &kept.session))
+    }
+
+    /// An open question.
     pub fn question(&self, id: QuestionId) -> Option<&Question> {
-        None
+        self.questions.get(id)
+    }
+
+    /// All open questions.
+    pub fn questions(&self) -> impl Iterator<Item = (QuestionId, &Question)> {
+        self.questions.iter()
+    }
+
+    /// The open question about a session.
+    pub fn open_question_of(&self, session: SessionId) -> Option<QuestionId> {
+        self.sessions.get(&session)?.question()
+    }
+
+    /// How many people watch.
+    pub fn watchers(&self) -> u32 {
+        self.watchers
+    }
+
+    /// How much of everything there is.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            sessions: self.sessions.len(),
+            running: self.running,
+            waits: self.waits.len(),
+            questions: self.questions.len(),
+            closed: self.questions.remembered(),
+            alarms: self.alarms.len(),
+        }
+    }
+
+    /// Everything that is due. Whatever an alarm sets anew lies ahead, so this ends.
+    fn tick(&mut self, turn: &mut Turn<'_>) {
+        while let Some(&(at, alarm)) = self.alarms.first()
+            && at <= turn.now.mono
+        {
+            self.alarms.pop_first();
+            match alarm {
+                Alarm::Standby(call) => self.standby_over(turn, call),
+                Alarm::Idle(session) => self.look(turn, session),
+            }
+        }
     }
 }

@@ -6,6 +6,8 @@ use crate::time::Millis;
 pub const WAITS: usize = 16_384;
 /// Sessions whose leader runs at once.
 pub const RUNNING_SESSIONS: usize = 16_384;
+/// Sessions known at once, ended ones included. Retention keeps far below it.
+pub const SESSIONS: usize = 262_144;
 /// Closed questions remembered, so that a late answer is told who was first.
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Idle limit of `execute_command` where none is given.

@@ -1,6 +1,8 @@
 //! What must survive a crash and is not in a session's own folder. Replaying all records gives the
 //! open questions back.
 
+use alloc::collections::BTreeMap;
+
 use crate::id::QuestionId;
 use crate::question::{Closing, Question};
 use crate::time::Wall;
@@ -24,4 +26,20 @@ pub enum Record {
         /// When.
         at: Wall,
     },
+}
+
+/// The questions that are open after all these, in the order in which they were recorded.
+pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<QuestionId, Question> {
+    let mut open = BTreeMap::new();
+    for record in records {
+        match record {
+            Record::Asked { question, state } => {
+                open.insert(*question, state.clone());
+            }
+            Record::Closed { question, .. } => {
+                open.remove(question);
+            }
+        }
+    }
+    open
 }

@@ -123,6 +123,14 @@ pub enum Containment {
 }
 
 impl End {
+    /// Whether it ended because the tree was killed on purpose, which is done only when it is empty.
+    pub const fn is_kill(self) -> bool {
+        match self {
+            End::Deadline | End::IdleDeclined | End::User | End::Agent | End::Inactivity => true,
+            End::Exited | End::Signaled | End::OutOfMemory | End::Lost => false,
+        }
+    }
+
     /// The word used in results, records and on the page.
     pub const fn as_str(self) -> &'static str {
         match self {

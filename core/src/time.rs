@@ -17,27 +17,35 @@ impl Millis {
     }
 }
 
-/// Prints as people write durations: `450ms`, `60s`, `1m30s`, `2h`, `3d4h`.
+/// Prints as people write durations.
+///
+/// ```
+/// use abide_core::Millis;
+/// let shown = |millis| Millis(millis).to_string();
+/// assert_eq!([shown(0), shown(450), shown(60_000)], ["0s", "450ms", "60s"]);
+/// assert_eq!([shown(90_000), shown(7_200_000), shown(273_600_000)], ["1m30s", "2h", "3d4h"]);
+/// ```
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 1_000 && self.0 > 0 {
             return write!(f, "{}ms", self.0);
         }
         let secs = self.0 / 1_000;
+        if secs <= 60 {
+            return write!(f, "{secs}s");
+        }
         let parts = [
             (secs / 86_400, 'd'),
             (secs / 3_600 % 24, 'h'),
             (secs / 60 % 60, 'm'),
             (secs % 60, 's'),
         ];
-        let mut wrote = false;
         for (count, unit) in parts {
             if count > 0 {
                 write!(f, "{count}{unit}")?;
-                wrote = true;
             }
         }
-        if wrote { Ok(()) } else { f.write_str("0s") }
+        Ok(())
     }
 }
 

@@ -15,6 +15,16 @@ pub enum Asking {
     Here,
 }
 
+impl Asking {
+    /// Whether the session's idleness matters to this call at all.
+    pub const fn asks(self) -> bool {
+        match self {
+            Asking::Never => false,
+            Asking::Elsewhere | Asking::Here => true,
+        }
+    }
+}
+
 /// A pending wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
@@ -39,6 +49,8 @@ pub enum Goal {
     Ended,
     /// That the tree is gone.
     Gone,
+    /// That the tree is gone, since this call was interrupted.
+    Interrupted,
 }
 
 /// How a call is answered. The door reads everything else from the session's view and log.

@@ -1,0 +1,221 @@
+//! What doors ask for, and what becomes of those who ask.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::kept::Kept;
+use super::{House, Turn};
+use crate::effect::{Effect, Update};
+use crate::id::{Agent, CallId, SessionId};
+use crate::limit;
+use crate::request::{Caller, Refusal, Request, Run};
+use crate::session::{End, Phase, Session};
+use crate::time::Millis;
+use crate::wait::{Asking, Goal, Outcome, Wait};
+
+impl House {
+    /// A call. Whatever can be refused is refused before anything changes. An id that is waiting
+    /// already names that older call, which will be answered.
+    pub(super) fn called(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: Caller,
+        spare: SessionId,
+        request: Request,
+    ) {
+        if self.waits.contains_key(&call) {
+            return;
+        }
+        let caller = caller.agent;
+        let taken = match request {
+            Request::Run(run) => self.run(turn, call, caller, spare, run),
+            Request::Join {
+                session,
+                asking,
+                standby,
+            } => self.seen(&caller, session).map(drop).and_then(|()| {
+                let wait = Wait {
+                    call,
+                    session,
+                    asking,
+                    until: standby.map(|standby| turn.now.mono + standby),
+                    goal: Goal::Ended,
+                };
+                self.wait_for(turn, wait)
+            }),
+            Request::Kill { session, end } => self.kill(turn, call, &caller, session, end),
+            Request::Extend {
+                session,
+                deadline,
+                idle,
+            } => self.extend(turn, call, &caller, session, deadline, idle),
+            Request::Answer { question, answer } => {
+                self.answered(turn, call, &caller, question, answer)
+            }
+        };
+        if let Err(refusal) = taken {
+            let outcome = Outcome::Refused(refusal);
+            turn.push(Effect::Reply { call, outcome });
+        }
+    }
+
+    fn run(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: Option<Agent>,
+        spare: SessionId,
+        run: Run,
+    ) -> Result<(), Refusal> {
+        let agent = caller.unwrap_or_default();
+        let known = run.key.clone().map(|key| (agent.clone(), key));
+        let known = known.and_then(|name| self.keys.get(&name).copied());
+        let wait = Wait {
+            call,
+            session: known.unwrap_or(spare),
+            asking: run.asking,
+            until: run.standby.map(|standby| turn.now.mono + standby),
+            goal: if run.detach {
+                Goal::Started
+            } else {
+                Goal::Ended
+            },
+        };
+        if let Some(first) = known.and_then(|id| self.session(id)) {
+            return match run.key {
+                Some(key) if first.command != run.command => Err(Refusal::KeyReused(key)),
+                _ => self.wait_for(turn, wait),
+            };
+        }
+        self.has_room_to_run(spare)?;
+        self.has_room_to_wait()?;
+        let session = Session {
+            agent,
+            command: run.command,
+            key: run.key,
+            created: turn.now.wall,
+            idle: run.idle,
+            bytes: 0,
+            phase: Phase::Starting,
+        };
+        self.keep(spare, Kept::new(session));
+        self.begin_wait(wait);
+        turn.push(Effect::Start {
+            session: spare,
+            call,
+            deadline: run.deadline,
+        });
+        turn.push(Effect::Publish { session: spare });
+        turn.push(Effect::Tell {
+            call,
+            update: Update::Accepted(spare),
+        });
+        Ok(())
+    }
+
+    fn has_room_to_run(&self, spare: SessionId) -> Result<(), Refusal> {
+        let sentence: String = if self.running >= limit::RUNNING_SESSIONS {
+            let limit = limit::RUNNING_SESSIONS;
+            format!("sessions are running already (limit {limit})")
+        } else if self.sessions.len() >= limit::SESSIONS {
+            let limit = limit::SESSIONS;
+            format!("sessions are kept already, ended ones included (limit {limit})")
+        } else if self.sessions.contains_key(&spare) {
+            format!("sessions would be called {spare} (limit 1)")
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::TooMany(sentence))
+    }
+
+    fn kill(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        session: SessionId,
+        end: End,
+    ) -> Result<(), Refusal> {
+        let wait = Wait {
+            call,
+            session,
+            asking: Asking::Never,
+            until: None,
+            goal: Goal::Gone,
+        };
+        if let Some(outcome) = self.seen(caller, session)?.verdict(&wait) {
+            turn.push(Effect::Reply { call, outcome });
+            return Ok(());
+        }
+        self.has_room_to_wait()?;
+        self.condemn(turn, session, end);
+        self.begin_wait(wait);
+        Ok(())
+    }
+
+    fn extend(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        session: SessionId,
+        deadline: Option<Millis>,
+        idle: Option<Millis>,
+    ) -> Result<(), Refusal> {
+        let kept = self.seen(caller, session)?;
+        if !kept.leader_runs() || kept.doom.is_some() {
+            return Err(Refusal::SessionEnded(session));
+        }
+        if let Some(deadline) = deadline {
+            self.set_deadline(turn, session, deadline);
+        }
+        if let Some(idle) = idle {
+            self.withdraw(turn, session);
+            if let Some(kept) = self.sessions.get_mut(&session) {
+                kept.session.idle = Some(idle);
+            }
+            self.be_patient_again(turn, session);
+        }
+        turn.push(Effect::Publish { session });
+        let outcome = Outcome::Done;
+        turn.push(Effect::Reply { call, outcome });
+        Ok(())
+    }
+
+    /// A keeper that is still starting cannot be told yet, but the new limit counts from now.
+    fn set_deadline(&mut self, turn: &mut Turn<'_>, session: SessionId, deadline: Millis) {
+        match self.sessions.get_mut(&session) {
+            Some(kept) if kept.session.phase == Phase::Starting => {
+                kept.held_deadline = Some(turn.now.mono + deadline);
+            }
+            _ => turn.push(Effect::SetDeadline { session, deadline }),
+        }
+    }
+
+    /// A session this caller may know of: its own, or any for a person at the command line.
+    fn seen(&self, caller: &Option<Agent>, session: SessionId) -> Result<&Kept, Refusal> {
+        let own = |kept: &&Kept| caller.as_ref().is_none_or(|me| *me == kept.session.agent);
+        (self.sessions.get(&session).filter(own)).ok_or(Refusal::SessionNotFound(session))
+    }
+
+    /// Nobody listens for the answer any more. The session and an open question stay.
+    pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        if let Some(wait) = self.end_wait(call) {
+            self.release_stranded(turn, wait.session);
+            self.wind(turn, wait.session);
+        }
+    }
+
+    /// A person ends the session together with the call that waits for it.
+    pub(super) fn interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        let Some(wait) = self.waits.get_mut(&call) else {
+            return;
+        };
+        wait.goal = Goal::Interrupted;
+        let id = wait.session;
+        if self.sessions.get(&id).is_some_and(Kept::leader_runs) {
+            self.condemn(turn, id, End::User);
+        }
+    }
+}

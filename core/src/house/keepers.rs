@@ -1,0 +1,121 @@
+//! What keepers tell. A keeper that connects again tells again what it has told before: everything
+//! here may come twice, and counts once.
+
+use alloc::sync::Arc;
+
+use super::kept::Patience;
+use super::{House, Turn};
+use crate::effect::Effect;
+use crate::id::SessionId;
+use crate::session::{Ending, Phase};
+use crate::time::Mono;
+
+impl House {
+    pub(super) fn started(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if kept.session.phase != Phase::Starting {
+            return;
+        }
+        kept.session.phase = Phase::Running {
+            quiet_since: turn.now.mono,
+            ending: kept.doom,
+        };
+        if let Some(at) = kept.held_deadline.take() {
+            turn.push(Effect::SetDeadline {
+                session: id,
+                deadline: at.since(turn.now.mono),
+            });
+        }
+        if let Some(end) = kept.doom {
+            turn.push(Effect::Kill { session: id, end });
+        }
+        self.phase_changed(turn, id);
+    }
+
+    pub(super) fn start_failed(&mut self, turn: &mut Turn<'_>, id: SessionId, fault: Arc<str>) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if kept.session.phase != Phase::Starting {
+            return;
+        }
+        kept.session.phase = Phase::Failed { fault };
+        self.running -= 1;
+        self.phase_changed(turn, id);
+    }
+
+    pub(super) fn grew(&mut self, turn: &mut Turn<'_>, id: SessionId, bytes: u64, reported: Mono) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let Phase::Running { quiet_since, .. } = &mut kept.session.phase else {
+            return;
+        };
+        *quiet_since = reported.max(*quiet_since);
+        let more = bytes > kept.session.bytes;
+        if more {
+            kept.session.bytes = bytes;
+            turn.push(Effect::Publish { session: id });
+        }
+        match kept.patience {
+            Patience::Looking => self.looked(turn, id),
+            Patience::Asked(_) if more => {
+                self.withdraw(turn, id);
+                self.wind(turn, id);
+            }
+            Patience::Asked(_) => {}
+            Patience::Off | Patience::Armed { .. } => self.wind(turn, id),
+        }
+    }
+
+    pub(super) fn exited(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: SessionId,
+        ending: Ending,
+        empty: bool,
+    ) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        match (&kept.session.phase, kept.doom) {
+            (Phase::Starting, Some(end)) if !empty => {
+                turn.push(Effect::Kill { session: id, end });
+            }
+            (Phase::Starting | Phase::Running { .. }, _) => {}
+            (Phase::Leftover { .. }, _) if empty => return self.emptied(turn, id),
+            (Phase::Leftover { .. } | Phase::Ended { .. } | Phase::Failed { .. }, _) => return,
+        }
+        kept.session.bytes = kept.session.bytes.max(ending.bytes);
+        kept.session.phase = if empty {
+            Phase::Ended { ending }
+        } else {
+            Phase::Leftover { ending }
+        };
+        self.running -= 1;
+        self.phase_changed(turn, id);
+    }
+
+    pub(super) fn emptied(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        let Phase::Leftover { ending } = &kept.session.phase else {
+            return;
+        };
+        kept.session.phase = Phase::Ended {
+            ending: ending.clone(),
+        };
+        self.phase_changed(turn, id);
+    }
+
+    /// Tells everybody whom a new phase concerns. A question does not outlive the leader.
+    fn phase_changed(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        self.withdraw(turn, id);
+        turn.push(Effect::Publish { session: id });
+        self.answer_waits(turn, id);
+        self.wind(turn, id);
+    }
+}

@@ -1,0 +1,119 @@
+//! A session as the house keeps it: what everybody may see, and who waits for it.
+
+use alloc::collections::BTreeSet;
+
+use crate::id::{CallId, QuestionId};
+use crate::session::{End, Ending, Phase, Session};
+use crate::time::Mono;
+use crate::wait::{Asking, Goal, Outcome, Wait};
+
+/// A session and what the house knows about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    pub session: Session,
+    pub waits: BTreeSet<CallId>,
+    /// How many of the waits ask a person when the session is idle.
+    pub askers: usize,
+    /// How many of these reach a person through their own door.
+    pub here: usize,
+    pub patience: Patience,
+    /// Quiet before this moment does not count: a person or the agent has decided to go on since.
+    pub patience_from: Mono,
+    /// Set once the tree must go. The kill is sent once, and not before there is something to kill.
+    pub doom: Option<End>,
+    /// A hard limit that was moved before the command had started.
+    pub held_deadline: Option<Mono>,
+}
+
+/// Where the idle clock of a session stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It does not run: nobody asks, or there is nothing to ask about.
+    Off,
+    /// It runs, as far as is known, until then.
+    Armed { at: Mono },
+    /// It may have run out; the keeper is being asked for the last sign of life.
+    Looking,
+    /// It has run out, and a person is asked.
+    Asked(QuestionId),
+}
+
+impl Kept {
+    pub fn new(session: Session) -> Self {
+        Kept {
+            session,
+            waits: BTreeSet::new(),
+            askers: 0,
+            here: 0,
+            patience: Patience::Off,
+            patience_from: Mono::default(),
+            doom: None,
+            held_deadline: None,
+        }
+    }
+
+    pub fn question(&self) -> Option<QuestionId> {
+        match self.patience {
+            Patience::Asked(question) => Some(question),
+            Patience::Off | Patience::Armed { .. } | Patience::Looking => None,
+        }
+    }
+
+    /// Whether the leader runs or is about to.
+    pub fn leader_runs(&self) -> bool {
+        matches!(self.session.phase, Phase::Starting | Phase::Running { .. })
+    }
+
+    /// When it will have been quiet for too long, if that matters to anybody.
+    pub fn idle_at(&self) -> Option<Mono> {
+        match self.session.phase {
+            Phase::Running {
+                quiet_since,
+                ending: None,
+            } if self.askers > 0 => Some(quiet_since.max(self.patience_from) + self.session.idle?),
+            Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. }
+            | Phase::Failed { .. } => None,
+        }
+    }
+
+    pub fn enter(&mut self, wait: &Wait) {
+        self.waits.insert(wait.call);
+        self.askers += usize::from(wait.asking.asks());
+        self.here += usize::from(wait.asking == Asking::Here);
+    }
+
+    pub fn leave(&mut self, wait: &Wait) {
+        self.waits.remove(&wait.call);
+        self.askers -= usize::from(wait.asking.asks());
+        self.here -= usize::from(wait.asking == Asking::Here);
+    }
+
+    /// How this wait is to be answered as things stand; `None`: not yet.
+    pub fn verdict(&self, wait: &Wait) -> Option<Outcome> {
+        let id = wait.session;
+        match (&self.session.phase, wait.goal) {
+            (Phase::Failed { .. }, _) => Some(Outcome::Failed(id)),
+            (Phase::Ended { ending }, goal) => Some(match (ending.end, goal) {
+                (End::IdleDeclined, _) if wait.asking.asks() => Outcome::Declined(id),
+                (End::User, Goal::Interrupted) => Outcome::Cancelled(id),
+                _ => Outcome::Ended(id),
+            }),
+            (Phase::Running { .. }, Goal::Started) => Some(Outcome::Started(id)),
+            (Phase::Leftover { .. }, Goal::Started) => Some(Outcome::Ended(id)),
+            (Phase::Leftover { ending }, Goal::Ended) => {
+                (!self.must_empty(ending)).then_some(Outcome::Ended(id))
+            }
+            (Phase::Starting | Phase::Running { .. }, _) => None,
+            (Phase::Leftover { .. }, Goal::Gone | Goal::Interrupted) => None,
+        }
+    }
+
+    /// Whether what is left of the tree is being killed, so that those who wait are told when it is
+    /// gone and not before.
+    fn must_empty(&self, ending: &Ending) -> bool {
+        self.doom.is_some() || ending.end.is_kill()
+    }
+}

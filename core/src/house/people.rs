@@ -1,0 +1,82 @@
+//! People: who can be reached, and what they say.
+
+use alloc::vec::Vec;
+
+use super::{House, Turn};
+use crate::effect::Effect;
+use crate::id::{Agent, CallId, QuestionId, SessionId};
+use crate::question::{Answer, Closing};
+use crate::request::Refusal;
+use crate::session::End;
+use crate::wait::{Asking, Outcome};
+
+impl House {
+    /// A person's answer. The first one counts; what comes later is told who was first.
+    pub(super) fn answered(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        question: QuestionId,
+        answer: Answer,
+    ) -> Result<(), Refusal> {
+        let session = self.answerable(caller, question)?;
+        self.close(turn, question, Closing::Answered(answer));
+        match answer {
+            Answer::Yes => self.be_patient_again(turn, session),
+            Answer::No => self.condemn(turn, session, End::IdleDeclined),
+        }
+        let outcome = Outcome::Done;
+        turn.push(Effect::Reply { call, outcome });
+        Ok(())
+    }
+
+    /// The session that an open question is about, where this caller may know of it.
+    fn answerable(
+        &self,
+        caller: &Option<Agent>,
+        question: QuestionId,
+    ) -> Result<SessionId, Refusal> {
+        let own = |owner: Option<&Agent>| caller.is_none() || caller.as_ref() == owner;
+        if let Some(state) = self.questions.get(question) {
+            if own(self.session(state.session).map(|session| &session.agent)) {
+                return Ok(state.session);
+            }
+        } else if let Some((closing, owner)) = self.questions.closed(question)
+            && own(owner.as_ref())
+        {
+            return Err(Refusal::QuestionClosed(question, *closing));
+        }
+        Err(Refusal::QuestionNotFound(question))
+    }
+
+    /// A call's own way to a person leads nowhere.
+    pub(super) fn nobody_there(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        let Some(wait) = self.waits.get_mut(&call) else {
+            return;
+        };
+        if wait.asking != Asking::Here {
+            return;
+        }
+        wait.asking = Asking::Elsewhere;
+        let id = wait.session;
+        if let Some(kept) = self.sessions.get_mut(&id) {
+            kept.here -= 1;
+        }
+        self.release_stranded(turn, id);
+    }
+
+    pub(super) fn watchers_are(&mut self, turn: &mut Turn<'_>, count: u32) {
+        self.watchers = count;
+        if count == 0 {
+            let asked: Vec<SessionId> = self
+                .questions
+                .iter()
+                .map(|(_, state)| state.session)
+                .collect();
+            for id in asked {
+                self.release_stranded(turn, id);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! After a start: what the last daemon left behind. And, much later, what may be forgotten.
+
+use alloc::vec::Vec;
+
+use super::kept::{Kept, Patience};
+use super::{House, Turn};
+use crate::effect::Effect;
+use crate::id::{QuestionId, SessionId};
+use crate::question::{Closing, Question};
+use crate::session::{Phase, Session};
+
+impl House {
+    /// Quiet is counted from now: somebody may have decided to go on just before the crash, and
+    /// that is not recorded.
+    pub(super) fn found(&mut self, turn: &Turn<'_>, id: SessionId, state: Session) {
+        let mut kept = Kept::new(state);
+        kept.patience_from = turn.now.mono;
+        if let Phase::Running { ending, .. } = kept.session.phase {
+            kept.doom = ending;
+        }
+        if !self.sessions.contains_key(&id) {
+            self.keep(id, kept);
+        }
+    }
+
+    /// Takes a session in.
+    pub(super) fn keep(&mut self, id: SessionId, kept: Kept) {
+        if let Some(key) = kept.session.key.clone() {
+            let name = (kept.session.agent.clone(), key);
+            self.keys.entry(name).or_insert(id);
+        }
+        self.running += usize::from(kept.leader_runs());
+        self.sessions.insert(id, kept);
+    }
+
+    pub(super) fn reopened(&mut self, question: QuestionId, state: Question) {
+        self.questions.reopen(question, state);
+    }
+
+    /// Puts the questions that still matter again, under the ids they had, and withdraws the rest.
+    pub(super) fn recovered(&mut self, turn: &mut Turn<'_>) {
+        let open: Vec<_> = (self.questions.iter())
+            .map(|(question, state)| (question, state.clone()))
+            .collect();
+        for (question, state) in open {
+            let id = state.session;
+            match self.sessions.get_mut(&id) {
+                Some(kept) if still_idle(kept, &state, turn) => {
+                    kept.patience = Patience::Asked(question);
+                    turn.push(Effect::Watch {
+                        session: id,
+                        beyond: kept.session.bytes,
+                    });
+                    turn.push(Effect::Ask { question });
+                }
+                Some(_) | None => self.close(turn, question, Closing::Withdrawn),
+            }
+        }
+    }
+
+    /// Sessions whose folders are gone. One that still runs has its folder, whatever is said.
+    pub(super) fn forgotten(&mut self, sessions: &[SessionId]) {
+        for id in sessions {
+            let over = |kept: &Kept| {
+                matches!(
+                    kept.session.phase,
+                    Phase::Ended { .. } | Phase::Failed { .. }
+                )
+            };
+            if !self.sessions.get(id).is_some_and(over) {
+                continue;
+            }
+            let Some(kept) = self.sessions.remove(id) else {
+                continue;
+            };
+            if let Some(key) = kept.session.key {
+                let name = (kept.session.agent, key);
+                if self.keys.get(&name) == Some(id) {
+                    self.keys.remove(&name);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a question from before the crash still is one: nothing was written since it was put, or
+/// so long ago that it would have been put again.
+fn still_idle(kept: &Kept, asked: &Question, turn: &Turn<'_>) -> bool {
+    match kept.session.phase {
+        Phase::Running {
+            quiet_since,
+            ending: None,
+        } => kept.question().is_none() && turn.now.mono.since(quiet_since) >= asked.idle,
+        Phase::Running { .. }
+        | Phase::Starting
+        | Phase::Leftover { .. }
+        | Phase::Ended { .. }
+        | Phase::Failed { .. } => false,
+    }
+}

@@ -1,0 +1,119 @@
+//! Waits begin, are answered, and end. None of it touches a session.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Alarm, House, Turn};
+use crate::effect::{Effect, Update};
+use crate::id::{CallId, SessionId};
+use crate::limit;
+use crate::request::Refusal;
+use crate::wait::{Outcome, Wait, WhyRunning};
+
+impl House {
+    /// Answers a call at once where that is possible, and lets it wait where it is not.
+    pub(super) fn wait_for(&mut self, turn: &mut Turn<'_>, wait: Wait) -> Result<(), Refusal> {
+        let Some(kept) = self.sessions.get(&wait.session) else {
+            return Err(Refusal::SessionNotFound(wait.session));
+        };
+        let accepted = Effect::Tell {
+            call: wait.call,
+            update: Update::Accepted(wait.session),
+        };
+        if let Some(outcome) = kept.verdict(&wait) {
+            turn.push(accepted);
+            turn.push(Effect::Reply {
+                call: wait.call,
+                outcome,
+            });
+            return Ok(());
+        }
+        self.has_room_to_wait()?;
+        turn.push(accepted);
+        let (id, call, asks) = (wait.session, wait.call, wait.asking.asks());
+        self.begin_wait(wait);
+        if let Some(question) = self.open_question_of(id)
+            && asks
+        {
+            turn.push(Effect::Tell {
+                call,
+                update: Update::Asked(question),
+            });
+        }
+        self.release_stranded(turn, id);
+        self.wind(turn, id);
+        Ok(())
+    }
+
+    pub(super) fn has_room_to_wait(&self) -> Result<(), Refusal> {
+        if self.waits.len() < limit::WAITS {
+            return Ok(());
+        }
+        let sentence = format!("calls are waiting already (limit {})", limit::WAITS);
+        Err(Refusal::TooMany(sentence))
+    }
+
+    /// The caller has made sure that the session exists and that there is room.
+    pub(super) fn begin_wait(&mut self, wait: Wait) {
+        if let Some(kept) = self.sessions.get_mut(&wait.session) {
+            kept.enter(&wait);
+        }
+        if let Some(until) = wait.until {
+            self.alarms.insert((until, Alarm::Standby(wait.call)));
+        }
+        self.waits.insert(wait.call, wait);
+    }
+
+    pub(super) fn end_wait(&mut self, call: CallId) -> Option<Wait> {
+        let wait = self.waits.remove(&call)?;
+        if let Some(kept) = self.sessions.get_mut(&wait.session) {
+            kept.leave(&wait);
+        }
+        if let Some(until) = wait.until {
+            self.alarms.remove(&(until, Alarm::Standby(call)));
+        }
+        Some(wait)
+    }
+
+    pub(super) fn reply(&mut self, turn: &mut Turn<'_>, call: CallId, outcome: Outcome) {
+        if self.end_wait(call).is_some() {
+            turn.push(Effect::Reply { call, outcome });
+        }
+    }
+
+    /// Answers every wait on a session that can be answered now.
+    pub(super) fn answer_waits(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let Some(kept) = self.sessions.get(&id) else {
+            return;
+        };
+        let answers: Vec<_> = (kept.waits.iter())
+            .filter_map(|call| Some((*call, kept.verdict(self.waits.get(call)?)?)))
+            .collect();
+        for (call, outcome) in answers {
+            self.reply(turn, call, outcome);
+        }
+    }
+
+    /// The waits on a session that ask.
+    pub(super) fn askers_of(&self, id: SessionId) -> Vec<CallId> {
+        let Some(kept) = self.sessions.get(&id) else {
+            return Vec::new();
+        };
+        let asks = |call: &CallId| self.waits.get(call).is_some_and(|w| w.asking.asks());
+        kept.waits.iter().copied().filter(asks).collect()
+    }
+
+    /// A call has waited for as long as it may.
+    pub(super) fn standby_over(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        let Some(wait) = self.waits.get(&call) else {
+            return;
+        };
+        let (id, asks) = (wait.session, wait.asking.asks());
+        if asks && self.sessions.get(&id).is_some_and(|kept| kept.askers == 1) {
+            self.leave_it_to_the_agent(turn, id);
+        }
+        self.reply(turn, call, Outcome::Running(id, WhyRunning::Standby));
+        self.release_stranded(turn, id);
+        self.wind(turn, id);
+    }
+}

@@ -1,0 +1,183 @@
+//! Every limit holds, and whoever meets one is refused before anything changes.
+
+use abide_core::request::Caller;
+use abide_core::session::Phase;
+use abide_core::{
+    Agent, Answer, Asking, CallId, Closing, Effect, End, Event, House, Millis, Mono, Now, Outcome,
+    Refusal, Request, Run, Session, SessionId, Wall, limit,
+};
+
+fn run(call: u64, asking: Asking) -> Event {
+    Event::Called {
+        call: CallId(call),
+        caller: Caller { agent: None },
+        spare: SessionId::from_bits(call),
+        request: Request::Run(Run {
+            command: "true".into(),
+            deadline: None,
+            idle: Some(Millis(1)),
+            asking,
+            standby: None,
+            detach: false,
+            key: None,
+        }),
+    }
+}
+
+fn ask(call: u64, request: Request) -> Event {
+    Event::Called {
+        call: CallId(call),
+        caller: Caller { agent: None },
+        spare: SessionId::from_bits(call),
+        request,
+    }
+}
+
+fn step(house: &mut House, event: Event) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    house.step(Now::default(), event, &mut effects);
+    effects
+}
+
+/// The call is refused for there being too many, and the house is as before.
+fn refuses(house: &House, event: Event) {
+    let mut after = house.clone();
+    let effects = step(&mut after, event);
+    let [Effect::Reply { outcome, .. }] = &effects[..] else {
+        panic!("not refused: {effects:?}");
+    };
+    assert!(
+        matches!(outcome, Outcome::Refused(Refusal::TooMany(_))),
+        "{outcome:?}"
+    );
+    assert!(after == *house, "a refused call changed something");
+}
+
+#[test]
+fn as_many_sessions_run_as_may() {
+    let mut house = House::new(1);
+    let limit = limit::RUNNING_SESSIONS as u64;
+    for call in 0..limit {
+        step(&mut house, run(call, Asking::Never));
+        step(&mut house, Event::CallerGone { call: CallId(call) });
+    }
+    assert_eq!(house.counts().running, limit::RUNNING_SESSIONS);
+    refuses(&house, run(limit, Asking::Never));
+    let session = SessionId::from_bits(0);
+    let fault = "gone".into();
+    step(&mut house, Event::StartFailed { session, fault });
+    let effects = step(&mut house, run(limit, Asking::Never));
+    assert!(matches!(effects[0], Effect::Start { .. }), "{effects:?}");
+}
+
+#[test]
+fn as_many_calls_wait_as_may() {
+    let mut house = House::new(1);
+    let session = SessionId::from_bits(0);
+    let join = |call| {
+        let (asking, standby) = (Asking::Here, Some(Millis(9)));
+        ask(
+            call,
+            Request::Join {
+                session,
+                asking,
+                standby,
+            },
+        )
+    };
+    step(&mut house, run(0, Asking::Here));
+    step(&mut house, Event::Started { session });
+    let limit = limit::WAITS as u64;
+    for call in 1..limit {
+        step(&mut house, join(call));
+    }
+    assert_eq!(house.counts().waits, limit::WAITS);
+    refuses(&house, join(limit));
+    refuses(&house, run(limit, Asking::Never));
+    let end = End::Agent;
+    refuses(&house, ask(limit, Request::Kill { session, end }));
+    step(&mut house, Event::CallerGone { call: CallId(0) });
+    assert!(matches!(
+        step(&mut house, join(limit))[..],
+        [Effect::Tell { .. }]
+    ));
+    let mut effects = Vec::new();
+    let mono = Mono(9);
+    house.step(
+        Now {
+            mono,
+            ..Now::default()
+        },
+        Event::Tick,
+        &mut effects,
+    );
+    let replies = effects.iter().filter(|e| matches!(e, Effect::Reply { .. }));
+    assert_eq!(replies.count(), limit::WAITS, "each of them is answered");
+    assert_eq!(house.counts().alarms, 0);
+}
+
+#[test]
+fn as_many_sessions_are_kept_as_may() {
+    let mut house = House::new(1);
+    for n in 0..limit::SESSIONS as u64 {
+        let state = Session {
+            agent: Agent::default(),
+            command: "true".into(),
+            key: None,
+            created: Wall(0),
+            idle: None,
+            bytes: 0,
+            phase: Phase::Failed { fault: "no".into() },
+        };
+        let session = SessionId::from_bits(n);
+        step(&mut house, Event::Found { session, state });
+    }
+    refuses(&house, run(limit::SESSIONS as u64, Asking::Never));
+    let sessions = vec![SessionId::from_bits(7)];
+    step(&mut house, Event::Forgotten { sessions });
+    let effects = step(&mut house, run(limit::SESSIONS as u64, Asking::Never));
+    assert!(matches!(effects[0], Effect::Start { .. }), "{effects:?}");
+}
+
+#[test]
+fn the_last_closed_questions_are_remembered() {
+    let mut house = House::new(1);
+    let session = SessionId::from_bits(0);
+    step(&mut house, run(0, Asking::Here));
+    step(&mut house, Event::Started { session });
+    let mut asked = Vec::new();
+    let answer = |question| {
+        let answer = Answer::Yes;
+        ask(1, Request::Answer { question, answer })
+    };
+    for turn in 1..=limit::CLOSED_QUESTIONS as u64 + 1 {
+        let mono = Mono(turn);
+        let now = Now {
+            mono,
+            ..Now::default()
+        };
+        let (bytes, quiet_since) = (0, Mono(0));
+        let mut effects = Vec::new();
+        house.step(now, Event::Tick, &mut effects);
+        let grew = Event::Grew {
+            session,
+            bytes,
+            quiet_since,
+        };
+        house.step(now, grew, &mut effects);
+        let question = house.open_question_of(session).expect("a question");
+        house.step(now, answer(question), &mut effects);
+        asked.push(question);
+    }
+    assert_eq!(house.counts().closed, limit::CLOSED_QUESTIONS);
+    let said = |house: &mut House, question| match step(house, answer(question)).pop() {
+        Some(Effect::Reply { outcome, .. }) => outcome,
+        other => panic!("no reply: {other:?}"),
+    };
+    let (oldest, next) = (asked[0], asked[1]);
+    let unknown = Outcome::Refused(Refusal::QuestionNotFound(oldest));
+    assert_eq!(said(&mut house, oldest), unknown);
+    let yes = Closing::Answered(Answer::Yes);
+    let closed = Outcome::Refused(Refusal::QuestionClosed(next, yes));
+    assert_eq!(said(&mut house, next), closed);
+}

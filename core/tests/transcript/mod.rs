@@ -1,0 +1,156 @@
+//! The language of the scenarios.
+
+mod read;
+mod write;
+
+use abide_core::time::Boot;
+use abide_core::{Effect, Event, House, Millis, Mono, Now, QuestionId, Wall};
+
+use read::Line;
+
+/// Plays a file and returns it as it should have been written, and how many scenarios it holds.
+pub fn play(text: &str, file: &str) -> (String, usize) {
+    let mut out = String::new();
+    let mut stage = Stage::new();
+    let mut scenarios = 0;
+    for (number, line) in text.lines().enumerate() {
+        if line.starts_with("  >") || line.starts_with("  =") {
+            continue;
+        }
+        out += line;
+        out.push('\n');
+        if line.starts_with("# ") {
+            stage = Stage::new();
+            scenarios += 1;
+        }
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let told = stage.happens(line);
+        out += &told.unwrap_or_else(|why| panic!("{file}:{}: {why}: {line}", number + 1));
+    }
+    (out, scenarios)
+}
+
+/// Both versions of the first lines that differ, with what comes before.
+pub fn difference(file: &str, written: &str, played: &str) -> String {
+    let same = (written.lines().zip(played.lines()))
+        .take_while(|(a, b)| a == b)
+        .count();
+    let mut out = format!("{file}:{}\n", same + 1);
+    let from = same.saturating_sub(6);
+    for line in written.lines().skip(from).take(same - from) {
+        out += &format!("    {line}\n");
+    }
+    for line in written.lines().skip(same).take(5) {
+        out += &format!("  - {line}\n");
+    }
+    for line in played.lines().skip(same).take(5) {
+        out += &format!("  + {line}\n");
+    }
+    out
+}
+
+/// One house and its clocks.
+struct Stage {
+    house: House,
+    now: Now,
+    questions: Vec<QuestionId>,
+}
+
+/// The scenarios begin at this reading of the monotonic clock, so that one can look back.
+const BEGIN: u64 = 1_000_000_000;
+
+impl Stage {
+    fn new() -> Self {
+        Stage {
+            house: House::new(7),
+            now: Now {
+                wall: Wall(1_700_000_000_000),
+                boot: Boot(BEGIN),
+                mono: Mono(BEGIN),
+            },
+            questions: Vec::new(),
+        }
+    }
+
+    fn happens(&mut self, line: &str) -> Result<String, String> {
+        let mut out = String::new();
+        match read::line(line, self)? {
+            Line::Event(event) => self.step(event, &mut out),
+            Line::Pass(time) => self.pass(time, &mut out),
+            Line::Late(time) => {
+                self.advance(time);
+                self.step(Event::Tick, &mut out);
+            }
+            Line::Suspend(time) => {
+                self.now.wall.0 += time.0;
+                self.now.boot.0 += time.0;
+                self.step(Event::Tick, &mut out);
+            }
+            Line::Wall(by) => {
+                self.now.wall.0 = self.now.wall.0.saturating_add_signed(by);
+                self.step(Event::Tick, &mut out);
+            }
+            Line::Show(session) => {
+                let shown = write::session(&self.house, session, self);
+                out += &format!("  = {shown}\n");
+            }
+            Line::Alarm => {
+                let alarm = self.house.alarm().map(|at| at.since(self.now.mono));
+                let alarm = alarm.map_or("none".into(), |time| format!("in {time}"));
+                out += &format!("  = {alarm}\n");
+            }
+        }
+        Ok(out)
+    }
+
+    fn advance(&mut self, time: Millis) {
+        self.now.wall.0 += time.0;
+        self.now.boot.0 += time.0;
+        self.now.mono.0 += time.0;
+    }
+
+    /// Lets time pass with a tick at each alarm, as a daemon would.
+    fn pass(&mut self, time: Millis, out: &mut String) {
+        let target = self.now.mono + time;
+        while let Some(at) = self.house.alarm()
+            && at < target
+        {
+            self.advance(at.since(self.now.mono));
+            let mut told = String::new();
+            self.step(Event::Tick, &mut told);
+            let rest = target.since(at);
+            for line in told.lines() {
+                out.push_str(&format!("{line}   ({rest} before)\n"));
+            }
+        }
+        self.advance(target.since(self.now.mono));
+        self.step(Event::Tick, out);
+    }
+
+    fn step(&mut self, event: Event, out: &mut String) {
+        let mut effects = Vec::new();
+        self.house.step(self.now, event, &mut effects);
+        assert!(effects.is_sorted_by_key(Effect::rank), "order: {effects:?}");
+        for effect in &effects {
+            if let Effect::Ask { question } = effect {
+                self.name_of(*question);
+            }
+        }
+        for effect in effects {
+            out.push_str("  > ");
+            out.push_str(&write::effect(&effect, self));
+            out.push('\n');
+        }
+    }
+
+    /// The number of a question, which it gets the first time it is seen.
+    fn name_of(&mut self, question: QuestionId) -> usize {
+        let known = self.questions.iter().position(|known| *known == question);
+        known.unwrap_or_else(|| {
+            self.questions.push(question);
+            self.questions.len() - 1
+        }) + 1
+    }
+}

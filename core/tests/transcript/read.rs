@@ -1,0 +1,308 @@
+//! From a line to what it means.
+
+use abide_core::request::Caller;
+use abide_core::session::Phase;
+use abide_core::{
+    Agent, Answer, Asking, CallId, End, Ending, Event, Exit, Key, Millis, Mono, Question,
+    QuestionId, Request, Run, Session, SessionId,
+};
+
+use super::Stage;
+
+pub enum Line {
+    Event(Event),
+    Pass(Millis),
+    /// Time passes, and the tick comes only at its end.
+    Late(Millis),
+    Suspend(Millis),
+    Wall(i64),
+    Show(SessionId),
+    Alarm,
+}
+
+pub fn line(text: &str, stage: &mut Stage) -> Result<Line, String> {
+    let words = words(text);
+    let mut words = Words { words, at: 0 };
+    let verb = words.next()?;
+    let line = if let Some(time) = verb.strip_prefix('+') {
+        Line::Pass(duration(time)?)
+    } else {
+        match verb.as_str() {
+            "late" => Line::Late(duration(&words.next()?)?),
+            "suspend" => Line::Suspend(duration(&words.next()?)?),
+            "wall" => {
+                let by = words.next()?;
+                let size = i64::try_from(duration(&by[1..])?.0).map_err(|e| e.to_string())?;
+                Line::Wall(if by.starts_with('-') { -size } else { size })
+            }
+            "show" => Line::Show(words.session()?),
+            "alarm" => Line::Alarm,
+            _ => Line::Event(event(&verb, &mut words, stage)?),
+        }
+    };
+    match words.words.get(words.at) {
+        Some(word) => Err(format!("`{word}` means nothing here")),
+        None => Ok(line),
+    }
+}
+
+fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, String> {
+    let mono = stage.now.mono;
+    Ok(match verb {
+        "call" => call(words, stage)?,
+        "gone" => Event::CallerGone {
+            call: CallId(words.number()?),
+        },
+        "interrupt" => Event::Interrupted {
+            call: CallId(words.number()?),
+        },
+        "nobody" => Event::NobodyThere {
+            call: CallId(words.number()?),
+        },
+        "watchers" => Event::Watchers {
+            count: words.number()? as u32,
+        },
+        "started" => Event::Started {
+            session: words.session()?,
+        },
+        "failed" => Event::StartFailed {
+            session: words.session()?,
+            fault: words.next()?.into(),
+        },
+        "grew" => Event::Grew {
+            session: words.session()?,
+            bytes: words.count("bytes")?.ok_or("bytes= is missing")?,
+            quiet_since: ago(mono, words.time("quiet")?),
+        },
+        "exited" => Event::Exited {
+            session: words.session()?,
+            empty: !words.flag("leftover"),
+            ending: ending(words)?,
+        },
+        "emptied" => Event::Emptied {
+            session: words.session()?,
+        },
+        "found" => found(words, stage)?,
+        "reopened" => {
+            let name = words.next()?;
+            let number: u64 = parse(name.strip_prefix('q').unwrap_or_default())?;
+            let question = QuestionId::from_bits(900 + number);
+            stage.name_of(question);
+            let state = Question {
+                session: words.session()?,
+                idle: words.time("idle")?.ok_or("idle= is missing")?,
+                asked: stage.now.wall,
+            };
+            Event::Reopened { question, state }
+        }
+        "recovered" => Event::Recovered,
+        "forgotten" => Event::Forgotten {
+            sessions: vec![words.session()?],
+        },
+        _ => return Err("an unknown verb".into()),
+    })
+}
+
+fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
+    let call = words.number()?;
+    let agent = match words.value("by").as_deref() {
+        Some("person") => None,
+        Some(name) => Some(Agent(name.into())),
+        None => Some(Agent("ann".into())),
+    };
+    let request = match words.next()?.as_str() {
+        "run" => Request::Run(Run {
+            command: words.next()?.into(),
+            deadline: words.time("deadline")?,
+            idle: words.time("idle")?,
+            asking: words.asking()?,
+            standby: words.time("standby")?,
+            detach: words.flag("detach"),
+            key: words.value("key").map(|key| Key(key.into())),
+        }),
+        "join" => Request::Join {
+            session: words.session()?,
+            asking: words.asking()?,
+            standby: words.time("standby")?,
+        },
+        "kill" => Request::Kill {
+            session: words.session()?,
+            end: words.end()?.unwrap_or(End::Agent),
+        },
+        "extend" => Request::Extend {
+            session: words.session()?,
+            deadline: words.time("deadline")?,
+            idle: words.time("idle")?,
+        },
+        "answer" => {
+            let name = words.next()?;
+            let number: usize = parse(name.strip_prefix('q').unwrap_or_default())?;
+            let known = number.checked_sub(1).and_then(|n| stage.questions.get(n));
+            Request::Answer {
+                question: known.copied().unwrap_or(QuestionId::from_bits(12345)),
+                answer: match words.next()?.as_str() {
+                    "yes" => Answer::Yes,
+                    "no" => Answer::No,
+                    other => return Err(format!("neither yes nor no: {other}")),
+                },
+            }
+        }
+        other => return Err(format!("no such request: {other}")),
+    };
+    Ok(Event::Called {
+        call: CallId(call),
+        caller: Caller { agent },
+        spare: SessionId::from_bits(call),
+        request,
+    })
+}
+
+fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
+    let session = words.session()?;
+    let phase = match words.next()?.as_str() {
+        "starting" => Phase::Starting,
+        "running" => Phase::Running {
+            quiet_since: ago(stage.now.mono, words.time("quiet")?),
+            ending: words.end()?,
+        },
+        "leftover" => Phase::Leftover {
+            ending: ending(words)?,
+        },
+        "ended" => Phase::Ended {
+            ending: ending(words)?,
+        },
+        other => return Err(format!("no such phase: {other}")),
+    };
+    let by = words.value("by").unwrap_or("ann".into());
+    let state = Session {
+        agent: Agent(by.into()),
+        command: words.next()?.into(),
+        key: words.value("key").map(|key| Key(key.into())),
+        created: stage.now.wall,
+        idle: words.time("idle")?,
+        bytes: words.count("bytes")?.unwrap_or(0),
+        phase,
+    };
+    Ok(Event::Found { session, state })
+}
+
+fn ending(words: &mut Words) -> Result<Ending, String> {
+    let code = words.value("code").map(|code| parse(&code)).transpose()?;
+    let signal = words.value("signal").map(|n| parse(&n)).transpose()?;
+    let exit = code.map(Exit::Code).or(signal.map(Exit::Signal));
+    Ok(Ending {
+        exit,
+        end: words.end()?.unwrap_or(End::Exited),
+        duration: Millis::from_secs(1),
+        bytes: words.count("bytes")?.unwrap_or(0),
+        dropped: 0,
+    })
+}
+
+fn ago(mono: Mono, time: Option<Millis>) -> Mono {
+    Mono(mono.0 - time.unwrap_or_default().0)
+}
+
+fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("`{text}` is not a number"))
+}
+
+fn duration(text: &str) -> Result<Millis, String> {
+    for (unit, size) in [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)] {
+        if let Some(count) = text.strip_suffix(unit)
+            && let Ok(count) = count.parse::<u64>()
+        {
+            return Ok(Millis(count * size));
+        }
+    }
+    Err(format!("`{text}` is not a duration"))
+}
+
+/// Splits at spaces, but not between quotes.
+fn words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().expect("never empty").push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+struct Words {
+    words: Vec<String>,
+    at: usize,
+}
+
+impl Words {
+    fn next(&mut self) -> Result<String, String> {
+        let word = self.words.get(self.at).cloned();
+        self.at += 1;
+        word.ok_or("a word is missing".into())
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        parse(&self.next()?)
+    }
+
+    fn session(&mut self) -> Result<SessionId, String> {
+        let name = self.next()?;
+        let number = parse(name.strip_prefix('s').unwrap_or_default())?;
+        Ok(SessionId::from_bits(number))
+    }
+
+    /// Takes `name=value` from wherever it stands.
+    fn value(&mut self, name: &str) -> Option<String> {
+        let mut rest = self.words.iter().skip(self.at);
+        let is = |word: &String| word.starts_with(name) && word[name.len()..].starts_with('=');
+        let at = self.at + rest.position(is)?;
+        Some(self.words.remove(at)[name.len() + 1..].to_owned())
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let mut rest = self.words.iter().skip(self.at);
+        let at = rest.position(|word| word == name);
+        at.map(|at| self.words.remove(self.at + at)).is_some()
+    }
+
+    fn time(&mut self, name: &str) -> Result<Option<Millis>, String> {
+        self.value(name).map(|text| duration(&text)).transpose()
+    }
+
+    fn count(&mut self, name: &str) -> Result<Option<u64>, String> {
+        self.value(name).map(|text| parse(&text)).transpose()
+    }
+
+    fn asking(&mut self) -> Result<Asking, String> {
+        match self.value("asking").as_deref() {
+            Some("here") => Ok(Asking::Here),
+            Some("elsewhere") => Ok(Asking::Elsewhere),
+            None => Ok(Asking::Never),
+            Some(other) => Err(format!("no such asking: {other}")),
+        }
+    }
+
+    fn end(&mut self) -> Result<Option<End>, String> {
+        let all = [
+            End::Exited,
+            End::Signaled,
+            End::Deadline,
+            End::IdleDeclined,
+            End::User,
+            End::Agent,
+            End::Inactivity,
+            End::OutOfMemory,
+            End::Lost,
+        ];
+        let Some(name) = self.value("end") else {
+            return Ok(None);
+        };
+        let end = all.into_iter().find(|end| end.as_str() == name);
+        end.map(Some).ok_or(format!("no such end: {name}"))
+    }
+}

@@ -1,0 +1,137 @@
+//! From an effect to a line.
+
+use abide_core::session::Phase;
+use abide_core::{
+    Answer, Closing, Effect, Ending, Exit, House, Outcome, QuestionId, Record, Refusal, SessionId,
+    Update, WhyRunning,
+};
+
+use super::Stage;
+
+pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
+    match effect {
+        Effect::Record(Record::Asked { question, state }) => format!(
+            "record asked {} about {} idle={}",
+            named(*question, stage),
+            name(state.session),
+            state.idle
+        ),
+        Effect::Record(Record::Closed {
+            question, closing, ..
+        }) => format!("record {} {}", named(*question, stage), closed(*closing)),
+        Effect::Start {
+            session,
+            call,
+            deadline,
+        } => {
+            let deadline = deadline.map_or(String::new(), |time| format!(" deadline={time}"));
+            format!("start {} for {}{deadline}", name(*session), call.0)
+        }
+        Effect::Kill { session, end } => format!("kill {} end={}", name(*session), end.as_str()),
+        Effect::SetDeadline { session, deadline } => {
+            format!("deadline of {} in {deadline}", name(*session))
+        }
+        Effect::Look { session } => format!("look at {}", name(*session)),
+        Effect::Watch { session, beyond } => format!("watch {} beyond {beyond}", name(*session)),
+        Effect::Ask { question } => format!("ask {}", named(*question, stage)),
+        Effect::Close { question, closing } => {
+            format!("close {} {}", named(*question, stage), closed(*closing))
+        }
+        Effect::Publish { session } => format!("publish {}", name(*session)),
+        Effect::Tell { call, update } => format!("tell {} {}", call.0, told(*update, stage)),
+        Effect::Reply { call, outcome } => {
+            format!("reply {} {}", call.0, answered(outcome, stage))
+        }
+    }
+}
+
+/// What anybody may know of a session, on one line.
+pub fn session(house: &House, id: SessionId, stage: &Stage) -> String {
+    let Some(session) = house.session(id) else {
+        return format!("{} is unknown", name(id));
+    };
+    let phase = match &session.phase {
+        Phase::Starting => "starting".into(),
+        Phase::Running {
+            quiet_since,
+            ending,
+        } => {
+            let quiet = stage.now.mono.since(*quiet_since);
+            let ending = ending.map_or(String::new(), |end| format!(" end={}", end.as_str()));
+            format!("running quiet={quiet}{ending}")
+        }
+        Phase::Leftover { ending } => format!("leftover {}", ended(ending)),
+        Phase::Ended { ending } => format!("ended {}", ended(ending)),
+        Phase::Failed { fault } => format!("failed: {fault}"),
+    };
+    let question = house.open_question_of(id).map_or("", |_| " asked");
+    format!("{} {phase} bytes={}{question}", name(id), session.bytes)
+}
+
+fn ended(ending: &Ending) -> String {
+    let exit = match ending.exit {
+        Some(Exit::Code(code)) => format!("code={code}"),
+        Some(Exit::Signal(signal)) => format!("signal={signal}"),
+        None => "unseen".into(),
+    };
+    format!("{exit} end={}", ending.end.as_str())
+}
+
+fn name(session: SessionId) -> String {
+    let known = (0..1_000).find(|n| SessionId::from_bits(*n) == session);
+    known.map_or(session.to_string(), |n| format!("s{n}"))
+}
+
+fn named(question: QuestionId, stage: &mut Stage) -> String {
+    if question == QuestionId::from_bits(12345) {
+        return "that".into();
+    }
+    format!("q{}", stage.name_of(question))
+}
+
+fn closed(closing: Closing) -> &'static str {
+    match closing {
+        Closing::Answered(Answer::Yes) => "answered yes",
+        Closing::Answered(Answer::No) => "answered no",
+        Closing::Withdrawn => "withdrawn",
+    }
+}
+
+fn told(update: Update, stage: &mut Stage) -> String {
+    match update {
+        Update::Accepted(session) => format!("accepted {}", name(session)),
+        Update::Asked(question) => format!("asked {}", named(question, stage)),
+        Update::Closed(question) => format!("closed {}", named(question, stage)),
+    }
+}
+
+fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
+    match outcome {
+        Outcome::Started(session) => format!("started {}", name(*session)),
+        Outcome::Ended(session) => format!("ended {}", name(*session)),
+        Outcome::Running(session, WhyRunning::Standby) => {
+            format!("running {}: standby is over", name(*session))
+        }
+        Outcome::Running(session, WhyRunning::NobodyToAsk) => {
+            format!("running {}: nobody to ask", name(*session))
+        }
+        Outcome::Declined(session) => format!("declined {}", name(*session)),
+        Outcome::Cancelled(session) => format!("cancelled {}", name(*session)),
+        Outcome::Failed(session) => format!("failed {}", name(*session)),
+        Outcome::Done => "done".into(),
+        Outcome::Refused(refusal) => format!("refused: {}", refused(refusal, stage)),
+    }
+}
+
+fn refused(refusal: &Refusal, stage: &mut Stage) -> String {
+    match refusal {
+        Refusal::SessionNotFound(session) => format!("{} not found", name(*session)),
+        Refusal::QuestionNotFound(question) => format!("{} not found", named(*question, stage)),
+        Refusal::QuestionClosed(question, closing) => {
+            format!("{} was {}", named(*question, stage), closed(*closing))
+        }
+        Refusal::SessionEnded(session) => format!("{} has ended", name(*session)),
+        Refusal::KeyReused(key) => format!("key {} was used for another command", key.0),
+        Refusal::TooMany(sentence) => format!("too many: {sentence}"),
+    }
+}
