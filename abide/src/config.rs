@@ -27,9 +27,14 @@ impl Places {
             return Ok(Self::under(&dir));
         }
         let xdg = etcetera::base_strategy::Xdg::new().map_err(|_| ConfigError::NoHome)?;
-        let state = xdg.state_dir().unwrap_or_else(|| xdg.data_dir()).join("abide");
+        let state = xdg
+            .state_dir()
+            .unwrap_or_else(|| xdg.data_dir())
+            .join("abide");
         Ok(Places {
-            runtime: xdg.runtime_dir().map_or_else(|| state.join("run"), |dir| dir.join("abide")),
+            runtime: xdg
+                .runtime_dir()
+                .map_or_else(|| state.join("run"), |dir| dir.join("abide")),
             config: xdg.config_dir().join("abide/config.toml"),
             state,
         })
@@ -77,7 +82,7 @@ impl Places {
 
 /// What `config.toml` may say. Every field has a default; an unknown one is an error, since a
 /// mistyped setting that is silently ignored helps nobody.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// What runs a command line; the command is added as the last argument.
@@ -160,16 +165,28 @@ impl Config {
             return Err("`shell` needs at least one word, such as [\"/bin/sh\", \"-c\"]".into());
         }
         if !(1..=1_000_000).contains(&self.max_output) {
-            return Err(format!("`max_output` must be 1 to 1000000; got {}", self.max_output));
+            return Err(format!(
+                "`max_output` must be 1 to 1000000; got {}",
+                self.max_output
+            ));
         }
         if self.log_quota < 1 << 20 {
-            return Err(format!("`log_quota` must be at least 1048576 bytes; got {}", self.log_quota));
+            return Err(format!(
+                "`log_quota` must be at least 1048576 bytes; got {}",
+                self.log_quota
+            ));
         }
         if !(0.0..=600.0).contains(&self.kill_grace) {
-            return Err(format!("`kill_grace` must be 0 to 600 seconds; got {}", self.kill_grace));
+            return Err(format!(
+                "`kill_grace` must be 0 to 600 seconds; got {}",
+                self.kill_grace
+            ));
         }
         if self.spare_keepers > 64 {
-            return Err(format!("`spare_keepers` must be 0 to 64; got {}", self.spare_keepers));
+            return Err(format!(
+                "`spare_keepers` must be 0 to 64; got {}",
+                self.spare_keepers
+            ));
         }
         Ok(())
     }
@@ -177,5 +194,8 @@ impl Config {
 
 /// The agent that the environment names, else `default`.
 pub fn agent_from_env() -> String {
-    env::var("ABIDE_AGENT").ok().filter(|a| !a.is_empty()).unwrap_or_else(|| "default".into())
+    env::var("ABIDE_AGENT")
+        .ok()
+        .filter(|a| !a.is_empty())
+        .unwrap_or_else(|| "default".into())
 }

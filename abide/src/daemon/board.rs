@@ -100,22 +100,40 @@ impl Default for Board {
 impl Board {
     /// One session.
     pub fn session(&self, id: SessionId) -> Option<Arc<SessionView>> {
-        self.sessions.read().expect("no holder panics").get(&id).cloned()
+        self.sessions
+            .read()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned()
     }
 
     /// All sessions.
     pub fn sessions(&self) -> Vec<Arc<SessionView>> {
-        self.sessions.read().expect("no holder panics").values().cloned().collect()
+        self.sessions
+            .read()
+            .expect("no holder panics")
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// One open question.
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
-        self.questions.read().expect("no holder panics").get(&id).cloned()
+        self.questions
+            .read()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned()
     }
 
     /// All open questions.
     pub fn questions(&self) -> Vec<Arc<QuestionView>> {
-        self.questions.read().expect("no holder panics").values().cloned().collect()
+        self.questions
+            .read()
+            .expect("no holder panics")
+            .values()
+            .cloned()
+            .collect()
     }
 
     /// Follows what changes from now on.
@@ -125,7 +143,10 @@ impl Board {
 
     pub(super) fn publish(&self, view: SessionView) {
         let id = view.id;
-        self.sessions.write().expect("no holder panics").insert(id, Arc::new(view));
+        self.sessions
+            .write()
+            .expect("no holder panics")
+            .insert(id, Arc::new(view));
         let _ = self.changes.send(Change::Session(id));
     }
 
@@ -135,12 +156,18 @@ impl Board {
     }
 
     pub(super) fn ask(&self, view: Arc<QuestionView>) {
-        self.questions.write().expect("no holder panics").insert(view.id, view.clone());
+        self.questions
+            .write()
+            .expect("no holder panics")
+            .insert(view.id, view.clone());
         let _ = self.changes.send(Change::Asked(view));
     }
 
     pub(super) fn close(&self, id: QuestionId, closing: Closing) {
-        self.questions.write().expect("no holder panics").remove(&id);
+        self.questions
+            .write()
+            .expect("no holder panics")
+            .remove(&id);
         let _ = self.changes.send(Change::Closed(id, closing));
     }
 }

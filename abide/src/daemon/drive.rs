@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Event, Request, SessionId};
+use abide_core::{CallId, Effect, Event, House, Request, SessionId};
 use tokio::sync::mpsc;
 
 use super::handle::{Handle, Input, Launch, Slot};
@@ -12,8 +12,6 @@ use super::perform::Performer;
 use crate::world::clock::{Clock, sleep_until};
 use crate::world::keepers::Keepers;
 use crate::world::store::Store;
-
-pub use abide_core::House;
 
 /// Inputs taken in one turn.
 const TURN: usize = 256;
@@ -24,29 +22,48 @@ pub(super) struct OpenCall {
     pub launch: Option<Launch>,
 }
 
+/// What the loop acts through. Each has a simulated twin in the tests.
+pub(super) struct Seams {
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub keepers: Arc<Keepers>,
+}
+
 /// Runs until [`Input::Stop`] or until nobody can call any more.
-pub async fn drive(
+pub(super) async fn drive(
     mut house: House,
+    recovered: Vec<Event>,
     mut inbox: mpsc::Receiver<Input>,
+    mut happened: mpsc::Receiver<Event>,
     handle: Handle,
-    clock: Arc<dyn Clock>,
-    store: Arc<dyn Store>,
-    keepers: Arc<Keepers>,
+    seams: Seams,
 ) {
+    let Seams { clock, store, keepers } = seams;
     let mut calls = HashMap::<CallId, OpenCall>::new();
-    let mut performer = Performer::new(handle, clock.clone(), store, keepers.clone());
+    let mut performer = Performer::new(handle, store, keepers.clone());
     let mut turn = Vec::with_capacity(TURN);
+    let mut news = Vec::with_capacity(TURN);
     let mut effects = Vec::new();
+    let now = clock.now();
+    for event in recovered {
+        house.step(now, event, &mut effects);
+    }
+    let found: Vec<SessionId> = house.sessions().map(|(id, _)| id).collect();
+    effects.extend(found.into_iter().map(|session| Effect::Publish { session }));
+    performer
+        .perform(&house, &mut calls, std::mem::take(&mut effects), now)
+        .await;
     loop {
         let alarm = house.alarm();
-        let got = tokio::select! {
+        tokio::select! {
             biased;
-            got = inbox.recv_many(&mut turn, TURN) => Some(got),
-            () = sleep_until(&*clock, alarm) => None,
-        };
+            got = happened.recv_many(&mut news, TURN) => if got == 0 { return },
+            got = inbox.recv_many(&mut turn, TURN) => if got == 0 { return },
+            () = sleep_until(&*clock, alarm) => {}
+        }
         let now = clock.now();
-        if got == Some(0) {
-            return;
+        for event in news.drain(..) {
+            house.step(now, event, &mut effects);
         }
         let mut stop = false;
         for input in turn.drain(..) {
@@ -54,6 +71,11 @@ pub async fn drive(
                 Input::Event(event) => {
                     if let Event::CallerGone { call } = event {
                         calls.remove(&call);
+                    }
+                    if let Event::Forgotten { sessions } = &event {
+                        effects.extend(
+                            sessions.iter().map(|&session| Effect::Publish { session }),
+                        );
                     }
                     house.step(now, event, &mut effects);
                 }
@@ -66,7 +88,13 @@ pub async fn drive(
                         | Request::Extend { .. }
                         | Request::Answer { .. } => SessionId::from_bits(0),
                     };
-                    calls.insert(call.id, OpenCall { slot: call.slot, launch: call.launch });
+                    calls.insert(
+                        call.id,
+                        OpenCall {
+                            slot: call.slot,
+                            launch: call.launch,
+                        },
+                    );
                     let event = Event::Called {
                         call: call.id,
                         caller: call.caller,
@@ -83,7 +111,9 @@ pub async fn drive(
         if alarm.is_some_and(|alarm| alarm <= now.mono) {
             house.step(now, Event::Tick, &mut effects);
         }
-        performer.perform(&house, &mut calls, std::mem::take(&mut effects), now).await;
+        performer
+            .perform(&house, &mut calls, std::mem::take(&mut effects), now)
+            .await;
         if stop {
             return;
         }
@@ -91,7 +121,7 @@ pub async fn drive(
 }
 
 /// A keeper that is warm already, so that nothing has to be made once the call is decided.
-fn reserve(house: &House, keepers: &Keepers) -> SessionId {
+fn reserve(house: &House, keepers: &Arc<Keepers>) -> SessionId {
     loop {
         let id = keepers.reserve();
         if house.session(id).is_none() {

@@ -106,7 +106,10 @@ impl Handle {
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
         };
-        Handle { inbox, shared: Arc::new(shared) }
+        Handle {
+            inbox,
+            shared: Arc::new(shared),
+        }
     }
 
     /// What everybody may look at.
@@ -129,10 +132,22 @@ impl Handle {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (news, heard) = mpsc::channel(NEWS);
         let (answer, answered) = oneshot::channel();
-        let call = Call { id, caller, request, launch, slot: Slot { news, answer } };
+        let call = Call {
+            id,
+            caller,
+            request,
+            launch,
+            slot: Slot { news, answer },
+        };
         // Where the loop has ended, the slot is dropped and the call hears that below.
         let _ = self.inbox.send(Input::Call(Box::new(call))).await;
-        Pending { id, inbox: self.inbox.clone(), heard, answered, open: true }
+        Pending {
+            id,
+            inbox: self.inbox.clone(),
+            heard,
+            answered,
+            open: true,
+        }
     }
 
     /// Counts a person who watches and could answer, until the guard is dropped.
@@ -152,7 +167,10 @@ impl Handle {
     }
 
     fn watchers_changed(&self, by: i32) {
-        let before = self.shared.watchers.fetch_add(by.cast_unsigned(), Ordering::Relaxed);
+        let before = self
+            .shared
+            .watchers
+            .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
         let count = before.wrapping_add(by.cast_unsigned());
         send_soon(&self.inbox, Event::Watchers { count });
     }

@@ -1,9 +1,27 @@
 //! How a daemon comes to life, is found, is replaced, and ends.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 
-use crate::config::Places;
+use abide_core::{Event, House};
+use anyhow::{Context as _, bail};
+use tokio::sync::mpsc;
+
+use super::drive::{Seams, drive};
+use super::Handle;
+use crate::config::{Config, Places};
+use crate::door::{http, mcp};
+use crate::world::clock::{Clock, SystemClock};
+use crate::world::keepers::Keepers;
+use crate::world::store::Sqlite;
+use crate::world::{entropy, socket};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +32,271 @@ pub enum Door {
     Mcp,
 }
 
-/// Connects to the daemon, starting one where there is none (two at once start one).
+impl Door {
+    fn path(self, places: &Places) -> std::path::PathBuf {
+        match self {
+            Door::Http => places.http_socket(),
+            Door::Mcp => places.mcp_socket(),
+        }
+    }
+}
+
+/// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
+/// second waits for the first and then finds its daemon.
 pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
-    let _ = (places, door);
-    Err(io::Error::other("not built yet"))
+    if let Ok(stream) = socket::connect(&door.path(places)) {
+        return Ok(stream);
+    }
+    make_folders(places)?;
+    let starting = open_private(&places.runtime.join("starting"))?;
+    starting.lock()?;
+    if let Ok(stream) = socket::connect(&door.path(places)) {
+        return Ok(stream);
+    }
+    start(places)?;
+    socket::connect(&door.path(places))
+}
+
+/// Connects to a daemon that runs already.
+pub fn connect_running(places: &Places, door: Door) -> io::Result<UnixStream> {
+    socket::connect(&door.path(places))
+}
+
+/// The descriptor on which a daemon started in the background says that it is ready, or what is wrong.
+pub const READY_FD: i32 = 3;
+
+/// Starts a daemon in the background and waits until it can be called.
+fn start(places: &Places) -> io::Result<()> {
+    let (mut news, theirs) = io::pipe()?;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(places.daemon_log())?;
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the daemon is started here and nowhere else"
+    )]
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("abide")
+        .args(["serve", "--background"])
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    let fd = theirs.as_raw_fd();
+    // SAFETY: only setsid, dup2 and fcntl run between fork and exec; all are async-signal-safe.
+    unsafe {
+        command.pre_exec(move || {
+            libc::setsid();
+            let done = if fd == READY_FD {
+                libc::fcntl(fd, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(fd, READY_FD)
+            };
+            if done < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(())
+            }
+        });
+    }
+    let mut child = command.spawn()?;
+    drop(theirs);
+    let mut said = String::new();
+    news.read_to_string(&mut said)?;
+    if said == "ready" {
+        return Ok(());
+    }
+    let _ = child.wait();
+    let why = if said.is_empty() {
+        "it ended without a word"
+    } else {
+        said.trim()
+    };
+    Err(io::Error::other(format!(
+        "the daemon did not start: {why}. Its log is {}",
+        places.daemon_log().display()
+    )))
+}
+
+fn make_folders(places: &Places) -> io::Result<()> {
+    socket::private_folder(&places.state)?;
+    socket::private_folder(&places.runtime)?;
+    socket::private_folder(&places.sessions())
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}
+
+/// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
+pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::Result<()> {
+    let mut ready = ready.map(File::from);
+    let served = prepare(&places).and_then(|lock| {
+        // One thread for everything that waits: a call crosses no thread on its way, which is what
+        // makes it quick. What blocks (long logs, the database) has threads of its own.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let served = runtime.block_on(run(places, config, &mut ready));
+        runtime.shutdown_background();
+        drop(lock);
+        served
+    });
+    if let (Err(e), Some(mut ready)) = (&served, ready.take()) {
+        let _ = write!(ready, "{e:#}");
+    }
+    served
+}
+
+/// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
+/// moment in which two daemons could answer.
+fn prepare(places: &Places) -> anyhow::Result<File> {
+    make_folders(places)?;
+    let mut lock = open_private(&places.lock()).context("cannot open the lock")?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => replace_older(places, &lock)?,
+        Err(std::fs::TryLockError::Error(e)) => return Err(e).context("cannot take the lock"),
+    }
+    lock.set_len(0)?;
+    write!(lock, "{}", std::process::id())?;
+    Ok(lock)
+}
+
+/// Another daemon runs. An older one makes way, touching no session; one of this version or a newer
+/// one stays.
+fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
+    let running = http::ask_version(&places.http_socket()).unwrap_or_default();
+    if !older(&running, env!("CARGO_PKG_VERSION")) {
+        bail!(
+            "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
+        );
+    }
+    http::ask_to_stop(&places.http_socket()).context("the older daemon does not stop")?;
+    lock.lock().context("cannot take the lock over")
+}
+
+/// Whether the version `left` comes before `right`.
+fn older(left: &str, right: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u64> {
+        version
+            .split(['.', '-', '+'])
+            .map_while(|part| part.parse().ok())
+            .collect()
+    };
+    !left.is_empty() && numbers(left) < numbers(right)
+}
+
+/// Things that may wait to be stepped through.
+const INBOX: usize = 4_096;
+
+/// The engine without doors: what the daemon serves, and what a program can hold within itself.
+pub struct Runtime {
+    /// The way to call it.
+    pub handle: Handle,
+    driving: tokio::task::JoinHandle<()>,
+}
+
+impl Runtime {
+    /// Finds what an earlier one left under `places` and goes on with it. `program` is an abide binary:
+    /// the keepers are made of it.
+    pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
+        let (events, happened) = mpsc::channel(INBOX);
+        let (inbox, calls) = mpsc::channel(INBOX);
+        let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
+        let handle = Handle::new(inbox, keepers.clone(), config);
+        let mut recovered: Vec<Event> = keepers
+            .recover()
+            .into_iter()
+            .map(|(session, state)| Event::Found { session, state })
+            .collect();
+        recovered
+            .extend(open.into_iter().map(|(question, state)| Event::Reopened { question, state }));
+        recovered.push(Event::Recovered);
+        keepers.warm_up();
+        tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
+        let house = House::new(entropy::bits());
+        let seams = Seams { clock, store: Arc::new(store), keepers };
+        let driving = tokio::spawn(drive(house, recovered, calls, happened, handle.clone(), seams));
+        Ok(Runtime { handle, driving })
+    }
+
+    /// Until somebody stops it.
+    pub async fn stopped(self) {
+        let _ = self.driving.await;
+    }
+}
+
+async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow::Result<()> {
+    let started_at = SystemClock.now().wall;
+    let runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    let handle = runtime.handle.clone();
+    let seal = seal(&places.state.join("seal"))?;
+    let http_listener = listen(&places.http_socket())?;
+    let mcp_listener = listen(&places.mcp_socket())?;
+    let daemon = http::Daemon { started_at, places: places.clone() };
+    tokio::spawn(http::serve(http_listener, handle.clone(), daemon));
+    tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
+    tokio::spawn(stop_on_signal(handle));
+    if let Some(mut ready) = ready.take() {
+        write!(ready, "ready")?;
+    }
+    tracing::info!("abide {} is ready, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
+    runtime.stopped().await;
+    for socket in [places.http_socket(), places.mcp_socket()] {
+        let _ = std::fs::remove_file(socket);
+    }
+    tracing::info!("stopped; sessions go on");
+    Ok(())
+}
+
+fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {
+    let listener =
+        socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    Ok(tokio::net::UnixListener::from_std(listener)?)
+}
+
+/// The key that seals what is handed to clients and comes back; it outlives the daemon.
+fn seal(path: &Path) -> anyhow::Result<[u8; 32]> {
+    if let Ok(bytes) = std::fs::read(path)
+        && let Ok(seal) = bytes.try_into()
+    {
+        return Ok(seal);
+    }
+    let mut seal = [0; 32];
+    entropy::fill(&mut seal);
+    open_private(path)?.write_all(&seal)?;
+    Ok(seal)
+}
+
+async fn stop_on_signal(handle: Handle) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    handle.stop().await;
+}
+
+/// Whether the peer is the owner of this daemon.
+pub fn is_owner(stream: &impl AsFd) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
 }

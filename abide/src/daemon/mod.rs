@@ -5,7 +5,8 @@ mod drive;
 mod handle;
 pub mod life;
 mod perform;
+mod retention;
 
 pub use board::{Board, Change, QuestionView, SessionView};
-pub use drive::{House, drive};
+pub use life::Runtime;
 pub use handle::{Handle, Input, Launch, Pending, Stdin, Step};

@@ -13,12 +13,14 @@ use tokio::sync::mpsc;
 use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
+use crate::config::Containment;
+use crate::keeper::crash_point;
 use crate::keeper::frame::{self, ToKeeper};
-use crate::world::clock::{Clock, pause};
+use crate::world::clock::pause;
 use crate::world::facts;
 use crate::world::keepers::Keepers;
-use crate::world::log;
 use crate::world::store::Store;
+use crate::world::tail;
 
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
@@ -28,7 +30,6 @@ type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<Step>>>>>;
 
 pub(super) struct Performer {
     handle: Handle,
-    clock: Arc<dyn Clock>,
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, Detail>,
@@ -44,13 +45,11 @@ struct Detail {
 impl Performer {
     pub fn new(
         handle: Handle,
-        clock: Arc<dyn Clock>,
-        store: Arc<dyn Store>,
+            store: Arc<dyn Store>,
         keepers: Arc<Keepers>,
     ) -> Self {
         Performer {
             handle,
-            clock,
             store,
             keepers,
             details: HashMap::new(),
@@ -69,16 +68,22 @@ impl Performer {
         for effect in effects {
             match effect {
                 Effect::Record(_) => {}
-                Effect::Start { session, call, deadline } => {
+                Effect::Start {
+                    session,
+                    call,
+                    deadline,
+                } => {
                     let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
                     self.start(house, session, launch, deadline.map(|d| d.0), now.wall);
                 }
                 Effect::Kill { session, end } => {
                     let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
-                    self.keepers.send(session, &ToKeeper::Kill { end, grace_ms });
+                    self.keepers
+                        .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
                 Effect::SetDeadline { session, deadline } => {
-                    self.keepers.send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
+                    self.keepers
+                        .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
@@ -86,7 +91,10 @@ impl Performer {
                 }
                 Effect::Ask { question } => self.ask(house, question, now),
                 Effect::Close { question, closing } => {
-                    self.asking.lock().expect("no holder panics").remove(&question);
+                    self.asking
+                        .lock()
+                        .expect("no holder panics")
+                        .remove(&question);
                     self.handle.board().close(question, closing);
                 }
                 Effect::Publish { session } => self.publish(house, session),
@@ -136,21 +144,30 @@ impl Performer {
             },
             |argv| argv.into_iter().map(into_bytes).collect(),
         );
-        self.details
-            .insert(id, Detail { cwd: launch.cwd.clone(), pty: launch.pty.is_some() });
+        self.details.insert(
+            id,
+            Detail {
+                cwd: launch.cwd.clone(),
+                pty: launch.pty.is_some(),
+            },
+        );
         let frame = frame::Launch {
             session: id.to_string(),
             agent: session.agent.0.to_string(),
             command: session.command.as_bytes().to_vec(),
             argv,
             cwd: into_bytes(launch.cwd.into_os_string()),
-            env: launch.env.into_iter().map(|(k, v)| (into_bytes(k), into_bytes(v))).collect(),
+            env: launch
+                .env
+                .into_iter()
+                .map(|(k, v)| (into_bytes(k), into_bytes(v)))
+                .collect(),
             stdin: match launch.stdin {
                 Stdin::None => frame::Stdin::None,
                 Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
                 Stdin::Open => frame::Stdin::Open,
             },
-            pty: launch.pty.map(|(cols, rows)| frame::PtySize { cols, rows }),
+            pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
             deadline_ms,
             idle_ms: session.idle.map(|idle| idle.0),
             inactivity_ms: None,
@@ -158,18 +175,29 @@ impl Performer {
             created_wall_ms: created.0,
             key: session.key.as_ref().map(|key| key.0.to_string()),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
-            containment: config.containment.into(),
+            containment: hold(config.containment),
         };
+        crash_point("session.pre_start");
         self.keepers.start(id, frame);
+        crash_point("session.post_start");
     }
 
     /// Gathers what the kernel knows, then shows the question everywhere at once.
     fn ask(&self, house: &House, id: QuestionId, now: Now) {
-        let Some(question) = house.question(id).cloned() else { return };
-        let Some(session) = house.session(question.session).cloned() else { return };
+        crash_point("ask.pending");
+        let Some(question) = house.question(id).cloned() else {
+            return;
+        };
+        let Some(session) = house.session(question.session).cloned() else {
+            return;
+        };
         let folder = self.keepers.folder(question.session);
         let (asking, handle) = (self.asking.clone(), self.handle.clone());
-        asking.lock().expect("no holder panics").entry(id).or_default();
+        asking
+            .lock()
+            .expect("no holder panics")
+            .entry(id)
+            .or_default();
         tokio::spawn(async move {
             let before = facts::of_session(&folder);
             pause(CPU_SAMPLE).await;
@@ -179,12 +207,14 @@ impl Performer {
                 command: session.command.clone(),
                 agent: session.agent.clone(),
                 ran: abide_core::Millis(now.wall.0.saturating_sub(session.created.0)),
-                last_line: log::last_line(&folder),
+                last_line: tail::last_line(&folder),
                 state: question,
                 facts,
             });
             // Closed meanwhile: there is nothing to show any more.
-            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else { return };
+            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else {
+                return;
+            };
             handle.board().ask(view.clone());
             for news in calls {
                 let _ = news.try_send(Step::Asked(view.clone()));
@@ -226,23 +256,30 @@ impl Performer {
                     waiting.push(open.slot.news.clone());
                     return;
                 }
-                let Some(view) = self.handle.board().question(question) else { return };
+                let Some(view) = self.handle.board().question(question) else {
+                    return;
+                };
                 Step::Asked(view)
             }
         };
         // A door that does not listen to its news still gets its answer.
         let _ = open.slot.news.try_send(step);
     }
-
-    #[expect(dead_code, reason = "the retention pass reads it")]
-    fn now(&self) -> Now {
-        self.clock.now()
-    }
 }
 
 fn reply(calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
     if let Some(open) = calls.remove(&call) {
+        crash_point("reply.pre_send");
         let _ = open.slot.answer.send(outcome);
+    }
+}
+
+fn hold(containment: Containment) -> frame::Hold {
+    match containment {
+        Containment::Auto => frame::Hold::Auto,
+        Containment::Cgroup => frame::Hold::Cgroup,
+        Containment::PidNamespace => frame::Hold::PidNamespace,
+        Containment::Subreaper => frame::Hold::Subreaper,
     }
 }
 

@@ -2,5 +2,7 @@
 //! A door decides nothing and touches nothing.
 
 pub mod digest;
+pub mod http;
 pub mod mask;
+pub mod mcp;
 pub mod tools;

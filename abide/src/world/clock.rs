@@ -36,12 +36,18 @@ pub async fn sleep_until(clock: &dyn Clock, until: Option<Mono>) {
     };
     let left = until.since(clock.now().mono);
     // One more, because readings are cut to whole milliseconds and an alarm must never be early.
-    #[expect(clippy::disallowed_methods, reason = "the one place that waits for time")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that waits for time"
+    )]
     tokio::time::sleep(Duration::from_millis(left.0 + 1)).await;
 }
 
 /// Waits for a span of time; for back-off and for settling, never to let something happen.
 pub async fn pause(span: Duration) {
-    #[expect(clippy::disallowed_methods, reason = "the one place that waits for time")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that waits for time"
+    )]
     tokio::time::sleep(span).await;
 }

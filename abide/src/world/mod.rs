@@ -3,6 +3,9 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod facts;
 pub mod keepers;
+pub mod log;
 pub mod socket;
 pub mod store;
+pub mod tail;

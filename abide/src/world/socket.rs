@@ -32,7 +32,10 @@ fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io:
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     };
-    let folder = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(folder)?;
+    let folder = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY)
+        .open(folder)?;
     let short = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
     act(short)
 }

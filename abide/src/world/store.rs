@@ -68,7 +68,10 @@ impl Store for Sqlite {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that opens a database")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that opens a database"
+)]
 fn connect(path: &Path) -> Result<Connection, StoreFault> {
     let db = Connection::open(path)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
@@ -118,7 +121,14 @@ fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreF
     for row in found {
         let (id, session, idle, asked) = row?;
         if let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) {
-            open.push((id, Question { session, idle: Millis(idle), asked: Wall(asked) }));
+            open.push((
+                id,
+                Question {
+                    session,
+                    idle: Millis(idle),
+                    asked: Wall(asked),
+                },
+            ));
         }
     }
     Ok(open)

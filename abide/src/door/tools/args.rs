@@ -35,10 +35,10 @@ impl Args {
     pub fn text(&mut self, field: &str) -> Result<Option<String>, BadInput> {
         match self.take(field) {
             None => Ok(None),
-            Some(Value::String(text)) if text.contains('\0') => {
-                Err(BadInput(format!("`{field}` must be text without NUL bytes; got one at byte {}.",
-                    text.find('\0').unwrap_or(0))))
-            }
+            Some(Value::String(text)) if text.contains('\0') => Err(BadInput(format!(
+                "`{field}` must be text without NUL bytes; got one at byte {}.",
+                text.find('\0').unwrap_or(0)
+            ))),
             Some(Value::String(text)) if text.len() > TEXT_LIMIT => Err(BadInput(format!(
                 "`{field}` must be at most {TEXT_LIMIT} bytes long; got {}.",
                 text.len()
@@ -50,8 +50,11 @@ impl Args {
 
     /// A text that must be there.
     pub fn required_text(&mut self, field: &str) -> Result<String, BadInput> {
-        self.text(field)?
-            .ok_or_else(|| BadInput(format!("`{field}` is required and must be text; got nothing.")))
+        self.text(field)?.ok_or_else(|| {
+            BadInput(format!(
+                "`{field}` is required and must be text; got nothing."
+            ))
+        })
     }
 
     /// Yes or no.
@@ -69,40 +72,73 @@ impl Args {
         field: &str,
         allowed: std::ops::RangeInclusive<u64>,
     ) -> Result<Option<u64>, BadInput> {
-        let Some(value) = self.take(field) else { return Ok(None) };
+        let Some(value) = self.take(field) else {
+            return Ok(None);
+        };
         let (least, most) = (allowed.start(), allowed.end());
         // 5.0 is a whole number too, and some clients know no other kind.
         let whole = value.as_u64().or_else(|| {
-            value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n)).map(|n| n as u64)
+            value
+                .as_f64()
+                .filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n))
+                .map(|n| n as u64)
         });
         match whole {
             Some(number) if allowed.contains(&number) => Ok(Some(number)),
-            _ => Err(wrong(field, &format!("a whole number from {least} to {most}"), &value)),
+            _ => Err(wrong(
+                field,
+                &format!("a whole number from {least} to {most}"),
+                &value,
+            )),
         }
     }
 
     /// Whole seconds, at least one.
     pub fn whole_seconds(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
-        let Some(value) = self.take(field) else { return Ok(None) };
+        let Some(value) = self.take(field) else {
+            return Ok(None);
+        };
         let most = Millis::MAX.0 / 1_000;
         let whole = value.as_u64().or_else(|| {
-            value.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n)).map(|n| n as u64)
+            value
+                .as_f64()
+                .filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n))
+                .map(|n| n as u64)
         });
         match whole {
             Some(secs) if (1..=most).contains(&secs) => Ok(Some(Millis::from_secs(secs))),
-            _ => Err(wrong(field, "a whole number of seconds, at least 1 and at most 100 years", &value)),
+            _ => Err(wrong(
+                field,
+                "a whole number of seconds, at least 1 and at most 100 years",
+                &value,
+            )),
         }
     }
 
     /// Seconds, fractions allowed, more than none.
     pub fn seconds(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
-        let Some(value) = self.take(field) else { return Ok(None) };
+        let Some(value) = self.take(field) else {
+            return Ok(None);
+        };
         let most = Millis::MAX.0 as f64 / 1_000.0;
         match value.as_f64() {
             Some(secs) if secs.is_finite() && secs > 0.0 && secs <= most => {
                 Ok(Some(Millis(((secs * 1_000.0).ceil() as u64).max(1))))
             }
-            _ => Err(wrong(field, "a number of seconds above 0 and at most 100 years", &value)),
+            _ => Err(wrong(
+                field,
+                "a number of seconds above 0 and at most 100 years",
+                &value,
+            )),
+        }
+    }
+
+    /// Text for a command's input; NUL is as good as any other byte there.
+    pub fn stdin(&mut self, field: &str) -> Result<Option<String>, BadInput> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(other) => Err(wrong(field, "text", &other)),
         }
     }
 
@@ -169,7 +205,10 @@ impl Args {
 }
 
 fn wrong(field: &str, allowed: &str, given: &Value) -> BadInput {
-    BadInput(format!("`{field}` must be {allowed}; got {}.", shown(given)))
+    BadInput(format!(
+        "`{field}` must be {allowed}; got {}.",
+        shown(given)
+    ))
 }
 
 fn shown(value: &Value) -> String {
@@ -179,7 +218,10 @@ fn shown(value: &Value) -> String {
 /// What was given, short enough for one sentence and harmless to show.
 fn shown_text(text: &str) -> String {
     const MOST: usize = 80;
-    let clean: String = text.chars().map(|c| if c.is_control() { '\u{FFFD}' } else { c }).collect();
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
+        .collect();
     match clean.char_indices().nth(MOST) {
         None => clean,
         Some((cut, _)) => format!("{}…", &clean[..cut]),

@@ -92,8 +92,10 @@ fn shell_input() -> Value {
 }
 
 fn execute_input() -> Value {
-    run_fields(json!({"type": "number", "exclusiveMinimum": 0, "default": 60,
-        "description": "Seconds without any output before a person is asked. Any output restarts it; there is no limit on the total time."}))
+    run_fields(
+        json!({"type": "number", "exclusiveMinimum": 0, "default": 60,
+        "description": "Seconds without any output before a person is asked. Any output restarts it; there is no limit on the total time."}),
+    )
 }
 
 fn session_output(status: Value) -> Value {

@@ -8,7 +8,8 @@ use super::{Args, BadInput, Context, ToolResult, asking, key};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch};
 
-pub(super) const FIELDS: &str = "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
+pub(super) const FIELDS: &str =
+    "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
 
 /// What the result needs to know of the arguments.
 pub(super) struct Execute {
@@ -58,7 +59,10 @@ impl Execute {
         let mut error = None;
         match &outcome {
             Outcome::Declined(_) => {
-                error = Some(format!("command execution timeout: no output for {}", self.idle));
+                error = Some(format!(
+                    "command execution timeout: no output for {}",
+                    self.idle
+                ));
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
             Outcome::Running(_, why) => {
@@ -92,6 +96,11 @@ impl Execute {
         }
         text.push_str(&lines.join("\n"));
         text.truncate(text.trim_end_matches('\n').len());
-        ToolResult { text: self.output.mask(text), facts, is_error: error.is_some() }.sealed()
+        ToolResult {
+            text: self.output.mask(text),
+            facts,
+            is_error: error.is_some(),
+        }
+        .sealed()
     }
 }

@@ -111,11 +111,19 @@ pub async fn begin(
             return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
         }
     };
-    let caller = Caller { agent: Some(context.agent) };
+    let caller = Caller {
+        agent: Some(context.agent),
+    };
     let pending = handle
         .call(caller, abide_core::Request::Run(request), Some(launch))
         .await;
-    Ok(ToolCall { handle: handle.clone(), pending, tool, standby, session: None })
+    Ok(ToolCall {
+        handle: handle.clone(),
+        pending,
+        tool,
+        standby,
+        session: None,
+    })
 }
 
 /// Takes a call up again that returned to ask a person: waits for the same session, with the same
@@ -136,10 +144,22 @@ pub async fn resume(
         Tool::Shell(_) => Asking::Never,
         Tool::Execute(_) => asking(&context),
     };
-    let caller = Caller { agent: Some(context.agent) };
-    let request = abide_core::Request::Join { session, asking, standby };
+    let caller = Caller {
+        agent: Some(context.agent),
+    };
+    let request = abide_core::Request::Join {
+        session,
+        asking,
+        standby,
+    };
     let pending = handle.call(caller, request, None).await;
-    Ok(ToolCall { handle: handle.clone(), pending, tool, standby, session: None })
+    Ok(ToolCall {
+        handle: handle.clone(),
+        pending,
+        tool,
+        standby,
+        session: None,
+    })
 }
 
 impl ToolCall {
@@ -192,13 +212,20 @@ impl ToolCall {
 }
 
 fn asking(context: &Context) -> Asking {
-    if context.reaches_person { Asking::Here } else { Asking::Elsewhere }
+    if context.reaches_person {
+        Asking::Here
+    } else {
+        Asking::Elsewhere
+    }
 }
 
 /// The key under which a command is started: the caller's own, else the request's.
 fn key(args: &mut Args, context: &Context) -> Result<Option<Key>, BadInput> {
     let given = args.text("idempotency_key")?;
-    Ok(given.map(|key| format!("given:{key}")).or_else(|| context.request_key.clone()).map(|key| Key(key.into())))
+    Ok(given
+        .map(|key| format!("given:{key}"))
+        .or_else(|| context.request_key.clone())
+        .map(|key| Key(key.into())))
 }
 
 fn refused(refusal: &Refusal) -> ToolResult {
@@ -210,7 +237,9 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
     use abide_core::{Answer, Closing};
     match refusal {
         Refusal::SessionNotFound(id) => format!("Session '{id}' not found"),
-        Refusal::SessionEnded(id) => format!("Session '{id}' has ended; only a running one can do this"),
+        Refusal::SessionEnded(id) => {
+            format!("Session '{id}' has ended; only a running one can do this")
+        }
         Refusal::QuestionNotFound(id) => {
             format!("Question '{id}' not found; `abide answer` lists the open ones")
         }
@@ -235,12 +264,18 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
 impl ToolResult {
     /// A failed call with one sentence.
     pub fn error(text: String) -> Self {
-        ToolResult { facts: Map::new(), text, is_error: true }.sealed()
+        ToolResult {
+            facts: Map::new(),
+            text,
+            is_error: true,
+        }
+        .sealed()
     }
 
     /// Puts the text among the facts.
     fn sealed(mut self) -> Self {
-        self.facts.insert("text".into(), Value::String(self.text.clone()));
+        self.facts
+            .insert("text".into(), Value::String(self.text.clone()));
         self
     }
 }

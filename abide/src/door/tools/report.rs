@@ -12,9 +12,9 @@ use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Limits};
 use crate::door::mask::Mask;
-use crate::keeper::tree;
+use crate::keeper::{folder, tree};
 use crate::world::facts::{self, Facts};
-use crate::world::log::{Piece, Reader, Streams};
+use crate::world::log::{Log, Piece, Stream};
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
@@ -47,10 +47,15 @@ pub(super) fn read_common(
 ) -> Result<(Launch, OutputLimits), BadInput> {
     let cwd = args.folder("cwd", &context.root)?;
     let env = args.env("env", &context.env)?;
-    let given: Vec<(OsString, OsString)> =
-        env.iter().filter(|pair| !context.env.contains(pair)).cloned().collect();
+    let given: Vec<(OsString, OsString)> = env
+        .iter()
+        .filter(|pair| !context.env.contains(pair))
+        .cloned()
+        .collect();
     let stdin = args.stdin("stdin")?;
-    let max_chars = args.whole("max_output", 1..=MAX_OUTPUT)?.unwrap_or(config.max_output);
+    let max_chars = args
+        .whole("max_output", 1..=MAX_OUTPUT)?
+        .unwrap_or(config.max_output);
     let output = OutputLimits {
         max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
         raw: args.flag("raw")?,
@@ -76,7 +81,9 @@ pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<Sessi
 }
 
 pub(super) fn vanished() -> ToolResult {
-    ToolResult::error("the session was removed while its result was being made; run it again".into())
+    ToolResult::error(
+        "the session was removed while its result was being made; run it again".into(),
+    )
 }
 
 /// What every result about a session says.
@@ -94,18 +101,33 @@ pub(super) fn session_facts(view: &SessionView, running: bool) -> Map<String, Va
     facts.insert("status".into(), json!(status));
     facts.insert("exit_code".into(), json!(exit.and_then(code_of)));
     facts.insert("signal".into(), json!(exit.and_then(signal_of)));
-    facts.insert("end".into(), json!(ending.map(|ending| ending.end.as_str())));
+    facts.insert(
+        "end".into(),
+        json!(ending.map(|ending| ending.end.as_str())),
+    );
     let duration = ending.map_or_else(|| ran_until_now(view), |ending| ending.duration);
     facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
-    let log = Reader::open(&view.folder);
-    let (total, dropped) = ending
-        .map(|ending| (ending.bytes, ending.dropped))
-        .unwrap_or_else(|| (log.end(), log.dropped()));
+    let (total, dropped) = ending.map_or_else(
+        || so_far(&Log::open(&view.folder)),
+        |ending| (ending.bytes, ending.dropped),
+    );
     facts.insert("bytes_total".into(), json!(total));
     facts.insert("bytes_dropped".into(), json!(dropped));
     facts.insert("still_running".into(), json!([]));
-    facts.insert("contained_by".into(), json!(view.contained_by.map(|by| by.as_str())));
+    facts.insert(
+        "contained_by".into(),
+        json!(view.contained_by.map(|by| by.as_str())),
+    );
     facts
+}
+
+/// Bytes written so far, and how many of them are no longer kept.
+fn so_far(log: &Log) -> (u64, u64) {
+    let gaps = log.gaps().unwrap_or_default();
+    (
+        log.end().unwrap_or(0),
+        gaps.iter().map(|(from, to)| to - from).sum(),
+    )
 }
 
 fn code_of(exit: Exit) -> Option<i32> {
@@ -124,7 +146,13 @@ fn signal_of(exit: Exit) -> Option<i32> {
 
 fn ran_until_now(view: &SessionView) -> Millis {
     use crate::world::clock::{Clock, SystemClock};
-    Millis(SystemClock.now().wall.0.saturating_sub(view.state.created.0))
+    Millis(
+        SystemClock
+            .now()
+            .wall
+            .0
+            .saturating_sub(view.state.created.0),
+    )
 }
 
 /// Why it could not be run at all.
@@ -137,14 +165,20 @@ pub(super) fn fault(view: &SessionView) -> Option<&str> {
 
 /// `[exited with code 0 after 12s]` and its like.
 pub(super) fn ending_line(view: &SessionView) -> String {
-    let Some(ending) = view.ending() else { return String::new() };
+    let Some(ending) = view.ending() else {
+        return String::new();
+    };
     let after = spoken(ending.duration);
     match (ending.end, ending.exit) {
         (End::Lost, _) | (_, None) => format!("[lost after {after}: nobody saw how it ended]"),
         (End::OutOfMemory, _) => format!("[killed after {after}: out of memory]"),
         (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
         (End::User | End::Agent | End::Inactivity | End::IdleDeclined, Some(exit)) => {
-            format!("[ended by {} with code {} after {after}]", ending.end.as_str(), exit.shell_code())
+            format!(
+                "[ended by {} with code {} after {after}]",
+                ending.end.as_str(),
+                exit.shell_code()
+            )
         }
         (_, Some(Exit::Code(code))) => format!("[exited with code {code} after {after}]"),
         (_, Some(Exit::Signal(signal))) => format!("[ended by signal {signal} after {after}]"),
@@ -158,53 +192,76 @@ fn spoken(duration: Millis) -> String {
 
 /// Both streams of a session, each as a model gets it.
 pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Digested, Digested) {
-    let out = digest(view, Streams::StdoutAndPty, limits).await;
-    let err = digest(view, Streams::Stderr, limits).await;
+    let out = digest(view, Some(Stream::Stdout), limits).await;
+    let err = digest(view, Some(Stream::Stderr), limits).await;
     (out, err)
 }
 
 /// All output in the order in which it came.
 pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Digested {
-    digest(view, Streams::All, limits).await
+    digest(view, None, limits).await
 }
 
-async fn digest(view: &SessionView, streams: Streams, limits: &OutputLimits) -> Digested {
-    let reader = Reader::open(&view.folder);
-    let end = view.ending().map_or_else(|| reader.end(), |ending| ending.bytes);
-    let limits = Limits::new(limits.max_chars, limits.raw, view.id.to_string());
-    let hasty = view.ending().is_some_and(|ending| ending.end == End::Deadline)
-        && end > HASTY_HEAD + HASTY_TAIL;
-    let work = move || {
-        let mut digest = Digest::new(limits);
-        let mut feed = |from: u64, to: u64| {
-            for piece in reader.pieces(from, to, streams) {
-                match piece {
-                    Piece::Bytes(chunk) => digest.push(&chunk.bytes),
-                    Piece::Gap(bytes) => digest.gap(bytes),
-                }
-            }
-        };
-        if hasty {
-            feed(0, HASTY_HEAD);
-            digest.gap(end - HASTY_HEAD - HASTY_TAIL);
-            let mut feed = |from: u64, to: u64| {
-                for piece in reader.pieces(from, to, streams) {
-                    match piece {
-                        Piece::Bytes(chunk) => digest.push(&chunk.bytes),
-                        Piece::Gap(bytes) => digest.gap(bytes),
-                    }
-                }
-            };
-            feed(end - HASTY_TAIL, end);
-        } else {
-            feed(0, end);
-        }
-        digest.finish()
+async fn digest(view: &SessionView, only: Option<Stream>, limits: &OutputLimits) -> Digested {
+    let log = Log::open(&view.folder);
+    let ending = view.ending();
+    let end = ending.map_or_else(|| log.end().unwrap_or(0), |ending| ending.bytes);
+    if end == 0 {
+        return Digested::default();
+    }
+    let digest = Digest::new(Limits::new(
+        limits.max_chars,
+        limits.raw,
+        &view.id.to_string(),
+    ));
+    let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
+    let reading = Reading {
+        log,
+        only,
+        end,
+        hasty: struck && end > HASTY_HEAD + HASTY_TAIL,
     };
     if end <= READ_ON_THE_SPOT {
-        return work();
+        return reading.into(digest);
     }
-    tokio::task::spawn_blocking(work).await.unwrap_or_default()
+    tokio::task::spawn_blocking(move || reading.into(digest))
+        .await
+        .unwrap_or_default()
+}
+
+/// Which part of a log is to be read.
+struct Reading {
+    log: Log,
+    only: Option<Stream>,
+    end: u64,
+    hasty: bool,
+}
+
+impl Reading {
+    fn into(self, mut digest: Digest) -> Digested {
+        if self.hasty {
+            self.feed(&mut digest, 0, HASTY_HEAD);
+            digest.gap(self.end - HASTY_HEAD - HASTY_TAIL);
+            self.feed(&mut digest, self.end - HASTY_TAIL, self.end);
+        } else {
+            self.feed(&mut digest, 0, self.end);
+        }
+        digest.finish()
+    }
+
+    fn feed(&self, digest: &mut Digest, from: u64, to: u64) {
+        let mut pieces = self.log.pieces(from, self.only);
+        while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
+            match piece {
+                Piece::Chunk(chunk) if chunk.offset >= to => return,
+                Piece::Chunk(chunk) => {
+                    let most = usize::try_from(to - chunk.offset).unwrap_or(usize::MAX);
+                    digest.push(&chunk.bytes[..chunk.bytes.len().min(most)]);
+                }
+                Piece::Gap { from, to } => digest.gap(to - from),
+            }
+        }
+    }
 }
 
 /// Says how much of a stream was left out and where the rest is.
@@ -220,7 +277,10 @@ pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Op
 
 /// Says that the log on disk is not complete.
 pub(super) fn lost_output(view: &SessionView) -> Option<String> {
-    let dropped = view.ending().map(|ending| ending.dropped).filter(|dropped| *dropped > 0)?;
+    let dropped = view
+        .ending()
+        .map(|ending| ending.dropped)
+        .filter(|dropped| *dropped > 0)?;
     Some(format!(
         "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
     ))
@@ -231,15 +291,20 @@ pub(super) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> O
     if !matches!(view.state.phase, Phase::Leftover { .. }) {
         return None;
     }
-    let left = tree::of_session(&view.folder);
+    let meta = folder::read_meta(&view.folder).ok().flatten()?;
+    let left = tree::processes(&meta);
     if left.is_empty() {
         return None;
     }
-    let list: Vec<Value> =
-        left.iter().map(|process| json!({"pid": process.pid, "command": process.command})).collect();
+    let list: Vec<Value> = left
+        .iter()
+        .map(|process| json!({"pid": process.pid, "command": process.command}))
+        .collect();
     facts.insert("still_running".into(), Value::Array(list));
-    let names: Vec<String> =
-        left.iter().map(|process| format!("{} (pid {})", process.command, process.pid)).collect();
+    let names: Vec<String> = left
+        .iter()
+        .map(|process| format!("{} (pid {})", process.command, process.pid))
+        .collect();
     Some(format!(
         "still running in the background: {}. It lives on in {} until it ends or is killed.",
         names.join(", "),
@@ -254,7 +319,10 @@ pub(super) fn still_running(
     facts: &mut Map<String, Value>,
 ) -> String {
     if let Some(standby) = standby {
-        facts.insert("effective_timeout".into(), json!(standby.0 as f64 / 1_000.0));
+        facts.insert(
+            "effective_timeout".into(),
+            json!(standby.0 as f64 / 1_000.0),
+        );
     }
     format!(
         "It goes on as {id}: read on with terminal_session read_output, or end it with terminal_session kill",
@@ -290,7 +358,9 @@ pub fn question_text(question: &QuestionView) -> String {
 
 /// The same as fields.
 pub fn question_facts(question: &QuestionView) -> Value {
-    let Facts { waiting_for_input, .. } = question.facts;
+    let Facts {
+        waiting_for_input, ..
+    } = question.facts;
     json!({
         "question_id": question.id.to_string(),
         "session_id": question.state.session.to_string(),

@@ -10,7 +10,8 @@ use super::{Args, BadInput, Context, ToolResult, key};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, SessionView, Stdin};
 
-pub(super) const FIELDS: &str = "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
+pub(super) const FIELDS: &str =
+    "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
 
 /// What the result needs to know of the arguments.
 pub(super) struct Shell {
@@ -29,7 +30,9 @@ pub(super) fn read(
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Shell command cannot be empty.".into()));
     }
-    let timeout = args.whole_seconds("timeout")?.unwrap_or(limit::DEADLINE_DEFAULT);
+    let timeout = args
+        .whole_seconds("timeout")?
+        .unwrap_or(limit::DEADLINE_DEFAULT);
     let (launch, output) = report::read_common(&mut args, context, config)?;
     let run = Run {
         command: command.as_str().into(),
@@ -41,7 +44,15 @@ pub(super) fn read(
         key: key(&mut args, context)?,
     };
     args.finish(FIELDS)?;
-    Ok((run, launch, Shell { command, timeout, output }))
+    Ok((
+        run,
+        launch,
+        Shell {
+            command,
+            timeout,
+            output,
+        },
+    ))
 }
 
 impl Shell {
@@ -59,7 +70,9 @@ impl Shell {
         let mut warnings = Vec::new();
         if status == "TIMEOUT_ERROR" {
             let secs = self.timeout.0 / 1_000;
-            warnings.push(format!("Command timed out after {secs}s. Partial output captured."));
+            warnings.push(format!(
+                "Command timed out after {secs}s. Partial output captured."
+            ));
         }
         if let Outcome::Cancelled(_) = outcome {
             warnings.push("command execution cancelled by user".into());
@@ -85,17 +98,20 @@ impl Shell {
         facts.insert("return_code".into(), json!(code));
         let code = code.map_or_else(String::new, |code| code.to_string());
         let mut text = format!(
-            "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}\n",
+            "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}",
             self.command, out.text
         );
         for warning in warnings {
-            text.push_str("WARNING: ");
+            text.push_str("\nWARNING: ");
             text.push_str(&warning);
-            text.push('\n');
         }
-        text.truncate(text.trim_end_matches('\n').len());
         let is_error = matches!(outcome, Outcome::Cancelled(_));
-        ToolResult { text: self.output.mask(text), facts, is_error }.sealed()
+        ToolResult {
+            text: self.output.mask(text),
+            facts,
+            is_error,
+        }
+        .sealed()
     }
 
     fn status(&self, view: &SessionView, running: bool) -> (&'static str, Option<i32>) {
@@ -123,6 +139,12 @@ impl Launch {
         stdin: Option<String>,
     ) -> Self {
         let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
-        Launch { argv: None, cwd, env, stdin, pty: None }
+        Launch {
+            argv: None,
+            cwd,
+            env,
+            stdin,
+            pty: None,
+        }
     }
 }

@@ -1,0 +1,119 @@
+//! What is kept of the past, and for how long: so many days, so many bytes of logs, whichever comes
+//! first. Only what has ended is ever removed, and its folder goes before it is forgotten.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::session::Phase;
+use abide_core::time::Wall;
+use abide_core::{Event, SessionId};
+
+use super::{Handle, SessionView};
+use crate::keeper::crash_point;
+use crate::world::clock::{Clock, pause};
+
+/// How often the past is looked through.
+const ROUND: Duration = Duration::from_secs(3_600);
+
+/// Looks through the past for as long as the daemon lives.
+pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>) {
+    loop {
+        let ended: Vec<_> =
+            handle.board().sessions().into_iter().filter(|view| is_over(view)).collect();
+        let config = handle.config().clone();
+        let now = clock.now().wall;
+        let remover = handle.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            let past: Vec<Past> = ended.iter().map(|view| Past::of(view)).collect();
+            let doomed = choose(past, now, config.keep_days, config.keep_bytes);
+            doomed.into_iter().filter(|id| remove(&remover, *id)).collect::<Vec<_>>()
+        })
+        .await
+        .unwrap_or_default();
+        if !removed.is_empty() {
+            tracing::info!("removed {} sessions of the past", removed.len());
+            handle.tell(Event::Forgotten { sessions: removed }).await;
+        }
+        pause(ROUND).await;
+    }
+}
+
+fn is_over(view: &SessionView) -> bool {
+    matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
+}
+
+fn remove(handle: &Handle, id: SessionId) -> bool {
+    crash_point("gc.mid");
+    match handle.keepers().remove(id) {
+        Ok(()) => true,
+        Err(e) => {
+            tracing::warn!("cannot remove the folder of {id}: {e}");
+            false
+        }
+    }
+}
+
+/// An ended session as retention sees it.
+struct Past {
+    id: SessionId,
+    created: Wall,
+    bytes: u64,
+}
+
+impl Past {
+    fn of(view: &SessionView) -> Self {
+        Past { id: view.id, created: view.state.created, bytes: size_of(&view.folder) }
+    }
+}
+
+fn size_of(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    entries
+        .flatten()
+        .map(|entry| match entry.metadata() {
+            Ok(found) if found.is_dir() => size_of(&entry.path()),
+            Ok(found) => found.len(),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+const DAY: u64 = 86_400_000;
+
+/// The newest are kept as long as they are young enough and fit.
+fn choose(mut past: Vec<Past>, now: Wall, days: u64, bytes: u64) -> Vec<SessionId> {
+    past.sort_by_key(|past| std::cmp::Reverse(past.created));
+    let mut kept = 0;
+    past.into_iter()
+        .filter(|past| {
+            let old = now.0.saturating_sub(past.created.0) > days.saturating_mul(DAY);
+            kept += past.bytes;
+            old || kept > bytes
+        })
+        .map(|past| past.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn past(bits: u64, created: u64, bytes: u64) -> Past {
+        Past { id: SessionId::from_bits(bits), created: Wall(created), bytes }
+    }
+
+    #[test]
+    fn the_old_goes_and_the_young_stays() {
+        let now = Wall(40 * DAY);
+        let all = vec![past(1, 9 * DAY, 1), past(2, 11 * DAY, 1)];
+        assert_eq!(choose(all, now, 30, 1_000), [SessionId::from_bits(1)]);
+    }
+
+    #[test]
+    fn the_newest_are_kept_while_they_fit() {
+        let now = Wall(DAY);
+        let all = vec![past(1, 1, 60), past(2, 2, 50), past(3, 3, 40)];
+        assert_eq!(choose(all, now, 30, 100), [SessionId::from_bits(1)]);
+    }
+}

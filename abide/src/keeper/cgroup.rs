@@ -1,0 +1,226 @@
+//! A control group of a session's own: the one means that nothing in the tree can slip out of
+//! without being allowed to.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+/// The folder of this process's own control group, where the second version is mounted.
+pub fn own_folder() -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    find(&mounts, &groups)
+}
+
+fn find(mounts: &str, groups: &str) -> Option<PathBuf> {
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - ")?;
+        if kind.split(' ').next() != Some("cgroup2") {
+            return None;
+        }
+        let mut fields = place.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let below = own.strip_prefix(root.trim_end_matches('/'))?;
+        Some(Path::new(point).join(below.trim_start_matches('/')))
+    })
+}
+
+/// The group of one session.
+pub struct Leaf {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its folder, opened.
+    pub folder: OwnedFd,
+}
+
+impl Leaf {
+    /// Makes the group below `base`.
+    pub fn make(base: &Path, session: &str) -> io::Result<Self> {
+        let path = base.join(format!("abide-{session}"));
+        match std::fs::create_dir(&path) {
+            Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(fault),
+            _ => {}
+        }
+        let leaf = Leaf::open(&path)?;
+        // Without this file a kill could not be proven.
+        match rustix::fs::accessat(
+            &leaf.folder,
+            "cgroup.kill",
+            rustix::fs::Access::WRITE_OK,
+            rustix::fs::AtFlags::empty(),
+        ) {
+            Ok(()) => Ok(leaf),
+            Err(errno) => {
+                leaf.remove();
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// A group that exists.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Leaf {
+            path: path.to_owned(),
+            folder,
+        })
+    }
+
+    /// Kills everything in it and below it.
+    pub fn kill(&self) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.folder, "cgroup.kill", flags, Mode::empty())?;
+        rustix::io::write(&file, b"1")?;
+        Ok(())
+    }
+
+    /// Whether any process lives in it or below it. A group that cannot be read is taken as empty:
+    /// it is gone.
+    pub fn populated(&self) -> bool {
+        std::fs::read_to_string(self.path.join("cgroup.events"))
+            .is_ok_and(|events| events.lines().any(|line| line == "populated 1"))
+    }
+
+    /// The file that becomes exceptional when the answer of [`Leaf::populated`] changes.
+    pub fn events(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.folder, "cgroup.events", flags, Mode::empty()).ok()
+    }
+
+    /// The processes in it and below it.
+    pub fn processes(&self) -> Vec<i32> {
+        let mut all = Vec::new();
+        collect(&self.path, &mut all);
+        all
+    }
+
+    /// Whether the process with this number is in it or below it.
+    pub fn holds(&self, pid: i32) -> bool {
+        let Ok(groups) = std::fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
+            return false;
+        };
+        let Some(name) = self.path.file_name().and_then(|name| name.to_str()) else {
+            return false;
+        };
+        groups
+            .lines()
+            .find_map(|line| line.strip_prefix("0::"))
+            .is_some_and(|path| path.split('/').any(|part| part == name))
+    }
+
+    /// How many processes the kernel killed in it for want of memory; `None`: not counted here.
+    pub fn oom_kills(&self) -> Option<u64> {
+        counter(&self.path.join("memory.events"))
+    }
+
+    /// Takes the group away, with the groups that were made in it.
+    pub fn remove(&self) {
+        remove(&self.path);
+    }
+}
+
+fn collect(group: &Path, into: &mut Vec<i32>) {
+    if let Ok(text) = std::fs::read_to_string(group.join("cgroup.procs")) {
+        into.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
+    }
+    for below in folders(group) {
+        collect(&below, into);
+    }
+}
+
+fn remove(group: &Path) {
+    if std::fs::remove_dir(group).is_ok() {
+        return;
+    }
+    for below in folders(group) {
+        remove(&below);
+    }
+    let _ = std::fs::remove_dir(group);
+}
+
+fn folders(group: &Path) -> Vec<PathBuf> {
+    let Ok(listing) = std::fs::read_dir(group) else {
+        return Vec::new();
+    };
+    listing
+        .flatten()
+        .filter(|item| item.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|item| item.path())
+        .collect()
+}
+
+/// The file that counts out-of-memory kills in the first version's memory group of a process.
+pub fn oom_file(pid: i32) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let own = groups.lines().find_map(|line| {
+        let (_, rest) = line.split_once(':')?;
+        let (controllers, path) = rest.split_once(':')?;
+        controllers
+            .split(',')
+            .any(|c| c == "memory")
+            .then_some(path)
+    })?;
+    mounts.lines().find_map(|line| {
+        let (place, kind) = line.split_once(" - cgroup ")?;
+        if !kind.split([' ', ',']).any(|option| option == "memory") {
+            return None;
+        }
+        let mut fields = place.split(' ').skip(3);
+        let (root, point) = (fields.next()?, fields.next()?);
+        let below = own.strip_prefix(root.trim_end_matches('/'))?;
+        Some(
+            Path::new(point)
+                .join(below.trim_start_matches('/'))
+                .join("memory.oom_control"),
+        )
+    })
+}
+
+/// The value of `oom_kill` in a file of counters.
+pub fn counter(path: &Path) -> Option<u64> {
+    std::fs::read_to_string(path)
+        .ok()?
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+        32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+        41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+
+    #[test]
+    fn the_own_group_is_found_in_both_layouts() {
+        assert_eq!(
+            find(HYBRID, "4:memory:/x\n0::/\n"),
+            Some("/sys/fs/cgroup/unified".into())
+        );
+        let pure = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(
+            find(pure, "0::/user.slice/a.scope\n"),
+            Some("/sys/fs/cgroup/user.slice/a.scope".into())
+        );
+    }
+
+    #[test]
+    fn a_group_outside_of_what_is_mounted_is_not_found() {
+        let inner = "30 23 0:26 /docker/1 /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
+        assert_eq!(find(inner, "0::/other\n"), None);
+        assert_eq!(
+            find(inner, "0::/docker/1/below\n"),
+            Some("/sys/fs/cgroup/below".into())
+        );
+        assert_eq!(find(HYBRID, "4:memory:/x\n"), None);
+    }
+}

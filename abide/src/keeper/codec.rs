@@ -1,0 +1,187 @@
+//! Numbers and byte strings on the wire between daemon and keeper. Knows nothing of what they mean.
+
+use abide_core::{Containment, End, Exit};
+
+/// Bytes that do not say what they should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a frame between daemon and keeper is malformed")
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// Appends values to a buffer.
+pub(super) struct Put<'a>(pub &'a mut Vec<u8>);
+
+impl Put<'_> {
+    pub fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+
+    pub fn flag(&mut self, value: bool) -> &mut Self {
+        self.u8(value.into())
+    }
+
+    pub fn u32(&mut self, value: u32) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub fn u64(&mut self, value: u64) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.u32(value.len() as u32);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    pub fn maybe_u64(&mut self, value: Option<u64>) -> &mut Self {
+        match value {
+            None => self.u8(0),
+            Some(value) => self.u8(1).u64(value),
+        }
+    }
+}
+
+/// Takes values from the front of a slice.
+pub(super) struct Take<'a>(pub &'a [u8]);
+
+impl<'a> Take<'a> {
+    fn raw(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.raw(N)?.try_into().map_err(|_| Malformed)
+    }
+
+    pub fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.fixed()?))
+    }
+
+    pub fn flag(&mut self) -> Result<bool, Malformed> {
+        Ok(self.u8()? != 0)
+    }
+
+    pub fn u16(&mut self) -> Result<u16, Malformed> {
+        u16::try_from(self.u32()?).map_err(|_| Malformed)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, Malformed> {
+        Ok(u32::from_le_bytes(self.fixed()?))
+    }
+
+    pub fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.fixed()?))
+    }
+
+    pub fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
+        let len = self.u32()? as usize;
+        self.raw(len)
+    }
+
+    pub fn text(&mut self) -> Result<String, Malformed> {
+        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| Malformed)
+    }
+
+    pub fn maybe_u64(&mut self) -> Result<Option<u64>, Malformed> {
+        Ok(match self.u8()? {
+            0 => None,
+            _ => Some(self.u64()?),
+        })
+    }
+}
+
+const ENDS: [End; 9] = [
+    End::Exited,
+    End::Signaled,
+    End::Deadline,
+    End::IdleDeclined,
+    End::User,
+    End::Agent,
+    End::Inactivity,
+    End::OutOfMemory,
+    End::Lost,
+];
+
+/// The number of an ending on the wire. Numbers are never given to another meaning.
+pub(super) fn end_code(end: End) -> u8 {
+    match end {
+        End::Exited => 0,
+        End::Signaled => 1,
+        End::Deadline => 2,
+        End::IdleDeclined => 3,
+        End::User => 4,
+        End::Agent => 5,
+        End::Inactivity => 6,
+        End::OutOfMemory => 7,
+        End::Lost => 8,
+    }
+}
+
+pub(super) fn end_from(code: u8) -> Result<End, Malformed> {
+    ENDS.get(usize::from(code)).copied().ok_or(Malformed)
+}
+
+/// The ending that a word of the contract names.
+pub(super) fn end_from_word(word: &str) -> Option<End> {
+    ENDS.into_iter().find(|end| end.as_str() == word)
+}
+
+pub(super) fn containment_code(contained_by: Containment) -> u8 {
+    match contained_by {
+        Containment::Cgroup => 0,
+        Containment::PidNamespace => 1,
+        Containment::Subreaper => 2,
+    }
+}
+
+pub(super) fn containment_from(code: u8) -> Result<Containment, Malformed> {
+    match code {
+        0 => Ok(Containment::Cgroup),
+        1 => Ok(Containment::PidNamespace),
+        2 => Ok(Containment::Subreaper),
+        _ => Err(Malformed),
+    }
+}
+
+pub(super) fn put_exit(put: &mut Put<'_>, exit: Option<Exit>) {
+    match exit {
+        None => put.u8(0),
+        Some(Exit::Code(code)) => put.u8(1).u32(code as u32),
+        Some(Exit::Signal(signal)) => put.u8(2).u32(signal as u32),
+    };
+}
+
+pub(super) fn take_exit(take: &mut Take<'_>) -> Result<Option<Exit>, Malformed> {
+    Ok(match take.u8()? {
+        0 => None,
+        1 => Some(Exit::Code(take.u32()? as i32)),
+        2 => Some(Exit::Signal(take.u32()? as i32)),
+        _ => return Err(Malformed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_comes_back_from_its_code_and_its_word() {
+        for end in ENDS {
+            assert_eq!(end_from(end_code(end)), Ok(end));
+            assert_eq!(end_from_word(end.as_str()), Some(end));
+        }
+        assert_eq!(end_from(9), Err(Malformed));
+    }
+}

@@ -1,0 +1,434 @@
+//! A session's folder: its durable record. `meta` says what was to be run, `ending` how it ended,
+//! `log` holds the output, and `ctl` is where its keeper listens. Environment and input are not
+//! here: they may hold secrets.
+//!
+//! Both files are lines of `name=value`. A file without its closing line was torn and counts as
+//! absent.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use abide_core::{Containment, End, Exit};
+use rustix::fs::{Mode, OFlags};
+
+use super::codec::end_from_word;
+use super::frame::Exited;
+use super::launch::{Launch, Size};
+
+/// Name of the file that says what was to be run.
+pub const META: &str = "meta";
+/// Name of the file that says how it ended.
+pub const ENDING: &str = "ending";
+/// Name of the keeper's socket.
+pub const CTL: &str = "ctl";
+
+const META_HEAD: &str = "abide meta 1";
+const ENDING_HEAD: &str = "abide ending 1";
+
+/// What was to be run, and who keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// The session's id.
+    pub session: String,
+    /// Whose it is.
+    pub agent: String,
+    /// The command as given.
+    pub command: Vec<u8>,
+    /// Where.
+    pub cwd: Vec<u8>,
+    /// The size its terminal had at the start.
+    pub pty: Option<Size>,
+    /// The hard limit it was started with.
+    pub deadline_ms: Option<u64>,
+    /// Its idle limit.
+    pub idle_ms: Option<u64>,
+    /// Its inactivity limit.
+    pub inactivity_ms: Option<u64>,
+    /// How many bytes its log may take.
+    pub log_quota: u64,
+    /// When the session was created.
+    pub created_wall_ms: u64,
+    /// The key it was started under.
+    pub key: Option<String>,
+    /// How long a process may take to end after it was asked to.
+    pub grace_ms: u32,
+    /// By what means its tree is held together.
+    pub contained_by: Containment,
+    /// Its control group, where it has one.
+    pub cgroup: Option<Vec<u8>>,
+    /// The process that keeps it.
+    pub keeper: Keeper,
+}
+
+/// A keeper, so named that no other process is ever mistaken for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keeper {
+    /// Its process.
+    pub pid: u32,
+    /// When that process began, in ticks of the kernel.
+    pub start_ticks: u64,
+    /// In which life of the machine.
+    pub boot_id: String,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndingFile {
+    /// It ran. `empty` says whether the tree is known to be gone.
+    Ended(Exited),
+    /// It could not be run at all.
+    Failed {
+        /// The system's number.
+        errno: i32,
+        /// The failing step, as one sentence.
+        sentence: String,
+    },
+}
+
+impl Meta {
+    pub(super) fn new(
+        launch: &Launch,
+        contained_by: Containment,
+        cgroup: Option<&Path>,
+        keeper: Keeper,
+    ) -> Self {
+        use std::os::unix::ffi::OsStrExt;
+        Meta {
+            session: launch.session.clone(),
+            agent: launch.agent.clone(),
+            command: launch.command.clone(),
+            cwd: launch.cwd.clone(),
+            pty: launch.pty,
+            deadline_ms: launch.deadline_ms,
+            idle_ms: launch.idle_ms,
+            inactivity_ms: launch.inactivity_ms,
+            log_quota: launch.log_quota,
+            created_wall_ms: launch.created_wall_ms,
+            key: launch.key.clone(),
+            grace_ms: launch.grace_ms,
+            contained_by,
+            cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
+            keeper,
+        }
+    }
+
+    /// As it lies on disk.
+    pub fn to_text(&self) -> String {
+        let mut lines = Lines::new(META_HEAD);
+        lines.bytes("session", self.session.as_bytes());
+        lines.bytes("agent", self.agent.as_bytes());
+        lines.bytes("command", &self.command);
+        lines.bytes("cwd", &self.cwd);
+        if let Some(size) = self.pty {
+            lines.number("cols", size.cols);
+            lines.number("rows", size.rows);
+        }
+        for (name, limit) in [
+            ("deadline_ms", self.deadline_ms),
+            ("idle_ms", self.idle_ms),
+            ("inactivity_ms", self.inactivity_ms),
+        ] {
+            if let Some(limit) = limit {
+                lines.number(name, limit);
+            }
+        }
+        lines.number("log_quota", self.log_quota);
+        lines.number("created_wall_ms", self.created_wall_ms);
+        if let Some(key) = &self.key {
+            lines.bytes("key", key.as_bytes());
+        }
+        lines.number("grace_ms", self.grace_ms);
+        lines.bytes("contained_by", self.contained_by.as_str().as_bytes());
+        if let Some(cgroup) = &self.cgroup {
+            lines.bytes("cgroup", cgroup);
+        }
+        lines.number("keeper_pid", self.keeper.pid);
+        lines.number("keeper_start_ticks", self.keeper.start_ticks);
+        lines.bytes("boot_id", self.keeper.boot_id.as_bytes());
+        lines.close()
+    }
+
+    /// `None`: torn, or not a meta file.
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        let found = Found::read(META_HEAD, text)?;
+        Some(Meta {
+            session: found.text("session")?,
+            agent: found.text("agent")?,
+            command: found.bytes("command")?,
+            cwd: found.bytes("cwd")?,
+            pty: match (found.number("cols"), found.number("rows")) {
+                (Some(cols), Some(rows)) => Some(Size { cols, rows }),
+                _ => None,
+            },
+            deadline_ms: found.number("deadline_ms"),
+            idle_ms: found.number("idle_ms"),
+            inactivity_ms: found.number("inactivity_ms"),
+            log_quota: found.number("log_quota")?,
+            created_wall_ms: found.number("created_wall_ms")?,
+            key: found.text("key"),
+            grace_ms: found.number("grace_ms")?,
+            contained_by: match found.text("contained_by")?.as_str() {
+                "cgroup" => Containment::Cgroup,
+                "pid_namespace" => Containment::PidNamespace,
+                _ => Containment::Subreaper,
+            },
+            cgroup: found.bytes("cgroup"),
+            keeper: Keeper {
+                pid: found.number("keeper_pid")?,
+                start_ticks: found.number("keeper_start_ticks")?,
+                boot_id: found.text("boot_id")?,
+            },
+        })
+    }
+}
+
+impl EndingFile {
+    /// As it lies on disk.
+    pub fn to_text(&self) -> String {
+        let mut lines = Lines::new(ENDING_HEAD);
+        match self {
+            EndingFile::Ended(exited) => {
+                match exited.exit {
+                    Some(Exit::Code(code)) => lines.number("code", code),
+                    Some(Exit::Signal(signal)) => lines.number("signal", signal),
+                    None => {}
+                }
+                lines.bytes("end", exited.end.as_str().as_bytes());
+                lines.number("duration_ms", exited.duration_ms);
+                lines.number("bytes", exited.bytes);
+                lines.number("dropped", exited.dropped);
+                lines.number("closed", u8::from(exited.closed));
+                lines.number("cpu_ms", exited.cpu_ms);
+                lines.number("max_rss_kb", exited.max_rss_kb);
+            }
+            EndingFile::Failed { errno, sentence } => {
+                lines.number("errno", *errno);
+                lines.bytes("failed", sentence.as_bytes());
+            }
+        }
+        let mut text = lines.close();
+        if let EndingFile::Ended(Exited { empty: true, .. }) = self {
+            text.push_str(EMPTIED);
+        }
+        text
+    }
+
+    /// `None`: torn, or not an ending.
+    pub fn from_text(text: &[u8]) -> Option<Self> {
+        let (head, tail) = split_closed(text)?;
+        let found = Found::read(ENDING_HEAD, head)?;
+        if let Some(sentence) = found.text("failed") {
+            return Some(EndingFile::Failed {
+                errno: found.number("errno")?,
+                sentence,
+            });
+        }
+        let code = found.number("code").map(Exit::Code);
+        let later = Later::read(tail);
+        Some(EndingFile::Ended(Exited {
+            exit: code.or_else(|| found.number("signal").map(Exit::Signal)),
+            end: found.text("end").and_then(|word| end_from_word(&word))?,
+            duration_ms: found.number("duration_ms")?,
+            bytes: later.bytes.or_else(|| found.number("bytes"))?,
+            dropped: later.dropped.or_else(|| found.number("dropped"))?,
+            empty: later.emptied,
+            closed: later.bytes.is_some() || found.number("closed") == Some(1_u8),
+            cpu_ms: found.number("cpu_ms")?,
+            max_rss_kb: found.number("max_rss_kb")?,
+        }))
+    }
+
+    /// The ending of a session that nobody saw end.
+    pub fn lost(bytes: u64) -> Self {
+        EndingFile::Ended(Exited {
+            exit: None,
+            end: End::Lost,
+            duration_ms: 0,
+            bytes,
+            dropped: 0,
+            empty: true,
+            closed: true,
+            cpu_ms: 0,
+            max_rss_kb: 0,
+        })
+    }
+}
+
+/// The line that is added when the tree is empty.
+pub(super) const EMPTIED: &str = "emptied=1\n";
+
+/// The line that is added when the streams are closed later than the leader ended.
+pub(super) fn closed_line(bytes: u64, dropped: u64) -> String {
+    format!("closed={bytes},{dropped};\n")
+}
+
+#[derive(Default)]
+struct Later {
+    emptied: bool,
+    bytes: Option<u64>,
+    dropped: Option<u64>,
+}
+
+impl Later {
+    fn read(tail: &[u8]) -> Self {
+        let mut later = Later::default();
+        for line in tail.split_inclusive(|byte| *byte == b'\n') {
+            let Ok(line) = std::str::from_utf8(line) else {
+                continue;
+            };
+            if line == EMPTIED {
+                later.emptied = true;
+            } else if let Some(pair) = line.strip_prefix("closed=")
+                && let Some(pair) = pair.strip_suffix(";\n")
+                && let Some((bytes, dropped)) = pair.split_once(',')
+            {
+                later.bytes = bytes.parse().ok();
+                later.dropped = dropped.parse().ok();
+            }
+        }
+        later
+    }
+}
+
+/// The meta of the session in this folder; `None`: there is none, or it was torn.
+pub fn read_meta(folder: &Path) -> io::Result<Option<Meta>> {
+    Ok(read(&folder.join(META))?.and_then(|text| Meta::from_text(&text)))
+}
+
+/// The ending of the session in this folder; `None`: there is none yet, or it was torn.
+pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
+    Ok(read(&folder.join(ENDING))?.and_then(|text| EndingFile::from_text(&text)))
+}
+
+/// Writes the ending of a session whose keeper is gone.
+pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+    write(&folder, ENDING, &ending.to_text())
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match std::fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// One file, in one write.
+pub(super) fn write(folder: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
+    put(folder, name, text, OFlags::TRUNC)
+}
+
+/// One line more, in one write.
+pub(super) fn append(folder: &OwnedFd, name: &str, line: &str) -> io::Result<()> {
+    put(folder, name, line, OFlags::APPEND)
+}
+
+fn put(folder: &OwnedFd, name: &str, text: &str, how: OFlags) -> io::Result<()> {
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | how;
+    let file = rustix::fs::openat(folder.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)?;
+    let wrote = rustix::io::write(&file, text.as_bytes())?;
+    if wrote < text.len() {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    Ok(())
+}
+
+const CLOSING: &[u8] = b"\nwhole=";
+
+struct Lines(String);
+
+impl Lines {
+    fn new(head: &str) -> Self {
+        Lines(format!("{head}\n"))
+    }
+
+    fn number(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.0.push_str(&format!("{name}={value}\n"));
+    }
+
+    fn bytes(&mut self, name: &str, value: &[u8]) {
+        self.0.push_str(name);
+        self.0.push('=');
+        for &byte in value {
+            match byte {
+                b'\\' => self.0.push_str("\\\\"),
+                b' '..=b'~' => self.0.push(byte.into()),
+                _ => self.0.push_str(&format!("\\{byte:02x}")),
+            }
+        }
+        self.0.push('\n');
+    }
+
+    fn close(mut self) -> String {
+        let sum = checksum(self.0.as_bytes());
+        self.0.push_str(&format!("whole={sum:08x}\n"));
+        self.0
+    }
+}
+
+/// The part up to and including the closing line, if it is there and right, and what follows it.
+fn split_closed(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = text
+        .windows(CLOSING.len())
+        .rposition(|window| window == CLOSING)?;
+    let body = &text[..at + 1];
+    let closing = &text[at + CLOSING.len()..];
+    let sum = std::str::from_utf8(closing.get(..8)?).ok()?;
+    let right =
+        closing.get(8) == Some(&b'\n') && u32::from_str_radix(sum, 16).ok() == Some(checksum(body));
+    right.then(|| text.split_at(at + CLOSING.len() + 9))
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |sum, byte| {
+        (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+struct Found<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Found<'a> {
+    fn read(head: &str, text: &'a [u8]) -> Option<Self> {
+        let (body, _) = split_closed(text)?;
+        let mut lines = std::str::from_utf8(body).ok()?.lines();
+        (lines.next() == Some(head))
+            .then(|| Found(lines.filter_map(|l| l.split_once('=')).collect()))
+    }
+
+    fn raw(&self, name: &str) -> Option<&'a str> {
+        self.0
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| *value)
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.raw(name)?.parse().ok()
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        String::from_utf8(self.bytes(name)?).ok()
+    }
+
+    fn bytes(&self, name: &str) -> Option<Vec<u8>> {
+        let mut rest = self.raw(name)?.as_bytes();
+        let mut out = Vec::with_capacity(rest.len());
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = after;
+            if byte != b'\\' {
+                out.push(byte);
+            } else if let Some(after) = rest.strip_prefix(b"\\") {
+                out.push(b'\\');
+                rest = after;
+            } else {
+                let (hex, after) = rest.split_at_checked(2)?;
+                out.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
+                rest = after;
+            }
+        }
+        Some(out)
+    }
+}

@@ -1,0 +1,520 @@
+//! What daemon and keeper say to each other: `u32 length | u8 kind | payload`, little endian. A kind
+//! that is not known and bytes after the known ones are passed over, so that two versions can talk.
+
+use abide_core::{Containment, End, Exit};
+
+pub use super::codec::Malformed;
+use super::codec::{
+    Put, Take, containment_code, containment_from, end_code, end_from, put_exit, take_exit,
+};
+pub use super::launch::{Hold, Launch, Size, Stdin};
+
+/// The version of these frames.
+pub const VERSION: u8 = 1;
+/// The longest frame that is taken; a launch with its environment and input must fit.
+pub const FRAME_LIMIT: usize = 64 << 20;
+/// How many bytes of input the daemon may have on the way before it waits for
+/// [`FromKeeper::InputTaken`].
+pub const INPUT_WINDOW: usize = 256 << 10;
+
+/// From the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToKeeper {
+    /// Start this; said once.
+    Start(Box<Launch>),
+    /// End the tree.
+    Kill {
+        /// Why.
+        end: End,
+        /// How long it is asked before it is made to; zero: not at all.
+        grace_ms: u32,
+    },
+    /// Move the hard limit.
+    Deadline {
+        /// From now; zero takes it away.
+        in_ms: u64,
+    },
+    /// Answer with [`FromKeeper::Grew`] at once.
+    Look,
+    /// Answer with [`FromKeeper::Grew`], once, as soon as there are more bytes than `beyond`.
+    Watch {
+        /// How many are known.
+        beyond: u64,
+    },
+    /// For the child to read.
+    Input {
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// The child finds the end of its input after what was sent.
+    CloseInput,
+    /// The terminal has another size.
+    Resize {
+        /// Characters in a line.
+        cols: u16,
+        /// Lines.
+        rows: u16,
+    },
+    /// To the foreground group of the terminal, or to the leader's group.
+    Signal {
+        /// Its number.
+        number: i32,
+    },
+    /// The ending was taken: the keeper may go once nothing is left to keep.
+    Ack,
+}
+
+/// From the keeper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromKeeper {
+    /// The first thing on every connection.
+    Ready {
+        /// The keeper's [`VERSION`].
+        version: u8,
+        /// By what means a tree is, or would be, held together.
+        contained_by: Containment,
+        /// The keeper's own process.
+        pid: u32,
+    },
+    /// The command runs.
+    Started {
+        /// Its leader.
+        pid: u32,
+        /// Monotonic time of the start.
+        at_mono_ms: u64,
+        /// By what means the tree is held together.
+        contained_by: Containment,
+    },
+    /// It could not be started.
+    StartFailed {
+        /// The system's number, zero where it has none.
+        errno: i32,
+        /// The failing step, as one sentence.
+        sentence: String,
+    },
+    /// How much output there is.
+    Grew {
+        /// All bytes so far.
+        bytes: u64,
+        /// Monotonic time of the last of them, or of the start.
+        quiet_since_mono_ms: u64,
+    },
+    /// The leader has ended and its output is in the log.
+    Exited(Exited),
+    /// The last process of the tree is gone.
+    Emptied,
+    /// Nobody holds the output streams any more: the log is complete.
+    Closed,
+    /// Input has reached the child.
+    InputTaken {
+        /// How many bytes since this was last said.
+        bytes: u64,
+    },
+    /// Processes outlive SIGKILL (a kernel call that does not return). Said once per kill; the
+    /// keeper goes on trying.
+    KillPending {
+        /// How many.
+        left: u32,
+    },
+}
+
+/// How the leader ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exited {
+    /// What the kernel said.
+    pub exit: Option<Exit>,
+    /// Why.
+    pub end: End,
+    /// How long it ran, on boot time.
+    pub duration_ms: u64,
+    /// All bytes of output until then.
+    pub bytes: u64,
+    /// Those that are not in the log any more.
+    pub dropped: u64,
+    /// Whether the whole tree is gone too.
+    pub empty: bool,
+    /// Whether the streams are closed too.
+    pub closed: bool,
+    /// Processor time of everything that has ended in the tree.
+    pub cpu_ms: u64,
+    /// The largest memory any process of it had.
+    pub max_rss_kb: u64,
+}
+
+impl ToKeeper {
+    /// Appends the frame to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        framed(out, |put| match self {
+            ToKeeper::Start(launch) => {
+                put.u8(1).u8(VERSION);
+                launch.put(put);
+            }
+            ToKeeper::Kill { end, grace_ms } => {
+                put.u8(2).u8(end_code(*end)).u32(*grace_ms);
+            }
+            ToKeeper::Deadline { in_ms } => {
+                put.u8(3).u64(*in_ms);
+            }
+            ToKeeper::Look => {
+                put.u8(4);
+            }
+            ToKeeper::Watch { beyond } => {
+                put.u8(5).u64(*beyond);
+            }
+            ToKeeper::Input { bytes } => {
+                put.u8(INPUT_KIND).bytes(bytes);
+            }
+            ToKeeper::CloseInput => {
+                put.u8(7);
+            }
+            ToKeeper::Resize { cols, rows } => {
+                put.u8(8).u32((*cols).into()).u32((*rows).into());
+            }
+            ToKeeper::Signal { number } => {
+                put.u8(9).u32(*number as u32);
+            }
+            ToKeeper::Ack => {
+                put.u8(10);
+            }
+        });
+    }
+
+    /// Takes the next frame that is known from the front of `buffer`; `None`: it is not all there.
+    pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<Self>, Malformed> {
+        next(buffer, Self::decode)
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
+        let mut take = Take(payload);
+        Ok(Some(match kind {
+            1 => {
+                // A newer version only appends.
+                if take.u8()? < VERSION {
+                    return Err(Malformed);
+                }
+                ToKeeper::Start(Box::new(Launch::take(&mut take)?))
+            }
+            2 => ToKeeper::Kill {
+                end: end_from(take.u8()?)?,
+                grace_ms: take.u32()?,
+            },
+            3 => ToKeeper::Deadline { in_ms: take.u64()? },
+            4 => ToKeeper::Look,
+            5 => ToKeeper::Watch {
+                beyond: take.u64()?,
+            },
+            INPUT_KIND => ToKeeper::Input {
+                bytes: take.bytes()?.to_vec(),
+            },
+            7 => ToKeeper::CloseInput,
+            8 => ToKeeper::Resize {
+                cols: take.u16()?,
+                rows: take.u16()?,
+            },
+            9 => ToKeeper::Signal {
+                number: take.u32()? as i32,
+            },
+            10 => ToKeeper::Ack,
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl FromKeeper {
+    /// Appends the frame to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        framed(out, |put| match self {
+            FromKeeper::Ready {
+                version,
+                contained_by,
+                pid,
+            } => {
+                put.u8(1)
+                    .u8(*version)
+                    .u8(containment_code(*contained_by))
+                    .u32(*pid);
+            }
+            FromKeeper::Started {
+                pid,
+                at_mono_ms,
+                contained_by,
+            } => {
+                put.u8(2)
+                    .u32(*pid)
+                    .u64(*at_mono_ms)
+                    .u8(containment_code(*contained_by));
+            }
+            FromKeeper::StartFailed { errno, sentence } => {
+                put.u8(3).u32(*errno as u32).bytes(sentence.as_bytes());
+            }
+            FromKeeper::Grew {
+                bytes,
+                quiet_since_mono_ms,
+            } => {
+                put.u8(4).u64(*bytes).u64(*quiet_since_mono_ms);
+            }
+            FromKeeper::Exited(exited) => exited.put(put.u8(5)),
+            FromKeeper::Emptied => {
+                put.u8(6);
+            }
+            FromKeeper::Closed => {
+                put.u8(7);
+            }
+            FromKeeper::InputTaken { bytes } => {
+                put.u8(8).u64(*bytes);
+            }
+            FromKeeper::KillPending { left } => {
+                put.u8(9).u32(*left);
+            }
+        });
+    }
+
+    /// Takes the next frame that is known from the front of `buffer`; `None`: it is not all there.
+    pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<Self>, Malformed> {
+        next(buffer, Self::decode)
+    }
+
+    fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
+        let mut take = Take(payload);
+        Ok(Some(match kind {
+            1 => FromKeeper::Ready {
+                version: take.u8()?,
+                contained_by: containment_from(take.u8()?)?,
+                pid: take.u32()?,
+            },
+            2 => FromKeeper::Started {
+                pid: take.u32()?,
+                at_mono_ms: take.u64()?,
+                contained_by: containment_from(take.u8()?)?,
+            },
+            3 => FromKeeper::StartFailed {
+                errno: take.u32()? as i32,
+                sentence: take.text()?,
+            },
+            4 => FromKeeper::Grew {
+                bytes: take.u64()?,
+                quiet_since_mono_ms: take.u64()?,
+            },
+            5 => FromKeeper::Exited(Exited::take(&mut take)?),
+            6 => FromKeeper::Emptied,
+            7 => FromKeeper::Closed,
+            8 => FromKeeper::InputTaken { bytes: take.u64()? },
+            9 => FromKeeper::KillPending { left: take.u32()? },
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Exited {
+    fn put(&self, put: &mut Put<'_>) {
+        put_exit(put, self.exit);
+        put.u8(end_code(self.end))
+            .u64(self.duration_ms)
+            .u64(self.bytes)
+            .u64(self.dropped)
+            .flag(self.empty)
+            .flag(self.closed)
+            .u64(self.cpu_ms)
+            .u64(self.max_rss_kb);
+    }
+
+    fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
+        Ok(Exited {
+            exit: take_exit(take)?,
+            end: end_from(take.u8()?)?,
+            duration_ms: take.u64()?,
+            bytes: take.u64()?,
+            dropped: take.u64()?,
+            empty: take.flag()?,
+            closed: take.flag()?,
+            cpu_ms: take.u64()?,
+            max_rss_kb: take.u64()?,
+        })
+    }
+}
+
+const INPUT_KIND: u8 = 6;
+const HEADER: usize = 5;
+
+/// Whether the next whole frame in `buffer` is input, which may have to wait.
+pub(super) fn input_is_next(buffer: &[u8]) -> bool {
+    buffer.get(4) == Some(&INPUT_KIND)
+}
+
+fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Put<'_>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    body(&mut Put(out));
+    let len = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+}
+
+fn next<T>(
+    buffer: &mut Vec<u8>,
+    decode: impl Fn(u8, &[u8]) -> Result<Option<T>, Malformed>,
+) -> Result<Option<T>, Malformed> {
+    loop {
+        if buffer.len() < HEADER {
+            return Ok(None);
+        }
+        let len = Take(buffer).u32()? as usize;
+        if len == 0 || len > FRAME_LIMIT {
+            return Err(Malformed);
+        }
+        let Some(frame) = buffer.get(4..4 + len) else {
+            return Ok(None);
+        };
+        let decoded = decode(frame[0], &frame[1..])?;
+        buffer.drain(..4 + len);
+        if decoded.is_some() {
+            return Ok(decoded);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch() -> Launch {
+        Launch {
+            session: "session_k3v9x2bc".into(),
+            agent: "default".into(),
+            command: b"echo \xff".to_vec(),
+            argv: vec![b"/bin/sh".to_vec(), b"-c".to_vec(), b"echo \xff".to_vec()],
+            cwd: b"/tmp".to_vec(),
+            env: vec![(b"A".to_vec(), b"1".to_vec()), (b"B".to_vec(), Vec::new())],
+            stdin: Stdin::Bytes(b"in".to_vec()),
+            pty: Some(Size { cols: 80, rows: 24 }),
+            deadline_ms: Some(1),
+            idle_ms: None,
+            inactivity_ms: Some(u64::MAX),
+            log_quota: 1 << 28,
+            created_wall_ms: 7,
+            key: Some("k".into()),
+            grace_ms: 2_000,
+            containment: Hold::Auto,
+        }
+    }
+
+    fn all_to() -> Vec<ToKeeper> {
+        vec![
+            ToKeeper::Start(Box::new(launch())),
+            ToKeeper::Kill {
+                end: End::User,
+                grace_ms: 5,
+            },
+            ToKeeper::Deadline { in_ms: 9 },
+            ToKeeper::Look,
+            ToKeeper::Watch { beyond: 1 << 40 },
+            ToKeeper::Input {
+                bytes: vec![0, 255],
+            },
+            ToKeeper::CloseInput,
+            ToKeeper::Resize { cols: 2, rows: 3 },
+            ToKeeper::Signal { number: 15 },
+            ToKeeper::Ack,
+        ]
+    }
+
+    fn all_from() -> Vec<FromKeeper> {
+        let exited = Exited {
+            exit: Some(Exit::Signal(9)),
+            end: End::Deadline,
+            duration_ms: 1,
+            bytes: 2,
+            dropped: 3,
+            empty: true,
+            closed: false,
+            cpu_ms: 4,
+            max_rss_kb: 5,
+        };
+        vec![
+            FromKeeper::Ready {
+                version: VERSION,
+                contained_by: Containment::Cgroup,
+                pid: 12,
+            },
+            FromKeeper::Started {
+                pid: 13,
+                at_mono_ms: 14,
+                contained_by: Containment::Subreaper,
+            },
+            FromKeeper::StartFailed {
+                errno: 2,
+                sentence: "no".into(),
+            },
+            FromKeeper::Grew {
+                bytes: 1,
+                quiet_since_mono_ms: 2,
+            },
+            FromKeeper::Exited(exited),
+            FromKeeper::Exited(Exited {
+                exit: None,
+                ..exited
+            }),
+            FromKeeper::Exited(Exited {
+                exit: Some(Exit::Code(-1)),
+                ..exited
+            }),
+            FromKeeper::Emptied,
+            FromKeeper::Closed,
+            FromKeeper::InputTaken { bytes: 8 },
+            FromKeeper::KillPending { left: 1 },
+        ]
+    }
+
+    #[test]
+    fn frames_come_back_whole_from_any_cut() {
+        let mut wire = Vec::new();
+        for frame in all_to() {
+            frame.encode(&mut wire);
+        }
+        let (mut buffer, mut seen) = (Vec::new(), Vec::new());
+        for byte in wire {
+            buffer.push(byte);
+            while let Some(frame) = ToKeeper::take_from(&mut buffer).unwrap() {
+                seen.push(frame);
+            }
+        }
+        assert_eq!(seen, all_to());
+        assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn unknown_kinds_and_trailing_bytes_are_passed_over() {
+        let mut wire = vec![3, 0, 0, 0, 200, 1, 2];
+        for frame in all_from() {
+            let start = wire.len();
+            frame.encode(&mut wire);
+            wire.extend_from_slice(b"later");
+            let len = (wire.len() - start - 4) as u32;
+            wire[start..start + 4].copy_from_slice(&len.to_le_bytes());
+        }
+        let mut seen = Vec::new();
+        while let Some(frame) = FromKeeper::take_from(&mut wire).unwrap() {
+            seen.push(frame);
+        }
+        assert_eq!(seen, all_from());
+    }
+
+    #[test]
+    fn a_frame_that_lies_about_its_length_is_malformed() {
+        let mut empty = vec![0; 5];
+        assert_eq!(ToKeeper::take_from(&mut empty), Err(Malformed));
+        let mut huge = vec![255, 255, 255, 255, 1];
+        assert_eq!(ToKeeper::take_from(&mut huge), Err(Malformed));
+        let mut short = vec![3, 0, 0, 0, 2, 0, 0];
+        assert_eq!(ToKeeper::take_from(&mut short), Err(Malformed));
+    }
+
+    #[test]
+    fn a_list_that_lies_about_its_count_makes_no_room() {
+        let mut wire = Vec::new();
+        framed(&mut wire, |put| {
+            put.u8(1).u8(VERSION).bytes(b"s").bytes(b"a").bytes(b"c");
+            put.u32(u32::MAX);
+        });
+        assert_eq!(ToKeeper::take_from(&mut wire), Err(Malformed));
+    }
+}

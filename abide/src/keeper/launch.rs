@@ -1,0 +1,174 @@
+//! What a keeper is told about the command it is to start.
+
+use super::codec::{Malformed, Put, Take};
+
+/// Everything needed to start a command. It travels once; the parts that may hold secrets
+/// (environment, input) are never written to the session's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The session's id.
+    pub session: String,
+    /// Whose it is.
+    pub agent: String,
+    /// The command as given.
+    pub command: Vec<u8>,
+    /// What to execute.
+    pub argv: Vec<Vec<u8>>,
+    /// Where.
+    pub cwd: Vec<u8>,
+    /// The complete environment.
+    pub env: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// The size of its terminal; without one it gets pipes.
+    pub pty: Option<Size>,
+    /// The hard limit, from the start.
+    pub deadline_ms: Option<u64>,
+    /// The idle limit; kept for the daemon, not enforced here.
+    pub idle_ms: Option<u64>,
+    /// The inactivity limit; kept for the daemon, not enforced here.
+    pub inactivity_ms: Option<u64>,
+    /// How many bytes its log may take on disk.
+    pub log_quota: u64,
+    /// When the session was created.
+    pub created_wall_ms: u64,
+    /// The key it was started under.
+    pub key: Option<String>,
+    /// How long a process may take to end after it was asked to, where nothing else is said.
+    pub grace_ms: u32,
+    /// By what means its tree must be held together.
+    pub containment: Hold,
+}
+
+/// What a child finds on its standard input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stdin {
+    /// Nothing.
+    None,
+    /// These bytes, then the end.
+    Bytes(Vec<u8>),
+    /// Whatever is sent, until it is closed.
+    Open,
+}
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a line.
+    pub cols: u16,
+    /// Lines.
+    pub rows: u16,
+}
+
+/// By what means a tree must be held together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// The best there is.
+    Auto,
+    /// A control group, or it is not started.
+    Cgroup,
+    /// A process namespace, or it is not started.
+    PidNamespace,
+    /// Only what works everywhere.
+    Subreaper,
+}
+
+impl Launch {
+    pub(super) fn put(&self, put: &mut Put<'_>) {
+        put.bytes(self.session.as_bytes())
+            .bytes(self.agent.as_bytes())
+            .bytes(&self.command)
+            .u32(self.argv.len() as u32);
+        for arg in &self.argv {
+            put.bytes(arg);
+        }
+        put.bytes(&self.cwd).u32(self.env.len() as u32);
+        for (name, value) in &self.env {
+            put.bytes(name).bytes(value);
+        }
+        match &self.stdin {
+            Stdin::None => put.u8(0),
+            Stdin::Bytes(bytes) => put.u8(1).bytes(bytes),
+            Stdin::Open => put.u8(2),
+        };
+        match self.pty {
+            None => put.u8(0),
+            Some(size) => put.u8(1).u32(size.cols.into()).u32(size.rows.into()),
+        };
+        put.maybe_u64(self.deadline_ms)
+            .maybe_u64(self.idle_ms)
+            .maybe_u64(self.inactivity_ms)
+            .u64(self.log_quota)
+            .u64(self.created_wall_ms);
+        match &self.key {
+            None => put.u8(0),
+            Some(key) => put.u8(1).bytes(key.as_bytes()),
+        };
+        put.u32(self.grace_ms).u8(match self.containment {
+            Hold::Auto => 0,
+            Hold::Cgroup => 1,
+            Hold::PidNamespace => 2,
+            Hold::Subreaper => 3,
+        });
+    }
+
+    pub(super) fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
+        Ok(Launch {
+            session: take.text()?,
+            agent: take.text()?,
+            command: take.bytes()?.to_vec(),
+            argv: list(take, |take| Ok(take.bytes()?.to_vec()))?,
+            cwd: take.bytes()?.to_vec(),
+            env: list(take, |take| {
+                Ok((take.bytes()?.to_vec(), take.bytes()?.to_vec()))
+            })?,
+            stdin: match take.u8()? {
+                0 => Stdin::None,
+                1 => Stdin::Bytes(take.bytes()?.to_vec()),
+                2 => Stdin::Open,
+                _ => return Err(Malformed),
+            },
+            pty: match take.u8()? {
+                0 => None,
+                _ => Some(Size {
+                    cols: take.u16()?,
+                    rows: take.u16()?,
+                }),
+            },
+            deadline_ms: take.maybe_u64()?,
+            idle_ms: take.maybe_u64()?,
+            inactivity_ms: take.maybe_u64()?,
+            log_quota: take.u64()?,
+            created_wall_ms: take.u64()?,
+            key: match take.u8()? {
+                0 => None,
+                _ => Some(take.text()?),
+            },
+            grace_ms: take.u32()?,
+            containment: match take.u8()? {
+                0 => Hold::Auto,
+                1 => Hold::Cgroup,
+                2 => Hold::PidNamespace,
+                3 => Hold::Subreaper,
+                _ => return Err(Malformed),
+            },
+        })
+    }
+}
+
+fn list<T>(
+    take: &mut Take<'_>,
+    one: impl Fn(&mut Take<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let count = take.u32()? as usize;
+    // Every element takes at least its four bytes of length: a count that promises more is a lie,
+    // and no room is made for it.
+    if count > take.0.len() / 4 {
+        return Err(Malformed);
+    }
+    let mut all = Vec::with_capacity(count);
+    for _ in 0..count {
+        all.push(one(take)?);
+    }
+    Ok(all)
+}

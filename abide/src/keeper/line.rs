@@ -1,0 +1,106 @@
+//! The connection to a daemon. It never blocks: what a daemon does not take is buffered up to a
+//! limit, and a daemon that takes nothing beyond that is let go.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::frame::{FromKeeper, ToKeeper, input_is_next};
+
+/// What a daemon may leave untaken.
+const UNTAKEN_LIMIT: usize = 64 << 10;
+const READ_SIZE: usize = 8 << 10;
+
+/// One connection.
+pub struct Line {
+    socket: OwnedFd,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+    broken: bool,
+}
+
+impl Line {
+    /// Speaks over a connected socket.
+    pub fn new(socket: OwnedFd) -> Self {
+        let _ = rustix::io::ioctl_fionbio(&socket, true);
+        Line {
+            socket,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            broken: false,
+        }
+    }
+
+    /// For polling.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether there is something the daemon has not taken yet.
+    pub fn wants_out(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Whether nobody is there any more.
+    pub fn broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Says something, now or as soon as it is taken.
+    pub fn say(&mut self, frame: &FromKeeper) {
+        frame.encode(&mut self.outbox);
+        self.flush();
+        if self.outbox.len() > UNTAKEN_LIMIT {
+            self.broken = true;
+        }
+    }
+
+    /// Sends what is left to send.
+    pub fn flush(&mut self) {
+        while !self.outbox.is_empty() && !self.broken {
+            match rustix::net::send(&self.socket, &self.outbox, SendFlags::NOSIGNAL) {
+                Ok(count) => drop(self.outbox.drain(..count)),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR) => {}
+                Err(_) => self.broken = true,
+            }
+        }
+    }
+
+    /// Takes in what has come. What came before the connection broke still counts.
+    pub fn receive(&mut self) {
+        let mut bytes = [0; READ_SIZE];
+        match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
+            Ok((0, _)) => self.broken = true,
+            Ok((count, _)) => self.inbox.extend_from_slice(&bytes[..count]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.broken = true,
+        }
+    }
+
+    /// The next frame that came. While `input_waits`, nothing passes an input frame, so that order
+    /// is kept.
+    pub fn next(&mut self, input_waits: bool) -> Option<ToKeeper> {
+        if input_waits && self.held_up() {
+            return None;
+        }
+        match ToKeeper::take_from(&mut self.inbox) {
+            Ok(frame) => {
+                if frame.is_none() && self.inbox.is_empty() {
+                    self.inbox = Vec::new();
+                }
+                frame
+            }
+            Err(_) => {
+                self.broken = true;
+                None
+            }
+        }
+    }
+
+    /// Whether the next frame is input.
+    pub fn held_up(&self) -> bool {
+        input_is_next(&self.inbox)
+    }
+}

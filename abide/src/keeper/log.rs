@@ -1,0 +1,429 @@
+//! The writer of a session's log.
+//!
+//! The log is a row of segments in the folder `log`. A segment is two files named after the logical
+//! offset of its first byte: the raw bytes in the order they came, and a fixed-width index that says
+//! which of them came when and from which stream. A byte exists for a reader once the index covers
+//! it. The first segment is the head and stays; behind it lie the newest tail segments. What is
+//! covered by no index is a gap: it fell out of the quota, or the disk refused it. Offsets never
+//! move.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec};
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+
+use super::clock::wall_ms;
+use super::crash::crash_point;
+
+/// Where a chunk of output came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A terminal, which does not tell the two apart.
+    Pty,
+}
+
+/// One line of an index: a run of bytes that came from one stream at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Logical offset of its first byte.
+    pub offset: u64,
+    /// When that byte came.
+    pub at_wall_ms: u64,
+    /// How many bytes.
+    pub len: u32,
+    /// From where.
+    pub stream: Stream,
+}
+
+/// Width of an index line on disk.
+pub const ENTRY_SIZE: usize = 24;
+/// The folder of the segments within a session's folder.
+pub const LOG_FOLDER: &str = "log";
+/// Chunks of one stream that come within this time share an index line.
+const COALESCE_MS: u64 = 10;
+/// Tail segments that are kept, the one being written included.
+const TAIL_SEGMENTS: usize = 12;
+/// No segment is smaller, whatever the quota.
+const SEGMENT_MIN: u64 = 4 << 10;
+/// What is read at once where bytes cannot be spliced.
+const READ_SIZE: usize = 16 << 10;
+
+impl Entry {
+    /// As it lies on disk.
+    pub fn to_bytes(self) -> [u8; ENTRY_SIZE] {
+        let mut out = [0; ENTRY_SIZE];
+        out[..8].copy_from_slice(&self.offset.to_le_bytes());
+        out[8..16].copy_from_slice(&self.at_wall_ms.to_le_bytes());
+        out[16..].copy_from_slice(&self.run_bytes());
+        out
+    }
+
+    /// The offset after its last byte.
+    pub fn end(self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    /// The part that changes when the entry grows: one aligned word, which no reader sees half
+    /// written.
+    fn run_bytes(self) -> [u8; 8] {
+        let stream: u32 = match self.stream {
+            Stream::Stdout => 0,
+            Stream::Stderr => 1,
+            Stream::Pty => 2,
+        };
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&self.len.to_le_bytes());
+        out[4..].copy_from_slice(&stream.to_le_bytes());
+        out
+    }
+
+    /// `None`: not an entry.
+    pub fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Option<Self> {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let run = word(16);
+        Some(Entry {
+            offset: word(0),
+            at_wall_ms: word(8),
+            len: run as u32,
+            stream: match run >> 32 {
+                0 => Stream::Stdout,
+                1 => Stream::Stderr,
+                2 => Stream::Pty,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// The name of a segment's bytes.
+pub fn data_name(base: u64) -> String {
+    format!("{base:016x}")
+}
+
+/// The name of a segment's index.
+pub fn index_name(base: u64) -> String {
+    format!("{base:016x}.index")
+}
+
+/// What one attempt to take output brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// So many bytes, in the log or counted as dropped.
+    Bytes(u64),
+    /// There is nothing now.
+    Nothing,
+    /// There never will be anything again.
+    Closed,
+}
+
+/// The log of one session, being written.
+pub struct Log {
+    folder: OwnedFd,
+    quota: u64,
+    end: u64,
+    dropped: u64,
+    current: Option<Segment>,
+    tails: VecDeque<Past>,
+    splices: bool,
+    buffer: Vec<u8>,
+}
+
+struct Segment {
+    base: u64,
+    limit: u64,
+    data: OwnedFd,
+    index: OwnedFd,
+    indexed: u64,
+    entries: u64,
+    last: Option<Entry>,
+}
+
+struct Past {
+    base: u64,
+    indexed: u64,
+}
+
+impl Log {
+    /// A log in a session's folder. Nothing is created before there is output.
+    pub fn new(folder: OwnedFd, quota: u64) -> Self {
+        Log {
+            folder,
+            quota,
+            end: 0,
+            dropped: 0,
+            current: None,
+            tails: VecDeque::new(),
+            splices: true,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// All bytes that came, kept or not.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Those that are not in the log.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Takes what `from` has, at most `max` bytes. Never blocks, and never leaves the bytes with the
+    /// child because the disk does not want them.
+    pub fn take(&mut self, from: BorrowedFd<'_>, stream: Stream, max: usize) -> Taken {
+        // A command that writes nothing leaves no log.
+        if self.current.is_none()
+            && stream != Stream::Pty
+            && let Some(taken) = nothing_yet(from)
+        {
+            return taken;
+        }
+        let room = match self.room() {
+            Ok(room) => room.min(max as u64) as usize,
+            Err(_) => return self.discard(from, max),
+        };
+        let taken = if self.splices && stream != Stream::Pty {
+            self.splice(from, room)
+        } else {
+            self.copy(from, room)
+        };
+        match taken {
+            Ok(0) => Taken::Closed,
+            Ok(count) => {
+                crash_point("io.mid");
+                self.came(count as u64, stream);
+                Taken::Bytes(count as u64)
+            }
+            Err(Trouble::Input(Errno::AGAIN | Errno::INTR)) => Taken::Nothing,
+            // A terminal that nobody has open any more answers EIO.
+            Err(Trouble::Input(_)) => Taken::Closed,
+            Err(Trouble::Disk { read: 0 }) => self.discard(from, max),
+            Err(Trouble::Disk { read }) => {
+                self.lost(read as u64);
+                Taken::Bytes(read as u64)
+            }
+        }
+    }
+
+    fn splice(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, Trouble> {
+        let Some(segment) = &self.current else {
+            return Err(Trouble::Disk { read: 0 });
+        };
+        let mut at = self.end - segment.base;
+        let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+        match rustix::pipe::splice(from, None, &segment.data, Some(&mut at), room, flags) {
+            Ok(count) => Ok(count),
+            Err(Errno::AGAIN) => Err(Trouble::Input(Errno::AGAIN)),
+            Err(Errno::INTR) => Err(Trouble::Input(Errno::INTR)),
+            Err(Errno::INVAL) => {
+                self.splices = false;
+                self.copy(from, room)
+            }
+            Err(_) => Err(Trouble::Disk { read: 0 }),
+        }
+    }
+
+    fn copy(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, Trouble> {
+        let Some(segment) = &self.current else {
+            return Err(Trouble::Disk { read: 0 });
+        };
+        if self.buffer.is_empty() {
+            self.buffer.resize(READ_SIZE, 0);
+        }
+        let room = room.min(self.buffer.len());
+        let read = rustix::io::read(from, &mut self.buffer[..room]).map_err(Trouble::Input)?;
+        let at = self.end - segment.base;
+        write_all(segment.data.as_fd(), &self.buffer[..read], at)
+            .map_err(|_| Trouble::Disk { read })?;
+        Ok(read)
+    }
+
+    /// Makes room without keeping: the child must not stand still because of our disk.
+    fn discard(&mut self, from: BorrowedFd<'_>, max: usize) -> Taken {
+        if self.buffer.is_empty() {
+            self.buffer.resize(READ_SIZE, 0);
+        }
+        let max = max.min(self.buffer.len());
+        match rustix::io::read(from, &mut self.buffer[..max]) {
+            Ok(0) => Taken::Closed,
+            Ok(count) => {
+                self.lost(count as u64);
+                Taken::Bytes(count as u64)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Taken::Nothing,
+            Err(_) => Taken::Closed,
+        }
+    }
+
+    fn lost(&mut self, count: u64) {
+        self.end += count;
+        self.dropped += count;
+        if let Some(segment) = &mut self.current {
+            segment.last = None;
+        }
+    }
+
+    /// Enters bytes that lie in the segment at the end of the log into its index.
+    fn came(&mut self, count: u64, stream: Stream) {
+        let now = wall_ms();
+        let entered = match &mut self.current {
+            Some(segment) => segment.enter(self.end, count, stream, now),
+            None => Err(Errno::BADF),
+        };
+        match entered {
+            Ok(()) => self.end += count,
+            Err(_) => self.lost(count),
+        }
+    }
+
+    /// Makes sure that there is a segment with room, and says how much.
+    fn room(&mut self) -> Result<u64, Errno> {
+        if let Some(segment) = &self.current {
+            let room = segment.room(self.end);
+            if room > 0 {
+                return Ok(room);
+            }
+            self.retire();
+        }
+        let limit = match self.end {
+            0 => self.quota / 4,
+            _ => self.quota / 16,
+        };
+        let segment = Segment::create(&self.folder, self.end, limit.max(SEGMENT_MIN))?;
+        let room = segment.room(self.end);
+        self.current = Some(segment);
+        Ok(room)
+    }
+
+    fn retire(&mut self) {
+        let Some(segment) = self.current.take() else {
+            return;
+        };
+        if segment.base == 0 {
+            return;
+        }
+        self.tails.push_back(Past {
+            base: segment.base,
+            indexed: segment.indexed,
+        });
+        while self.tails.len() >= TAIL_SEGMENTS
+            && let Some(oldest) = self.tails.pop_front()
+        {
+            for name in [index_name(oldest.base), data_name(oldest.base)] {
+                let path = format!("{LOG_FOLDER}/{name}");
+                let _ = rustix::fs::unlinkat(&self.folder, path, AtFlags::empty());
+            }
+            self.dropped += oldest.indexed;
+        }
+    }
+}
+
+/// What an empty pipe says; `None`: it is not empty.
+fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::from_borrowed_fd(from, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&now)).ok()?;
+    let seen = fds[0].revents();
+    if seen.contains(PollFlags::IN) {
+        None
+    } else if seen.contains(PollFlags::HUP) {
+        Some(Taken::Closed)
+    } else {
+        Some(Taken::Nothing)
+    }
+}
+
+enum Trouble {
+    /// The stream gave nothing.
+    Input(Errno),
+    /// The disk did not take what the stream gave; so many bytes are gone from the stream.
+    Disk { read: usize },
+}
+
+impl Segment {
+    fn create(folder: &OwnedFd, base: u64, limit: u64) -> Result<Self, Errno> {
+        let create = |name: String| {
+            let path = format!("{LOG_FOLDER}/{name}");
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+            rustix::fs::openat(folder, path, flags, Mode::RUSR | Mode::WUSR)
+        };
+        let data = match create(data_name(base)) {
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(folder, LOG_FOLDER, Mode::RWXU)?;
+                create(data_name(base))?
+            }
+            other => other?,
+        };
+        Ok(Segment {
+            base,
+            limit,
+            data,
+            index: create(index_name(base))?,
+            indexed: 0,
+            entries: 0,
+            last: None,
+        })
+    }
+
+    /// The index counts too: the quota bounds what lies on the disk, not what was written.
+    fn room(&self, end: u64) -> u64 {
+        let index = (self.entries + 1) * ENTRY_SIZE as u64;
+        self.limit.saturating_sub(end - self.base + index)
+    }
+
+    fn enter(&mut self, offset: u64, count: u64, stream: Stream, now: u64) -> Result<(), Errno> {
+        let count = u32::try_from(count).map_err(|_| Errno::OVERFLOW)?;
+        let grown = self.last.and_then(|last| {
+            let fresh = now.saturating_sub(last.at_wall_ms) < COALESCE_MS && now >= last.at_wall_ms;
+            let len = last.len.checked_add(count)?;
+            (fresh && last.stream == stream).then_some(Entry { len, ..last })
+        });
+        let entry = match grown {
+            Some(entry) => {
+                let at = (self.entries - 1) * ENTRY_SIZE as u64 + 16;
+                write_all(self.index.as_fd(), &entry.run_bytes(), at)?;
+                entry
+            }
+            None => {
+                let entry = Entry {
+                    offset,
+                    at_wall_ms: now,
+                    len: count,
+                    stream,
+                };
+                let at = self.entries * ENTRY_SIZE as u64;
+                write_all(self.index.as_fd(), &entry.to_bytes(), at)?;
+                self.entries += 1;
+                entry
+            }
+        };
+        self.last = Some(entry);
+        self.indexed += u64::from(count);
+        Ok(())
+    }
+}
+
+fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(to, bytes, at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(count) => {
+                bytes = &bytes[count..];
+                at += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}

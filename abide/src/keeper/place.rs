@@ -1,0 +1,213 @@
+//! Where a keeper lives: its folder, its socket, its control group, and what it found out about the
+//! machine before there was anything to run.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use abide_core::Containment;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::cgroup::{self, Leaf};
+use super::folder::{CTL, Keeper as Identity};
+use super::proc;
+use super::serve::unlink_ctl;
+use super::spawn::Failure;
+
+/// What is the same for all keepers of a nursery, found out once.
+pub struct Surroundings {
+    /// The mask for new files that commands are to have.
+    pub umask: libc::mode_t,
+    /// The control group below which sessions get their own.
+    pub group: Option<PathBuf>,
+    /// The first version's counter of out-of-memory kills.
+    pub oom_file: Option<PathBuf>,
+    /// Which life of the machine this is.
+    pub boot_id: String,
+}
+
+/// Where one keeper lives.
+pub struct Place {
+    /// The session's folder.
+    pub folder: OwnedFd,
+    /// Where daemons connect.
+    pub listener: OwnedFd,
+    /// Where signals arrive.
+    pub signals: OwnedFd,
+    /// The session's control group.
+    pub leaf: Option<Leaf>,
+    /// The mask for new files that the command is to have.
+    pub umask: libc::mode_t,
+    path: PathBuf,
+    boot_id: String,
+    oom_file: Option<PathBuf>,
+}
+
+/// Counts of out-of-memory kills before the command ran.
+pub struct OomWatch {
+    file: Option<PathBuf>,
+    before: u64,
+}
+
+impl OomWatch {
+    /// Whether the kernel has killed for want of memory where this process is (or was until it
+    /// ended and was not yet reaped).
+    pub fn rose(&self, pid: i32, leaf: Option<&Leaf>) -> bool {
+        if leaf
+            .and_then(Leaf::oom_kills)
+            .is_some_and(|kills| kills > 0)
+        {
+            return true;
+        }
+        let Some(file) = cgroup::oom_file(pid) else {
+            return false;
+        };
+        // A command may have moved to a group of its own, which nobody looked at before.
+        let before = if self.file.as_ref() == Some(&file) {
+            self.before
+        } else {
+            0
+        };
+        cgroup::counter(&file).is_some_and(|kills| kills > before)
+    }
+}
+
+impl Surroundings {
+    /// Looks around.
+    pub fn new(umask: libc::mode_t) -> Self {
+        Surroundings {
+            umask,
+            group: cgroup::own_folder(),
+            oom_file: cgroup::oom_file(std::process::id() as i32),
+            boot_id: boot_id(),
+        }
+    }
+}
+
+/// Which life of the machine this is.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|id| id.trim_end().to_owned())
+        .unwrap_or_default()
+}
+
+impl Place {
+    /// Makes the folder and everything in it that does not need a command.
+    pub fn make(path: &Path, around: &Surroundings) -> Result<Self, Failure> {
+        let fail = |fault: io::Error| {
+            let shown = path.display();
+            Failure::new(
+                format_args!("cannot make the session's folder '{shown}'"),
+                &fault,
+            )
+        };
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(fail(errno.into())),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| fail(e.into()))?;
+        let listener = listen(&folder).map_err(fail)?;
+        let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
+        let name = path.file_name().and_then(|name| name.to_str());
+        let leaf = match (&around.group, name) {
+            (Some(group), Some(name)) => Leaf::make(group, name).ok(),
+            _ => None,
+        };
+        Ok(Place {
+            folder,
+            listener,
+            signals,
+            leaf,
+            umask: around.umask,
+            path: path.to_owned(),
+            boot_id: around.boot_id.clone(),
+            oom_file: around.oom_file.clone(),
+        })
+    }
+
+    /// By what means a command would be contained.
+    pub fn offers(&self) -> Containment {
+        match self.leaf {
+            Some(_) => Containment::Cgroup,
+            None => Containment::Subreaper,
+        }
+    }
+
+    /// This very process, so named that no other is taken for it.
+    pub fn identity(&self) -> Identity {
+        let pid = std::process::id();
+        Identity {
+            pid,
+            start_ticks: proc::stat(pid as i32).map_or(0, |stat| stat.start_ticks),
+            boot_id: self.boot_id.clone(),
+        }
+    }
+
+    /// Notes the count of out-of-memory kills.
+    pub fn oom_watch(&self) -> OomWatch {
+        OomWatch {
+            file: self.oom_file.clone(),
+            before: self
+                .oom_file
+                .as_deref()
+                .and_then(cgroup::counter)
+                .unwrap_or(0),
+        }
+    }
+
+    /// Takes the signals that came; whether one of them asks to end.
+    pub fn read_signals(&self) -> bool {
+        let mut terminate = false;
+        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let size = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the buffer is as large as said; it is only read after the kernel has filled it.
+        unsafe {
+            while libc::read(self.signals.as_raw_fd(), info.as_mut_ptr().cast(), size)
+                == size as isize
+            {
+                terminate |= info.assume_init_ref().ssi_signo == libc::SIGTERM as u32;
+            }
+        }
+        terminate
+    }
+
+    /// Leaves nothing behind that only a living keeper needs; of a spare, nothing at all.
+    pub fn leave(self, spare: bool) {
+        unlink_ctl(&self.folder);
+        if let Some(leaf) = &self.leaf {
+            leaf.remove();
+        }
+        if spare {
+            let _ = rustix::fs::rmdir(&self.path);
+        }
+    }
+}
+
+/// Listens in the folder. The name goes through the folder's descriptor: a socket's own name may
+/// only be 108 bytes long, a folder's is not bounded by that.
+fn listen(folder: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    unlink_ctl(folder);
+    let name = format!("/proc/self/fd/{}/{CTL}", folder.as_raw_fd());
+    rustix::net::bind(&socket, &SocketAddrUnix::new(name)?)?;
+    rustix::net::listen(&socket, 4)?;
+    Ok(socket)
+}
+
+fn signal_file() -> io::Result<OwnedFd> {
+    // SAFETY: the set is initialised before it is used; the descriptor is new and owned here.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        libc::sigaddset(&mut set, libc::SIGTERM);
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the kernel says of a process, read from `/proc`.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::Timespec;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+/// The part of `/proc/<pid>/stat` that is of use here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `D`, `T`, `t`, `Z` and so on.
+    pub state: u8,
+    /// Its parent.
+    pub ppid: i32,
+    /// Its process group.
+    pub pgrp: i32,
+    /// Its controlling terminal, zero for none.
+    pub tty: i32,
+    /// The foreground group of that terminal.
+    pub tpgid: i32,
+    /// Processor time in ticks, user and system.
+    pub cpu_ticks: u64,
+    /// When it began, in ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// `None`: there is no such process.
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &[u8]) -> Option<Stat> {
+    // The name stands in parentheses and may hold anything, parentheses too.
+    let after = text.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(&text[after..]).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let numbers: Vec<i64> = fields.take(19).map_while(|f| f.parse().ok()).collect();
+    let at = |field: usize| numbers.get(field - 4).copied();
+    Some(Stat {
+        state,
+        ppid: at(4)? as i32,
+        pgrp: at(5)? as i32,
+        tty: at(7)? as i32,
+        tpgid: at(8)? as i32,
+        cpu_ticks: (at(14)? + at(15)?) as u64,
+        start_ticks: at(22)? as u64,
+    })
+}
+
+/// Its arguments as one line, or its name where it has none.
+pub fn command_line(pid: i32) -> Option<String> {
+    let mut line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    while line.last() == Some(&0) {
+        line.pop();
+    }
+    if line.is_empty() {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+        return Some(format!("[{}]", name.trim_end()));
+    }
+    for byte in &mut line {
+        if *byte == 0 {
+            *byte = b' ';
+        }
+    }
+    Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Its children, of all its threads. A child that comes or goes meanwhile may be missed.
+pub fn children(pid: i32) -> Vec<i32> {
+    let mut all = Vec::new();
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return all;
+    };
+    for task in tasks.flatten() {
+        match std::fs::read_to_string(task.path().join("children")) {
+            Ok(text) => all.extend(text.split_ascii_whitespace().filter_map(number)),
+            // A kernel without these files: look at every process there is.
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound && task.path().exists() => {
+                return children_by_search(pid);
+            }
+            Err(_) => {}
+        }
+    }
+    all
+}
+
+fn children_by_search(parent: i32) -> Vec<i32> {
+    let Ok(listing) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    listing
+        .flatten()
+        .filter_map(|item| number(item.file_name().to_str()?))
+        .filter(|pid| stat(*pid).is_some_and(|stat| stat.ppid == parent))
+        .collect()
+}
+
+fn number(text: &str) -> Option<i32> {
+    text.parse().ok()
+}
+
+/// A process that is held by its identity: the number can be given to another process, this cannot.
+pub struct Held {
+    /// Its number while it lives.
+    pub pid: i32,
+    handle: OwnedFd,
+}
+
+impl Held {
+    /// Takes hold of the process that has this number now.
+    pub fn open(pid: i32) -> Option<Self> {
+        let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        Some(Held { pid, handle })
+    }
+
+    /// Whether it lives. While it does, what was read under its number was about it.
+    pub fn lives(&self) -> bool {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(0))
+    }
+
+    /// Whether it could be sent.
+    pub fn signal(&self, signal: Signal) -> bool {
+        rustix::process::pidfd_send_signal(&self.handle, signal).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_is_passed_over() {
+        let line = b"42 (a) R (b) S 7 8 9 10 11 0 0 0 0 0 12 13 0 0 20 0 1 0 99 0 0";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.state, stat.ppid, stat.pgrp), (b'S', 7, 8));
+        assert_eq!((stat.tty, stat.tpgid), (10, 11));
+        assert_eq!((stat.cpu_ticks, stat.start_ticks), (25, 99));
+    }
+
+    #[test]
+    fn this_very_process_is_found() {
+        let pid = std::process::id() as i32;
+        assert_eq!(
+            stat(pid).unwrap().ppid,
+            std::os::unix::process::parent_id() as i32
+        );
+        assert!(Held::open(pid).unwrap().lives());
+    }
+}

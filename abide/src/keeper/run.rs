@@ -1,0 +1,593 @@
+//! A session from its start to its last process: what it wrote, how it ended, who is left, and what
+//! is due when. Everything here holds without a daemon.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use abide_core::{Containment, End, Exit};
+use rustix::process::Signal;
+
+use super::cgroup::Leaf;
+use super::clock::{boot_ms, mono_ms};
+use super::crash::crash_point;
+use super::feed::Feed;
+use super::folder::{self, ENDING, EndingFile};
+use super::frame::{Exited, FromKeeper, ToKeeper};
+use super::launch::{Launch, Size, Stdin};
+use super::log::{Log, Stream, Taken};
+use super::place::OomWatch;
+use super::spawn::{Pty, Spawned, winsize};
+use super::tree;
+
+/// How long output that may still be on its way is waited for after the leader has ended.
+const DRAIN_GRACE_MS: u64 = 20;
+/// How soon a tree that is being killed is looked at again.
+const KILL_RETRY_MS: u64 = 50;
+/// The same once it is known not to die.
+const KILL_SLOW_RETRY_MS: u64 = 1_000;
+/// After this time a process that does not die is reported.
+const KILL_PENDING_MS: u64 = 5_000;
+/// What is taken from one stream before the others have their turn.
+const TURN_LIMIT: u64 = 4 << 20;
+/// What a pipe holds when nobody has changed it; a stream that fills it is a flood.
+const PIPE_SIZE: u64 = 64 << 10;
+/// What a pipe is made to hold then.
+const FLOOD_PIPE_SIZE: usize = 1 << 20;
+
+/// A session that was started.
+pub struct Run {
+    /// By what means its tree is held together.
+    pub contained_by: Containment,
+    /// What its leader has still to read.
+    pub feed: Feed,
+    /// How long its processes may take to end after they were asked to.
+    pub grace_ms: u32,
+    root: i32,
+    leader: i32,
+    leaf: Option<Leaf>,
+    group_events: Option<OwnedFd>,
+    oom: OomWatch,
+    folder: OwnedFd,
+    log: Log,
+    streams: [Option<Source>; 2],
+    pty: Option<Pty>,
+    started_mono: u64,
+    started_boot: u64,
+    quiet_since: u64,
+    deadline: Option<u64>,
+    killing: Killing,
+    reason: Option<End>,
+    usage: Usage,
+    state: State,
+    empty: bool,
+    watch: Option<u64>,
+    said: Said,
+    notices: Vec<FromKeeper>,
+}
+
+struct Source {
+    fd: OwnedFd,
+    stream: Stream,
+    flooded: bool,
+}
+
+/// How far the leader is.
+enum State {
+    Running,
+    /// It has ended; output that may be on its way is waited for until then.
+    Draining {
+        ending: Exited,
+        until: u64,
+    },
+    /// Its ending is written.
+    Recorded(Exited),
+}
+
+/// How far a kill is.
+enum Killing {
+    No,
+    /// Asked; made to at this time.
+    Asked {
+        until: u64,
+    },
+    /// Being made to.
+    Hard {
+        since: u64,
+        again: u64,
+        told: bool,
+    },
+}
+
+#[derive(Default)]
+struct Usage {
+    cpu_us: u64,
+    max_rss_kb: u64,
+}
+
+/// What a daemon was told or can read.
+#[derive(Default)]
+struct Said {
+    exited: bool,
+    emptied: bool,
+    closed: bool,
+}
+
+impl Run {
+    pub(super) fn new(
+        launch: &Launch,
+        spawned: Spawned,
+        contained_by: Containment,
+        leaf: Option<Leaf>,
+        oom: OomWatch,
+        folder: OwnedFd,
+        log_folder: OwnedFd,
+    ) -> Self {
+        let now = mono_ms();
+        let mut feed = Feed::new(spawned.input, spawned.pty.is_some());
+        match &launch.stdin {
+            Stdin::None if spawned.pty.is_none() => feed.close(),
+            Stdin::Bytes(bytes) => {
+                feed.push(bytes.clone());
+                feed.close();
+                feed.flush();
+            }
+            Stdin::None | Stdin::Open => {}
+        }
+        let mut sources = spawned.streams.into_iter().map(|(fd, stream)| Source {
+            fd,
+            stream,
+            flooded: false,
+        });
+        Run {
+            contained_by,
+            feed,
+            grace_ms: launch.grace_ms,
+            root: std::process::id() as i32,
+            leader: spawned.leader,
+            leaf,
+            group_events: None,
+            oom,
+            folder,
+            log: Log::new(log_folder, launch.log_quota),
+            streams: [sources.next(), sources.next()],
+            pty: spawned.pty,
+            started_mono: now,
+            started_boot: boot_ms(),
+            quiet_since: now,
+            deadline: launch.deadline_ms.map(|limit| now.saturating_add(limit)),
+            killing: Killing::No,
+            reason: None,
+            usage: Usage::default(),
+            state: State::Running,
+            empty: false,
+            watch: None,
+            said: Said::default(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// What is told right after the start.
+    pub fn started(&self) -> [FromKeeper; 1] {
+        [FromKeeper::Started {
+            pid: self.leader as u32,
+            at_mono_ms: self.started_mono,
+            contained_by: self.contained_by,
+        }]
+    }
+
+    /// Everything that holds now, for a daemon that knows nothing yet.
+    pub fn introduce(&mut self) -> Vec<FromKeeper> {
+        self.watch = None;
+        let mut frames = self.started().to_vec();
+        match &self.state {
+            State::Running | State::Draining { .. } => frames.push(self.grew()),
+            State::Recorded(ending) => {
+                frames.push(FromKeeper::Exited(*ending));
+                if self.empty && !ending.empty {
+                    frames.push(FromKeeper::Emptied);
+                }
+                if self.closed() && !ending.closed {
+                    frames.push(FromKeeper::Closed);
+                }
+            }
+        }
+        frames
+    }
+
+    /// Whether nothing is left to keep.
+    pub fn over(&self) -> bool {
+        matches!(self.state, State::Recorded(_)) && self.said.emptied && self.said.closed
+    }
+
+    /// The streams that may still bring something.
+    pub fn open_streams(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let all = self.streams.iter().enumerate();
+        all.filter_map(|(at, source)| source.as_ref().map(|source| (at, source.fd.as_fd())))
+    }
+
+    /// What tells that a control group has become empty, where that is still to be learnt.
+    pub fn group_events(&self) -> Option<BorrowedFd<'_>> {
+        self.group_events.as_ref().map(AsFd::as_fd)
+    }
+
+    /// When something is due.
+    pub fn next_alarm(&self) -> Option<u64> {
+        let deadline = match self.state {
+            State::Running => self.deadline,
+            State::Draining { .. } | State::Recorded(_) => None,
+        };
+        let drain = match self.state {
+            State::Draining { until, .. } => Some(until),
+            State::Running | State::Recorded(_) => None,
+        };
+        let kill = match self.killing {
+            Killing::No => None,
+            Killing::Asked { until } => Some(until),
+            Killing::Hard { again, .. } => Some(again),
+        };
+        [deadline, drain, kill.filter(|_| !self.empty)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Takes what a stream has.
+    pub fn take_output(&mut self, at: usize) {
+        let mut left = TURN_LIMIT;
+        while left > 0 {
+            match self.take_once(at, left) {
+                Taken::Bytes(count) if count >= PIPE_SIZE => left = left.saturating_sub(count),
+                Taken::Bytes(_) | Taken::Nothing | Taken::Closed => return,
+            }
+        }
+    }
+
+    fn take_once(&mut self, at: usize, max: u64) -> Taken {
+        let Some(source) = &mut self.streams[at] else {
+            return Taken::Closed;
+        };
+        let taken = self
+            .log
+            .take(source.fd.as_fd(), source.stream, max as usize);
+        match taken {
+            Taken::Bytes(count) => {
+                self.quiet_since = mono_ms();
+                if count >= PIPE_SIZE && !source.flooded {
+                    source.flooded = true;
+                    let _ = rustix::pipe::fcntl_setpipe_size(&source.fd, FLOOD_PIPE_SIZE);
+                }
+            }
+            Taken::Nothing => {}
+            Taken::Closed => self.streams[at] = None,
+        }
+        taken
+    }
+
+    /// Takes what is in the pipes now, however much is written meanwhile.
+    fn drain(&mut self) {
+        for at in 0..self.streams.len() {
+            let Some(source) = &self.streams[at] else {
+                continue;
+            };
+            // One more than there is: the last attempt tells whether the stream is closed.
+            let mut left = match source.stream {
+                Stream::Pty => FLOOD_PIPE_SIZE as u64,
+                _ => rustix::io::ioctl_fionread(&source.fd).unwrap_or(0) + 1,
+            };
+            while left > 0 {
+                match self.take_once(at, TURN_LIMIT) {
+                    Taken::Bytes(count) => left = left.saturating_sub(count),
+                    Taken::Nothing | Taken::Closed => break,
+                }
+            }
+        }
+    }
+
+    /// Gives the child what it takes.
+    pub fn feed_child(&mut self) {
+        let bytes = self.feed.flush();
+        self.fed(bytes);
+    }
+
+    fn fed(&mut self, bytes: u64) {
+        if bytes > 0 {
+            self.notices.push(FromKeeper::InputTaken { bytes });
+        }
+    }
+
+    /// Does what a daemon asks for. Starting and acknowledging are not asked of a run.
+    pub fn obey(&mut self, frame: ToKeeper) -> Option<FromKeeper> {
+        match frame {
+            ToKeeper::Start(_) | ToKeeper::Ack => {}
+            ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
+            ToKeeper::Deadline { in_ms: 0 } => self.deadline = None,
+            ToKeeper::Deadline { in_ms } => {
+                self.deadline = Some(mono_ms().saturating_add(in_ms));
+            }
+            ToKeeper::Look => return Some(self.grew()),
+            ToKeeper::Watch { beyond } => self.watch = Some(beyond),
+            ToKeeper::Input { bytes } => {
+                let unwanted = self.feed.push(bytes);
+                self.fed(unwanted);
+                self.feed_child();
+            }
+            ToKeeper::CloseInput => {
+                self.feed.close();
+                self.feed_child();
+            }
+            ToKeeper::Resize { cols, rows } => {
+                if let Some(pty) = &self.pty {
+                    let size = winsize(Size { cols, rows });
+                    let _ = rustix::termios::tcsetwinsize(&pty.master, size);
+                }
+            }
+            ToKeeper::Signal { number } => self.signal(number),
+        }
+        None
+    }
+
+    fn signal(&mut self, number: i32) {
+        let Some(signal) = Signal::from_named_raw(number) else {
+            return;
+        };
+        self.reap();
+        let front = self.pty.as_ref().and_then(|pty| {
+            let group = rustix::termios::tcgetpgrp(&pty.master).ok()?;
+            Some(group.as_raw_nonzero().get())
+        });
+        tree::signal_group(self.root, front.unwrap_or(self.leader), signal);
+    }
+
+    fn grew(&self) -> FromKeeper {
+        FromKeeper::Grew {
+            bytes: self.log.end(),
+            quiet_since_mono_ms: self.quiet_since,
+        }
+    }
+
+    /// Ends the tree: asks it to, and after the grace makes it. The first reason stays; a leader
+    /// that has already ended keeps the ending it had.
+    pub fn kill(&mut self, end: End, grace_ms: u32) {
+        self.reap();
+        if self.empty {
+            return;
+        }
+        if matches!(self.state, State::Running) {
+            self.reason.get_or_insert(end);
+        }
+        let until = mono_ms() + u64::from(grace_ms);
+        match &mut self.killing {
+            Killing::Hard { .. } => {}
+            _ if grace_ms == 0 => self.kill_hard(),
+            Killing::Asked { until: before } => *before = until.min(*before),
+            Killing::No => {
+                self.killing = Killing::Asked { until };
+                let signals: &[Signal] = match self.pty {
+                    Some(_) => &[Signal::TERM, Signal::HUP, Signal::CONT],
+                    None => &[Signal::TERM, Signal::CONT],
+                };
+                tree::signal_all(self.root, self.leaf.as_ref(), signals);
+                crash_point("kill.after_term");
+            }
+        }
+    }
+
+    fn kill_hard(&mut self) {
+        let now = mono_ms();
+        self.killing = Killing::Hard {
+            since: now,
+            again: now + KILL_RETRY_MS,
+            told: false,
+        };
+        tree::kill_all(self.root, self.leaf.as_ref());
+    }
+
+    /// Does what is due.
+    pub fn alarms(&mut self) {
+        let now = mono_ms();
+        if matches!(self.state, State::Running) && self.deadline.is_some_and(|at| at <= now) {
+            self.reap();
+            if matches!(self.state, State::Running) {
+                crash_point("timeout.decided");
+                self.deadline = None;
+                self.reason.get_or_insert(End::Deadline);
+                self.kill_hard();
+            }
+        }
+        match self.killing {
+            Killing::Asked { until } if until <= now && !self.empty => self.kill_hard(),
+            Killing::Hard { again, .. } if again <= now && !self.empty => self.kill_again(now),
+            Killing::No | Killing::Asked { .. } | Killing::Hard { .. } => {}
+        }
+    }
+
+    fn kill_again(&mut self, now: u64) {
+        self.reap();
+        if self.empty {
+            return;
+        }
+        let left = tree::kill_all(self.root, self.leaf.as_ref());
+        if let Killing::Hard { since, again, told } = &mut self.killing {
+            if !*told && now - *since >= KILL_PENDING_MS && left > 0 {
+                *told = true;
+                self.notices
+                    .push(FromKeeper::KillPending { left: left as u32 });
+            }
+            *again = now
+                + if *told {
+                    KILL_SLOW_RETRY_MS
+                } else {
+                    KILL_RETRY_MS
+                };
+        }
+    }
+
+    /// Takes in every child that has ended.
+    pub fn reap(&mut self) {
+        let oom = matches!(self.state, State::Running) && self.killed_for_memory();
+        while let Some((pid, status, usage)) = wait_any(&mut self.empty) {
+            self.usage.cpu_us += usage.cpu_us;
+            self.usage.max_rss_kb = self.usage.max_rss_kb.max(usage.max_rss_kb);
+            if pid == self.leader && matches!(self.state, State::Running) {
+                self.leader_ended(status, oom);
+            }
+        }
+        if self.empty
+            && let Some(leaf) = &self.leaf
+        {
+            // Somebody who is not a descendant may have been put into the group. The file is
+            // opened before it is looked at, so that no change is missed.
+            let events = leaf.events();
+            self.empty = !leaf.populated();
+            self.group_events = events.filter(|_| !self.empty);
+        }
+    }
+
+    /// Looks at the leader before it is reaped: afterwards nobody knows where it was.
+    fn killed_for_memory(&self) -> bool {
+        let Some(status) = peek(self.leader) else {
+            return false;
+        };
+        let killed = matches!(status, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
+        killed && self.reason.is_none() && self.oom.rose(self.leader, self.leaf.as_ref())
+    }
+
+    fn leader_ended(&mut self, status: i32, oom: bool) {
+        let exit = exit_of(status);
+        let by_itself = match exit {
+            _ if oom => End::OutOfMemory,
+            Exit::Code(_) => End::Exited,
+            Exit::Signal(_) => End::Signaled,
+        };
+        let ending = Exited {
+            exit: Some(exit),
+            end: self.reason.unwrap_or(by_itself),
+            duration_ms: boot_ms().saturating_sub(self.started_boot),
+            bytes: 0,
+            dropped: 0,
+            empty: false,
+            closed: false,
+            cpu_ms: 0,
+            max_rss_kb: 0,
+        };
+        // Now the terminal can close.
+        if let Some(pty) = self.pty.take() {
+            drop(pty.slave);
+        }
+        self.state = State::Draining {
+            ending,
+            until: mono_ms() + DRAIN_GRACE_MS,
+        };
+        self.drain();
+    }
+
+    fn closed(&self) -> bool {
+        self.streams.iter().all(Option::is_none)
+    }
+
+    /// Records what has become certain, then says it.
+    pub fn settle(&mut self) -> Vec<FromKeeper> {
+        let mut frames = std::mem::take(&mut self.notices);
+        if let State::Draining { ending, until } = &self.state
+            && (self.closed() || *until <= mono_ms())
+        {
+            let ending = Exited {
+                bytes: self.log.end(),
+                dropped: self.log.dropped(),
+                empty: self.empty,
+                closed: self.closed(),
+                cpu_ms: self.usage.cpu_us / 1_000,
+                max_rss_kb: self.usage.max_rss_kb,
+                ..*ending
+            };
+            crash_point("exit.pre_record");
+            let text = EndingFile::Ended(ending).to_text();
+            let _ = folder::write(&self.folder, ENDING, &text);
+            crash_point("exit.post_record");
+            self.state = State::Recorded(ending);
+        }
+        self.settle_ending(&mut frames);
+        if let Some(beyond) = self.watch
+            && self.log.end() > beyond
+        {
+            self.watch = None;
+            frames.push(self.grew());
+        }
+        frames
+    }
+
+    fn settle_ending(&mut self, frames: &mut Vec<FromKeeper>) {
+        let State::Recorded(ending) = &self.state else {
+            return;
+        };
+        if !self.said.exited {
+            self.said.exited = true;
+            self.said.emptied = ending.empty;
+            self.said.closed = ending.closed;
+            frames.push(FromKeeper::Exited(*ending));
+        }
+        if self.empty && !self.said.emptied {
+            self.said.emptied = true;
+            let _ = folder::append(&self.folder, ENDING, folder::EMPTIED);
+            frames.push(FromKeeper::Emptied);
+        }
+        if self.closed() && !self.said.closed {
+            self.said.closed = true;
+            let line = folder::closed_line(self.log.end(), self.log.dropped());
+            let _ = folder::append(&self.folder, ENDING, &line);
+            frames.push(FromKeeper::Closed);
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if let Some(leaf) = &self.leaf {
+            leaf.remove();
+        }
+    }
+}
+
+/// The next child that has ended. Sets `none_left` when there is no child at all any more.
+fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
+    let mut status = 0;
+    // SAFETY: all zeroes is a valid rusage, and both places are valid for writing.
+    let (pid, usage) = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let flags = libc::WNOHANG | libc::__WALL;
+        (libc::wait4(-1, &mut status, flags, &mut usage), usage)
+    };
+    *none_left = pid < 0;
+    if pid <= 0 {
+        return None;
+    }
+    let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    let usage = Usage {
+        cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
+        max_rss_kb: usage.ru_maxrss as u64,
+    };
+    Some((pid, status, usage))
+}
+
+/// How a child has ended, without reaping it.
+fn peek(pid: i32) -> Option<Exit> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: all zeroes is a valid siginfo, which is what stays where nothing has happened.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        if libc::waitid(libc::P_PID, pid as u32, &mut info, flags) != 0 || info.si_pid() == 0 {
+            return None;
+        }
+        Some(match info.si_code {
+            libc::CLD_EXITED => Exit::Code(info.si_status()),
+            _ => Exit::Signal(info.si_status()),
+        })
+    }
+}
+
+fn exit_of(status: i32) -> Exit {
+    if libc::WIFSIGNALED(status) {
+        Exit::Signal(libc::WTERMSIG(status))
+    } else {
+        Exit::Code(libc::WEXITSTATUS(status))
+    }
+}

@@ -1,0 +1,358 @@
+//! The keeper's loop: one poll over everything that can happen, no wake-up without a cause.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{AtFlags, Timespec};
+use rustix::net::SocketFlags;
+
+use super::clock::mono_ms;
+use super::folder::{self, CTL, EndingFile, Meta};
+use super::frame::{FromKeeper, ToKeeper, VERSION};
+use super::launch::{Hold, Launch};
+use super::line::Line;
+use super::place::Place;
+use super::run::Run;
+use super::spawn::{self, Failure};
+use abide_core::Containment;
+
+/// How far a session has come.
+enum Stage {
+    /// Made in advance; nothing was started yet.
+    Spare,
+    /// Started, and since then running or ended.
+    Run(Box<Run>),
+    /// Could not be started.
+    Failed(Failure),
+}
+
+/// One session's keeper.
+pub struct Keeper {
+    place: Place,
+    line: Option<Line>,
+    stage: Stage,
+    acked: bool,
+}
+
+/// What woke the loop.
+#[derive(Default)]
+struct Woken {
+    signal: bool,
+    listener: bool,
+    line_in: bool,
+    line_out: bool,
+    input: bool,
+    group: bool,
+    streams: [bool; 2],
+}
+
+impl Keeper {
+    /// A spare that waits for its command.
+    pub fn new(place: Place, line: Line) -> Self {
+        let mut keeper = Keeper {
+            place,
+            line: Some(line),
+            stage: Stage::Spare,
+            acked: false,
+        };
+        keeper.greet();
+        keeper
+    }
+
+    /// Serves until there is nothing left to keep.
+    pub fn serve(mut self) {
+        while !self.done() {
+            let woken = self.wait();
+            self.turn(&woken);
+        }
+        let spare = matches!(self.stage, Stage::Spare);
+        self.place.leave(spare);
+    }
+
+    fn done(&self) -> bool {
+        let let_go = self.line.is_none() || self.acked;
+        match &self.stage {
+            Stage::Spare => self.line.is_none(),
+            Stage::Run(run) => run.over() && let_go,
+            Stage::Failed(_) => let_go,
+        }
+    }
+
+    fn wait(&self) -> Woken {
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8);
+        let mut slots: Vec<Slot> = Vec::with_capacity(8);
+        let mut add = |fd: BorrowedFd<'_>, flags: PollFlags, slot: Slot| {
+            // SAFETY: what is polled belongs to `self`, which is borrowed for as long as `fds`.
+            let fd = unsafe { BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd)) };
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+            slots.push(slot);
+        };
+        add(self.place.signals.as_fd(), PollFlags::IN, Slot::Signal);
+        add(self.place.listener.as_fd(), PollFlags::IN, Slot::Listener);
+        if let Some(line) = &self.line {
+            let mut flags = PollFlags::empty();
+            flags.set(PollFlags::IN, !(self.input_waits() && line.held_up()));
+            flags.set(PollFlags::OUT, line.wants_out());
+            add(line.fd(), flags, Slot::Line);
+        }
+        let mut timeout = None;
+        if let Stage::Run(run) = &self.stage {
+            for (at, fd) in run.open_streams() {
+                add(fd, PollFlags::IN, Slot::Stream(at));
+            }
+            if let Some(fd) = run.feed.wants_out() {
+                add(fd, PollFlags::OUT, Slot::Input);
+            }
+            if let Some(fd) = run.group_events() {
+                add(fd, PollFlags::PRI, Slot::Group);
+            }
+            timeout = run.next_alarm().map(|at| until(at, mono_ms()));
+        }
+        let mut woken = Woken::default();
+        if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
+            return woken;
+        }
+        for (fd, slot) in fds.iter().zip(slots) {
+            let seen = fd.revents();
+            if seen.is_empty() {
+                continue;
+            }
+            match slot {
+                Slot::Signal => woken.signal = true,
+                Slot::Listener => woken.listener = true,
+                Slot::Line => {
+                    woken.line_in =
+                        seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
+                    woken.line_out = seen.contains(PollFlags::OUT);
+                }
+                Slot::Stream(at) => woken.streams[at] = true,
+                Slot::Input => woken.input = true,
+                Slot::Group => woken.group = true,
+            }
+        }
+        woken
+    }
+
+    fn turn(&mut self, woken: &Woken) {
+        if let Stage::Run(run) = &mut self.stage {
+            for (at, ready) in woken.streams.iter().enumerate() {
+                if *ready {
+                    run.take_output(at);
+                }
+            }
+            if woken.input {
+                run.feed_child();
+            }
+        }
+        if woken.signal {
+            self.signalled();
+        }
+        if let Stage::Run(run) = &mut self.stage {
+            if woken.group {
+                run.reap();
+            }
+            run.alarms();
+        }
+        if woken.listener {
+            self.accept();
+        }
+        self.converse(woken);
+        if let Stage::Run(run) = &mut self.stage {
+            for frame in run.settle() {
+                say(&mut self.line, &frame);
+            }
+        }
+        if self.line.as_ref().is_some_and(Line::broken) {
+            self.line = None;
+        }
+    }
+
+    fn signalled(&mut self) {
+        let terminate = self.place.read_signals();
+        match &mut self.stage {
+            Stage::Run(run) => {
+                run.reap();
+                // The system is going down, or somebody wants the session gone.
+                if terminate {
+                    run.kill(abide_core::End::User, run.grace_ms);
+                }
+            }
+            Stage::Spare | Stage::Failed(_) if terminate => self.line = None,
+            Stage::Spare | Stage::Failed(_) => {}
+        }
+    }
+
+    fn accept(&mut self) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let Ok(socket) = rustix::net::accept_with(&self.place.listener, flags) else {
+            return;
+        };
+        let own = rustix::process::geteuid();
+        if rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == own) {
+            self.line = Some(Line::new(socket));
+            self.greet();
+        }
+    }
+
+    /// Says who this is and what holds now.
+    fn greet(&mut self) {
+        let ready = FromKeeper::Ready {
+            version: VERSION,
+            contained_by: match &self.stage {
+                Stage::Run(run) => run.contained_by,
+                Stage::Spare | Stage::Failed(_) => self.place.offers(),
+            },
+            pid: std::process::id(),
+        };
+        say(&mut self.line, &ready);
+        match &mut self.stage {
+            Stage::Spare => {}
+            Stage::Run(run) => {
+                for frame in run.introduce() {
+                    say(&mut self.line, &frame);
+                }
+            }
+            Stage::Failed(failure) => say(&mut self.line, &failed(failure)),
+        }
+    }
+
+    fn converse(&mut self, woken: &Woken) {
+        if let Some(line) = &mut self.line {
+            if woken.line_out {
+                line.flush();
+            }
+            if woken.line_in {
+                line.receive();
+            }
+        }
+        loop {
+            let waits = self.input_waits();
+            let Some(frame) = self.line.as_mut().and_then(|line| line.next(waits)) else {
+                return;
+            };
+            self.obey(frame);
+        }
+    }
+
+    fn input_waits(&self) -> bool {
+        matches!(&self.stage, Stage::Run(run) if run.feed.full())
+    }
+
+    fn obey(&mut self, frame: ToKeeper) {
+        match (frame, &mut self.stage) {
+            (ToKeeper::Start(launch), Stage::Spare) => self.start(&launch),
+            (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
+            (frame, Stage::Run(run)) => {
+                if let Some(answer) = run.obey(frame) {
+                    say(&mut self.line, &answer);
+                }
+            }
+            // A second start, or an act upon nothing.
+            (_, Stage::Spare | Stage::Failed(_)) => {}
+        }
+    }
+
+    fn start(&mut self, launch: &Launch) {
+        match self.try_start(launch) {
+            Ok(run) => {
+                for frame in run.started() {
+                    say(&mut self.line, &frame);
+                }
+                self.stage = Stage::Run(Box::new(run));
+            }
+            Err(failure) => {
+                let ending = EndingFile::Failed {
+                    errno: failure.errno,
+                    sentence: failure.sentence.clone(),
+                };
+                // The connection carries the failure too; the disk may be what failed.
+                let _ = folder::write(&self.place.folder, folder::ENDING, &ending.to_text());
+                say(&mut self.line, &failed(&failure));
+                self.stage = Stage::Failed(failure);
+            }
+        }
+    }
+
+    fn try_start(&mut self, launch: &Launch) -> Result<Run, Failure> {
+        let contained_by = self.hold(launch.containment)?;
+        let cgroup = self.place.leaf.as_ref().map(|leaf| leaf.path.as_path());
+        let meta = Meta::new(launch, contained_by, cgroup, self.place.identity());
+        folder::write(&self.place.folder, folder::META, &meta.to_text())
+            .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
+        let log_folder = self.place.folder.try_clone();
+        let log_folder =
+            log_folder.map_err(|fault| Failure::new("cannot open the session's folder", &fault))?;
+        let oom = self.place.oom_watch();
+        let spawned = spawn::spawn(launch, self.place.leaf.as_ref(), self.place.umask)?;
+        let leaf = self.place.leaf.take();
+        let folder = self.place.folder.try_clone();
+        let folder = folder.map_err(|fault| Failure::new("cannot open the folder", &fault))?;
+        Ok(Run::new(
+            launch,
+            spawned,
+            contained_by,
+            leaf,
+            oom,
+            folder,
+            log_folder,
+        ))
+    }
+
+    /// Settles by what means the tree will be held together.
+    fn hold(&mut self, wanted: Hold) -> Result<Containment, Failure> {
+        match (wanted, self.place.leaf.is_some()) {
+            (Hold::Auto | Hold::Cgroup, true) => Ok(Containment::Cgroup),
+            (Hold::Auto, false) => Ok(Containment::Subreaper),
+            (Hold::Subreaper, _) => {
+                if let Some(leaf) = self.place.leaf.take() {
+                    leaf.remove();
+                }
+                Ok(Containment::Subreaper)
+            }
+            (Hold::Cgroup, false) => Err(Failure {
+                errno: 0,
+                sentence: "cannot contain the command: no control group can be made here".into(),
+            }),
+            (Hold::PidNamespace, _) => Err(Failure {
+                errno: 0,
+                sentence: "cannot contain the command: process namespaces are not supported".into(),
+            }),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Slot {
+    Signal,
+    Listener,
+    Line,
+    Stream(usize),
+    Input,
+    Group,
+}
+
+fn until(at: u64, now: u64) -> Timespec {
+    let left = at.saturating_sub(now);
+    Timespec {
+        tv_sec: (left / 1_000) as i64,
+        tv_nsec: ((left % 1_000) * 1_000_000) as i64,
+    }
+}
+
+fn say(line: &mut Option<Line>, frame: &FromKeeper) {
+    if let Some(line) = line {
+        line.say(frame);
+    }
+}
+
+fn failed(failure: &Failure) -> FromKeeper {
+    FromKeeper::StartFailed {
+        errno: failure.errno,
+        sentence: failure.sentence.clone(),
+    }
+}
+
+/// Takes the socket's name away.
+pub(super) fn unlink_ctl(folder: &OwnedFd) {
+    let _ = rustix::fs::unlinkat(folder, CTL, AtFlags::empty());
+}

@@ -1,0 +1,125 @@
+//! What earlier daemons left: sessions whose keepers live, sessions that have ended, and sessions that
+//! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_core::session::{Ending, Phase, Session};
+use abide_core::{Agent, End, Key, Millis, Mono, SessionId, Wall};
+
+use super::Keepers;
+use crate::keeper::folder::{self, EndingFile, Meta};
+use crate::keeper::frame::Exited;
+use crate::keeper::tree;
+use crate::world::log::Log;
+
+pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
+    let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let path = entry.path();
+        match folder::read_meta(&path) {
+            Ok(Some(meta)) => {
+                keepers.hold(id, meta.contained_by);
+                let phase = phase(keepers, id, &path, &meta);
+                found.push((id, session(&meta, phase, &path)));
+            }
+            // A spare that was never used: its keeper has gone with its daemon.
+            Ok(None) if keepers.connect(id).is_err() => drop(std::fs::remove_dir_all(&path)),
+            Ok(None) => {}
+            Err(e) => tracing::warn!("cannot read {}: {e}", path.display()),
+        }
+    }
+    found
+}
+
+fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Phase {
+    let known = folder::read_ending(path).ok().flatten();
+    match &known {
+        Some(EndingFile::Failed { sentence, .. }) => {
+            return Phase::Failed {
+                fault: sentence.as_str().into(),
+            };
+        }
+        Some(EndingFile::Ended(exited)) if exited.empty && exited.closed => {
+            return Phase::Ended {
+                ending: ending(exited),
+            };
+        }
+        _ => {}
+    }
+    match (keepers.connect(id), known) {
+        (Ok(stream), known) => {
+            keepers.adopt(id, stream);
+            match known {
+                Some(EndingFile::Ended(exited)) => Phase::Leftover {
+                    ending: ending(&exited),
+                },
+                _ => Phase::Running {
+                    quiet_since: Mono(0),
+                    ending: None,
+                },
+            }
+        }
+        (Err(_), Some(EndingFile::Ended(exited))) => {
+            tree::end_orphans(meta);
+            Phase::Ended {
+                ending: ending(&exited),
+            }
+        }
+        (Err(_), _) => Phase::Ended { ending: lost(path) },
+    }
+}
+
+fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
+    Session {
+        agent: Agent(meta.agent.as_str().into()),
+        command: String::from_utf8_lossy(&meta.command).into(),
+        key: meta.key.as_deref().map(|key| Key(key.into())),
+        created: Wall(meta.created_wall_ms),
+        idle: meta.idle_ms.map(Millis),
+        bytes: Log::open(path).end().unwrap_or(0),
+        phase,
+    }
+}
+
+fn ending(exited: &Exited) -> Ending {
+    Ending {
+        exit: exited.exit,
+        end: exited.end,
+        duration: Millis(exited.duration_ms),
+        bytes: exited.bytes,
+        dropped: exited.dropped,
+    }
+}
+
+/// The end of a session whose keeper is gone: as it was written down, else lost. Whatever of the tree
+/// is still alive is killed, since nobody holds it any more.
+pub(super) fn lost(path: &Path) -> Ending {
+    if let Ok(Some(meta)) = folder::read_meta(path) {
+        tree::end_orphans(&meta);
+    }
+    if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
+        return ending(&exited);
+    }
+    let bytes = Log::open(path).end().unwrap_or(0);
+    if let Err(e) = folder::write_ending(path, &EndingFile::lost(bytes)) {
+        tracing::warn!("cannot write the ending of {}: {e}", path.display());
+    }
+    Ending {
+        exit: None,
+        end: End::Lost,
+        duration: Millis(0),
+        bytes,
+        dropped: 0,
+    }
+}

@@ -1,0 +1,225 @@
+//! The daemon's side of the keepers: a nursery that makes them, a few spares kept warm, and one link
+//! to each that lives. Sessions of an earlier daemon are found again through their folders.
+
+mod found;
+mod link;
+mod nursery;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use abide_core::{Containment, Event, Session, SessionId};
+use tokio::sync::mpsc;
+
+pub use link::{Follower, Tide};
+
+use crate::keeper::folder;
+use crate::keeper::frame::{Launch, ToKeeper};
+use crate::world::{entropy, socket};
+use link::Link;
+use nursery::Nursery;
+
+/// All keepers of one daemon.
+pub struct Keepers {
+    sessions: PathBuf,
+    program: PathBuf,
+    spare_target: usize,
+    events: mpsc::Sender<Event>,
+    nursery: Mutex<Option<Nursery>>,
+    spares: Mutex<VecDeque<SessionId>>,
+    links: Mutex<HashMap<SessionId, Arc<Link>>>,
+    held: Mutex<HashMap<SessionId, Containment>>,
+}
+
+impl Keepers {
+    /// Keepers for the sessions under `sessions`, made of `program`; what they report goes to `events`.
+    pub fn new(
+        sessions: PathBuf,
+        program: PathBuf,
+        spare_target: usize,
+        events: mpsc::Sender<Event>,
+    ) -> Arc<Self> {
+        Arc::new(Keepers {
+            sessions,
+            program,
+            spare_target,
+            events,
+            nursery: Mutex::default(),
+            spares: Mutex::default(),
+            links: Mutex::default(),
+            held: Mutex::default(),
+        })
+    }
+
+    /// Starts keepers in advance, up to the target.
+    pub fn warm_up(self: &Arc<Self>) {
+        while self.spares.lock().expect("no holder panics").len() < self.spare_target {
+            let id = self.fresh();
+            self.spares.lock().expect("no holder panics").push_back(id);
+        }
+    }
+
+    /// An id whose keeper is on its way or ready already.
+    pub fn reserve(self: &Arc<Self>) -> SessionId {
+        let spare = self.spares.lock().expect("no holder panics").pop_front();
+        spare.unwrap_or_else(|| self.fresh())
+    }
+
+    /// Gives an id back that was not needed.
+    pub fn release(&self, id: SessionId) {
+        if self.link(id).is_some() {
+            self.spares.lock().expect("no holder panics").push_front(id);
+        }
+    }
+
+    /// Has the keeper start the command. What comes of it arrives as an event.
+    pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
+        match self.link(id) {
+            Some(link) => link.send(&ToKeeper::Start(Box::new(launch))),
+            None => self.fail(
+                id,
+                "no keeper could be started for it; see the daemon's log",
+            ),
+        }
+        self.warm_up();
+    }
+
+    /// Says that a session could not be started.
+    pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
+        let event = Event::StartFailed {
+            session,
+            fault: why.into(),
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let _ = events.send(event).await;
+        });
+    }
+
+    /// Tells a keeper something; one that is gone has nothing left to be told.
+    pub fn send(&self, id: SessionId, frame: &ToKeeper) {
+        if let Some(link) = self.link(id) {
+            match frame {
+                ToKeeper::Watch { beyond } => link.watch(*beyond),
+                frame => link.send(frame),
+            }
+        }
+    }
+
+    /// Writes to the command's input; waits while the command does not take it.
+    pub async fn input(&self, id: SessionId, bytes: &[u8]) -> io::Result<()> {
+        let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
+        link.input(bytes).await
+    }
+
+    /// Follows a session's output by its length.
+    pub fn follow(&self, id: SessionId) -> Option<Follower> {
+        self.link(id).map(Follower::new)
+    }
+
+    /// The session's folder.
+    pub fn folder(&self, id: SessionId) -> PathBuf {
+        self.sessions.join(id.to_string())
+    }
+
+    /// By what means its tree is held, once known.
+    pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
+        self.held
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .copied()
+    }
+
+    /// Where a session of an earlier daemon runs, and whether it has a terminal.
+    pub fn recalled(&self, id: SessionId) -> (PathBuf, bool) {
+        match folder::read_meta(&self.folder(id)) {
+            Ok(Some(meta)) => (
+                std::ffi::OsString::from_vec(meta.cwd).into(),
+                meta.pty.is_some(),
+            ),
+            _ => (PathBuf::new(), false),
+        }
+    }
+
+    /// Lets go of a session that never came to be.
+    pub fn forget(&self, id: SessionId) {
+        self.links.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
+    /// the others are read or, where nobody saw them, said to be lost.
+    pub fn recover(self: &Arc<Self>) -> Vec<(SessionId, Session)> {
+        found::recover(self)
+    }
+
+    /// Removes what is left of a session that has ended.
+    pub fn remove(&self, id: SessionId) -> io::Result<()> {
+        self.held.lock().expect("no holder panics").remove(&id);
+        std::fs::remove_dir_all(self.folder(id))
+    }
+
+    fn link(&self, id: SessionId) -> Option<Arc<Link>> {
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned()
+    }
+
+    fn hold(&self, id: SessionId, by: Containment) {
+        self.held.lock().expect("no holder panics").insert(id, by);
+    }
+
+    /// A new keeper under a new id.
+    fn fresh(self: &Arc<Self>) -> SessionId {
+        let id = loop {
+            let id = SessionId::from_bits(entropy::bits());
+            if !self.folder(id).exists() {
+                break id;
+            }
+        };
+        match self.make(&self.folder(id)) {
+            Ok(stream) => self.adopt(id, stream),
+            Err(e) => tracing::error!("cannot start a keeper: {e}"),
+        }
+        id
+    }
+
+    fn make(&self, folder: &Path) -> io::Result<tokio::net::UnixStream> {
+        let mut nursery = self.nursery.lock().expect("no holder panics");
+        // A nursery that has died is replaced once; a second failure is the machine's.
+        for _ in 0..2 {
+            let born = match nursery.as_mut() {
+                Some(nursery) => nursery.make(folder),
+                None => Nursery::start(&self.program).and_then(|started| nursery.insert(started).make(folder)),
+            };
+            match born {
+                Ok(stream) => return Ok(stream),
+                Err(e) => {
+                    tracing::warn!("the nursery failed: {e}");
+                    *nursery = None;
+                }
+            }
+        }
+        Err(io::Error::other("the nursery does not start"))
+    }
+
+    fn adopt(self: &Arc<Self>, id: SessionId, stream: tokio::net::UnixStream) {
+        let link = Arc::new(Link::new(stream));
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .insert(id, link.clone());
+        tokio::spawn(link::attend(self.clone(), id, link));
+    }
+
+    fn connect(&self, id: SessionId) -> io::Result<tokio::net::UnixStream> {
+        let stream = socket::connect(&self.folder(id).join(folder::CTL))?;
+        stream.set_nonblocking(true)?;
+        tokio::net::UnixStream::from_std(stream)
+    }
+}

@@ -1,0 +1,89 @@
+//! The process that keepers are forked from. It is small and single-threaded, so that a fork is cheap
+//! and safe; the daemon is neither.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+
+/// The descriptor on which the nursery hears what to make.
+const NURSERY_FD: i32 = 3;
+
+pub(super) struct Nursery {
+    orders: OwnedFd,
+    process: Child,
+}
+
+impl Nursery {
+    /// Starts the nursery from an abide binary.
+    pub fn start(program: &Path) -> io::Result<Self> {
+        let (orders, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the nursery is started here and nowhere else"
+        )]
+        let mut command = Command::new(program);
+        command
+            .arg0("abide-nursery")
+            .arg("keeper")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let fd = theirs.as_raw_fd();
+        // SAFETY: only dup2 and fcntl run between fork and exec; both are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                // dup2 onto itself would leave close-on-exec set.
+                let done = if fd == NURSERY_FD {
+                    libc::fcntl(fd, libc::F_SETFD, 0)
+                } else {
+                    libc::dup2(fd, NURSERY_FD)
+                };
+                if done < 0 {
+                    Err(io::Error::last_os_error())
+                } else {
+                    Ok(())
+                }
+            });
+        }
+        Ok(Nursery {
+            orders,
+            process: command.spawn()?,
+        })
+    }
+
+    /// Orders a keeper for the session with this folder; returns the connection to it, which can be
+    /// written to at once.
+    pub fn make(&mut self, folder: &Path) -> io::Result<tokio::net::UnixStream> {
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let passed = [theirs.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&passed));
+        let path = [IoSlice::new(folder.as_os_str().as_bytes())];
+        sendmsg(&self.orders, &path, &mut control, SendFlags::NOSIGNAL)?;
+        tokio::net::UnixStream::from_std(ours)
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        // It ends by itself once its socket is closed; reaping it is all that is left to do.
+        let _ = self.process.try_wait();
+    }
+}

@@ -1,0 +1,321 @@
+//! The reader of a session's log. It works beside the keeper that writes: it sees only bytes that
+//! the index covers, holds no lock, and any number of readers cost the writer nothing.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+pub use crate::keeper::log::Stream;
+use crate::keeper::log::{ENTRY_SIZE, Entry, LOG_FOLDER, data_name, index_name};
+
+/// No chunk is longer.
+pub const CHUNK_LIMIT: usize = 64 << 10;
+
+/// A log, to be read.
+#[derive(Clone, Debug)]
+pub struct Log {
+    folder: PathBuf,
+}
+
+/// Something between two offsets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Output.
+    Chunk(Chunk),
+    /// Bytes that were written once and are not kept.
+    Gap {
+        /// The first that is missing.
+        from: u64,
+        /// The first after them.
+        to: u64,
+    },
+}
+
+/// Bytes that came from one stream at one time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Logical offset of the first byte.
+    pub offset: u64,
+    /// When it came.
+    pub at_wall_ms: u64,
+    /// From where.
+    pub stream: Stream,
+    /// The bytes as they came.
+    pub bytes: Vec<u8>,
+}
+
+/// Some pieces and where to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// In order.
+    pub pieces: Vec<Piece>,
+    /// The offset after the last of them.
+    pub next: u64,
+}
+
+impl Log {
+    /// The log of the session whose folder this is. There may be no output yet.
+    pub fn open(session_folder: &Path) -> Self {
+        Log {
+            folder: session_folder.join(LOG_FOLDER),
+        }
+    }
+
+    /// The offset after the last byte that can be read.
+    pub fn end(&self) -> io::Result<u64> {
+        for base in self.segments()?.into_iter().rev() {
+            if let Some(segment) = self.segment(base)?
+                && let Some(last) = segment.count()?.checked_sub(1)
+                && let Some(entry) = segment.entry(last)?
+            {
+                return Ok(entry.end());
+            }
+        }
+        Ok(0)
+    }
+
+    /// What is missing before the end, in order.
+    pub fn gaps(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut gaps = Vec::new();
+        let mut all = self.pieces(0, None);
+        while let Some(entry) = all.find()? {
+            if entry.offset > all.at {
+                gaps.push((all.at, entry.offset));
+            }
+            all.at = entry.end();
+        }
+        Ok(gaps)
+    }
+
+    /// Up to about `max` bytes from `from` on: it stops at the chunk that reaches `max`.
+    pub fn read(&self, from: u64, max: usize) -> io::Result<Page> {
+        let mut pieces = Vec::new();
+        let mut all = self.pieces(from, None);
+        let mut left = max;
+        while left > 0
+            && let Some(piece) = all.next_within(left)?
+        {
+            if let Piece::Chunk(chunk) = &piece {
+                left -= chunk.bytes.len();
+            }
+            pieces.push(piece);
+        }
+        Ok(Page {
+            pieces,
+            next: all.at,
+        })
+    }
+
+    /// Everything from `from` on, or what `only` one stream brought. The iterator can be asked again
+    /// after it has ended, when there may be more.
+    pub fn pieces(&self, from: u64, only: Option<Stream>) -> Pieces {
+        Pieces {
+            log: self.clone(),
+            at: from,
+            only,
+            segment: None,
+            line: 0,
+        }
+    }
+
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        let listing = match std::fs::read_dir(&self.folder) {
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut bases = Vec::new();
+        for item in listing {
+            let name = item?.file_name();
+            if let Some(base) = name.to_str().filter(|name| name.len() == 16)
+                && let Ok(base) = u64::from_str_radix(base, 16)
+            {
+                bases.push(base);
+            }
+        }
+        bases.sort_unstable();
+        Ok(bases)
+    }
+
+    /// `None`: it fell out of the quota, or is only just being made.
+    fn segment(&self, base: u64) -> io::Result<Option<Segment>> {
+        let open = |name: String| match File::open(self.folder.join(name)) {
+            Ok(file) => Ok(Some(file)),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(fault) => Err(fault),
+        };
+        Ok(match (open(data_name(base))?, open(index_name(base))?) {
+            (Some(data), Some(index)) => Some(Segment { base, data, index }),
+            _ => None,
+        })
+    }
+}
+
+struct Segment {
+    base: u64,
+    data: File,
+    index: File,
+}
+
+impl Segment {
+    fn count(&self) -> io::Result<u64> {
+        Ok(self.index.metadata()?.len() / ENTRY_SIZE as u64)
+    }
+
+    fn entry(&self, line: u64) -> io::Result<Option<Entry>> {
+        let mut bytes = [0; ENTRY_SIZE];
+        match self
+            .index
+            .read_exact_at(&mut bytes, line * ENTRY_SIZE as u64)
+        {
+            Ok(()) => Ok(Entry::from_bytes(&bytes)),
+            Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// The first line whose bytes reach beyond `at`.
+    fn line_at(&self, at: u64) -> io::Result<u64> {
+        let (mut low, mut high) = (0, self.count()?);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.entry(middle)? {
+                Some(entry) if entry.end() <= at => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+}
+
+/// Walks over a log. Holds one segment open and at most one chunk in memory.
+pub struct Pieces {
+    log: Log,
+    at: u64,
+    only: Option<Stream>,
+    segment: Option<Segment>,
+    line: u64,
+}
+
+impl Pieces {
+    /// The offset that comes next.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The next piece, with at most `max` bytes in it; `None`: there is nothing more yet.
+    pub fn next_within(&mut self, max: usize) -> io::Result<Option<Piece>> {
+        let max = max.clamp(1, CHUNK_LIMIT) as u64;
+        loop {
+            let Some(entry) = self.find()? else {
+                return Ok(None);
+            };
+            if entry.offset > self.at {
+                let gap = Piece::Gap {
+                    from: self.at,
+                    to: entry.offset,
+                };
+                self.at = entry.offset;
+                return Ok(Some(gap));
+            }
+            if self.only.is_some_and(|only| only != entry.stream) {
+                self.at = entry.end();
+                continue;
+            }
+            let Some(segment) = &self.segment else {
+                return Ok(None);
+            };
+            let mut bytes = vec![0; (entry.end() - self.at).min(max) as usize];
+            match segment
+                .data
+                .read_exact_at(&mut bytes, self.at - segment.base)
+            {
+                // After a power cut the index may have reached the disk without the bytes.
+                Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => {
+                    let from = self.at;
+                    self.at = entry.end();
+                    return Ok(Some(Piece::Gap { from, to: self.at }));
+                }
+                other => other?,
+            }
+            let chunk = Chunk {
+                offset: self.at,
+                at_wall_ms: entry.at_wall_ms,
+                stream: entry.stream,
+                bytes,
+            };
+            self.at += chunk.bytes.len() as u64;
+            return Ok(Some(Piece::Chunk(chunk)));
+        }
+    }
+
+    /// The first entry that has bytes at or beyond the present offset; its segment is left open.
+    fn find(&mut self) -> io::Result<Option<Entry>> {
+        loop {
+            if let Some(entry) = self.find_here()? {
+                return Ok(Some(entry));
+            }
+            let Some(next) = self.beyond()? else {
+                return Ok(None);
+            };
+            // Now that there is a newer segment nothing is added to this one, so what came until
+            // it was left is seen here.
+            if let Some(entry) = self.find_here()? {
+                return Ok(Some(entry));
+            }
+            self.line = next.line_at(self.at)?;
+            self.segment = Some(next);
+        }
+    }
+
+    fn find_here(&mut self) -> io::Result<Option<Entry>> {
+        let Some(segment) = &self.segment else {
+            return Ok(None);
+        };
+        while let Some(entry) = segment.entry(self.line)? {
+            if entry.end() <= self.at {
+                self.line += 1;
+                continue;
+            }
+            // The line before may have grown until this one was begun.
+            if entry.offset > self.at
+                && self.line > 0
+                && let Some(before) = segment.entry(self.line - 1)?
+                && before.end() > self.at
+            {
+                self.line -= 1;
+                return Ok(Some(before));
+            }
+            return Ok(Some(entry));
+        }
+        // The last line may still grow: it is looked at again.
+        self.line = self.line.saturating_sub(1);
+        Ok(None)
+    }
+
+    /// The segment that holds the present offset, or the next one that is left after the one that
+    /// was read to its end.
+    fn beyond(&self) -> io::Result<Option<Segment>> {
+        let bases = self.log.segments()?;
+        let first = match &self.segment {
+            Some(read) => bases.partition_point(|base| *base <= read.base),
+            None => bases
+                .partition_point(|base| *base <= self.at)
+                .saturating_sub(1),
+        };
+        for base in &bases[first..] {
+            if let Some(segment) = self.log.segment(*base)? {
+                return Ok(Some(segment));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = io::Result<Piece>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_within(CHUNK_LIMIT).transpose()
+    }
+}

@@ -1,0 +1,182 @@
+//! A real daemon in a folder of its own, spoken to over its socket, killed at will.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Nothing in these tests takes this long; a test that hangs fails instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Abide {
+    pub dir: TempDir,
+}
+
+/// An HTTP answer.
+pub struct Answer {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Abide {
+    pub fn new() -> Self {
+        Abide { dir: TempDir::new().expect("a folder for the test") }
+    }
+
+    /// The real binary, set up for this folder.
+    pub fn command<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
+        #[expect(clippy::disallowed_methods, reason = "the program under test")]
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command.args(args).env("ABIDE_DIR", self.dir.path()).env_remove("ABIDE_CRASH_AT");
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().expect("abide runs")
+    }
+
+    /// Starts a daemon that kills itself at `point`.
+    pub fn start_to_crash_at(&self, point: &str) {
+        let out = self.command(["status"]).env("ABIDE_CRASH_AT", point).output().expect("abide runs");
+        assert!(out.status.success(), "{out:?}");
+    }
+
+    pub fn start(&self) {
+        let out = self.run(&["status"]);
+        assert!(out.status.success(), "{out:?}");
+    }
+
+    pub fn pid(&self) -> i32 {
+        let out = self.run(&["status", "--json"]);
+        let status: Value = serde_json::from_slice(&out.stdout).expect("status is JSON");
+        i32::try_from(status["daemon"]["pid"].as_i64().expect("a pid")).expect("a pid")
+    }
+
+    /// Kills the daemon and waits until it is really gone.
+    pub fn kill_daemon(&self) {
+        let handle = Handle::on(self.pid());
+        handle.kill();
+        handle.wait_gone();
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.dir.path().join("run/http.sock")).expect("the daemon listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        stream
+    }
+
+    /// Sends a request; `None` where the daemon died before it answered.
+    pub fn request(&self, method: &str, path: &str, body: &Value) -> Option<Answer> {
+        let mut stream = self.connect();
+        send(&mut stream, method, path, body);
+        receive(stream)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Option<Answer> {
+        self.request("POST", path, body)
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        self.request("GET", path, &Value::Null).expect("the daemon answers").body
+    }
+
+    /// Sends a request and leaves its answer to be read later.
+    pub fn begin(&self, path: &str, body: &Value) -> UnixStream {
+        let mut stream = self.connect();
+        send(&mut stream, "POST", path, body);
+        stream
+    }
+
+    /// Counts as a person who watches, for as long as the stream is held; reads questions line by line.
+    pub fn watch(&self) -> BufReader<UnixStream> {
+        let mut stream = self.connect();
+        send(&mut stream, "GET", "/v1/questions?follow=true", &Value::Null);
+        BufReader::new(stream)
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for Abide {
+    fn drop(&mut self) {
+        let _ = self.command(["session", "kill", "--all"]).output();
+        let _ = self.command(["stop"]).output();
+    }
+}
+
+fn send(stream: &mut UnixStream, method: &str, path: &str, body: &Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    write!(
+        stream,
+        "{method} {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("the request is sent");
+}
+
+pub fn receive(mut stream: UnixStream) -> Option<Answer> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split_whitespace().nth(1)?.parse().ok()?;
+    Some(Answer { status, body: serde_json::from_str(body).unwrap_or(Value::Null) })
+}
+
+/// The next line of a stream that holds `wanted`.
+pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
+    loop {
+        let mut line = String::new();
+        let read = stream.read_line(&mut line).expect("the stream goes on");
+        assert_ne!(read, 0, "the stream ended before {wanted:?}");
+        if line.contains(wanted) {
+            return line;
+        }
+    }
+}
+
+/// A process, held so that its number cannot come to mean another one.
+pub struct Handle(std::os::fd::OwnedFd);
+
+impl Handle {
+    pub fn on(pid: i32) -> Self {
+        let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
+        let flags = rustix::process::PidfdFlags::empty();
+        Handle(rustix::process::pidfd_open(pid, flags).expect("the process lives"))
+    }
+
+    pub fn kill(&self) {
+        let signal = rustix::process::Signal::KILL;
+        rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be killed");
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait_gone(&self) {
+        use rustix::event::{PollFd, PollFlags, poll};
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let patience = rustix::time::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        assert_eq!(poll(&mut fds, Some(&patience)).expect("poll works"), 1, "it did not end");
+    }
+}
+
+/// Processes whose command line is exactly this.
+pub fn living(command_line: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
+        let line: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+        if line.join(" ").trim_end() == command_line {
+            found.push(pid);
+        }
+    }
+    found
+}

@@ -1,0 +1,218 @@
+//! The daemon is killed at every step, and so are keepers. Rows carry the numbers under which the
+//! faults are known.
+
+mod harness;
+
+use std::io::BufRead;
+
+use harness::{Abide, Handle, line_with, living, receive};
+use serde_json::{Value, json};
+
+/// A command that appends one line to `file`, so that runs can be counted.
+fn counting(abide: &Abide, file: &str) -> String {
+    format!("echo ran >> {}; echo output", abide.path(file).display())
+}
+
+fn runs(abide: &Abide, file: &str) -> usize {
+    std::fs::read_to_string(abide.path(file)).map_or(0, |text| text.lines().count())
+}
+
+/// Calls with a key into a daemon that crashes at `point`, then again into a healthy one.
+fn crash_then_retry(point: &str) -> (Abide, Value) {
+    let abide = Abide::new();
+    abide.start_to_crash_at(point);
+    let daemon = Handle::on(abide.pid());
+    let call = json!({"command": counting(&abide, "runs"), "idempotency_key": "once"});
+    assert!(abide.post("/v1/tools/shell", &call).is_none(), "the daemon was to die at {point}");
+    daemon.wait_gone();
+    abide.start();
+    let answer = abide.post("/v1/tools/shell", &call).expect("the second daemon answers");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    (abide, answer.body)
+}
+
+fn ran_once(abide: &Abide, result: &Value) {
+    assert_eq!(runs(abide, "runs"), 1, "{result}");
+    assert_eq!(result["status"], "SUCCESS", "{result}");
+    assert_eq!(result["exit_code"], 0, "{result}");
+    assert!(result["text"].as_str().unwrap_or_default().contains("STDOUT:\noutput\n"), "{result}");
+}
+
+#[test]
+fn k1_killed_before_the_command_was_handed_over() {
+    let (abide, result) = crash_then_retry("session.pre_start");
+    ran_once(&abide, &result);
+}
+
+#[test]
+fn k2_k3_killed_right_after_the_command_was_handed_over() {
+    let (abide, result) = crash_then_retry("session.post_start");
+    ran_once(&abide, &result);
+}
+
+#[test]
+fn k8_killed_when_the_result_was_there_but_not_sent() {
+    let (abide, result) = crash_then_retry("reply.pre_send");
+    ran_once(&abide, &result);
+}
+
+#[test]
+fn k4_a_running_command_never_notices_and_loses_no_byte() {
+    let abide = Abide::new();
+    let (go, ready) = (abide.path("go"), abide.path("ready"));
+    for fifo in [&go, &ready] {
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            fifo,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .expect("a fifo");
+    }
+    abide.start();
+    let command = format!(
+        "seq 1 20000; echo > {}; read _ < {}; seq 20001 40000; exit 7",
+        ready.display(),
+        go.display()
+    );
+    let call = json!({"command": command, "idempotency_key": "k4", "max_output": 1_000_000, "raw": true});
+    let lost = abide.begin("/v1/tools/shell", &call);
+    std::fs::read(&ready).expect("the command is halfway");
+    abide.kill_daemon();
+    assert!(receive(lost).is_none());
+    abide.start();
+    let again = abide.begin("/v1/tools/shell", &call);
+    std::fs::write(&go, "\n").expect("the command goes on");
+    let result = receive(again).expect("an answer").body;
+    assert_eq!(result["exit_code"], 7, "{}", result["status"]);
+    let expected: String = (1..=40_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(result["bytes_total"], expected.len());
+    let text = result["text"].as_str().expect("text");
+    assert!(text.contains(expected.trim_end()), "the output has a gap or a repetition");
+}
+
+#[test]
+fn k9_a_question_survives_under_its_id_and_is_answered_once() {
+    let abide = Abide::new();
+    abide.start_to_crash_at("ask.pending");
+    let daemon = Handle::on(abide.pid());
+    let watching = abide.watch();
+    let command = format!("sleep 3141{}", std::process::id());
+    let call = json!({"command": command, "timeout": 0.2, "idempotency_key": "k9"});
+    let asking = abide.begin("/v1/tools/execute_command", &call);
+    daemon.wait_gone();
+    drop((watching, asking));
+    abide.start();
+    let open = abide.get("/v1/questions");
+    let question = open["questions"][0]["question_id"].as_str().expect("it is still open").to_owned();
+    let mut watching = abide.watch();
+    let asking = abide.begin("/v1/tools/execute_command", &call);
+    line_with(&mut watching, &question);
+    let answer = format!("/v1/questions/{question}/answer");
+    let first = abide.post(&answer, &json!({"answer": "no"})).expect("an answer");
+    assert_eq!(first.status, 200, "{}", first.body);
+    let second = abide.post(&answer, &json!({"answer": "yes"})).expect("an answer");
+    assert_eq!(second.status, 409, "{}", second.body);
+    let result = receive(asking).expect("the call is answered").body;
+    assert_eq!(result["end"], "idle_declined", "{result}");
+    assert!(
+        result["text"].as_str().unwrap_or_default().contains("command execution timeout: no output for 200ms"),
+        "{result}"
+    );
+    assert!(living(&command).is_empty());
+}
+
+/// Starts a sleeping command and returns its session and its keeper's process.
+fn sleeping(abide: &Abide, command: &str) -> (String, i32) {
+    // Nobody watches, so the call comes back as soon as the command has been quiet.
+    let call = json!({"command": command, "timeout": 0.05});
+    let result = abide.post("/v1/tools/execute_command", &call).expect("an answer").body;
+    assert_eq!(result["status"], "running", "{result}");
+    let session = result["session_id"].as_str().expect("a session").to_owned();
+    let pid = living(command).first().copied().expect("it runs");
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
+    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+    (session, parent.and_then(|parent| parent.parse().ok()).expect("its keeper"))
+}
+
+#[test]
+fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
+    let abide = Abide::new();
+    abide.start();
+    let command = format!("exec sleep 2718{}", std::process::id());
+    let line = command.trim_start_matches("exec ");
+    let (session, keeper) = {
+        let call = json!({"command": command, "timeout": 0.05});
+        let result = abide.post("/v1/tools/execute_command", &call).expect("an answer").body;
+        let session = result["session_id"].as_str().expect("a session").to_owned();
+        let pid = living(line).first().copied().expect("it runs");
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a parent");
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+        (session, parent.and_then(|parent| parent.parse::<i32>().ok()).expect("its keeper"))
+    };
+    let child = Handle::on(living(line)[0]);
+    Handle::on(keeper).kill();
+    child.wait_gone();
+    // Killing a session that is gone already is answered with how it ended.
+    abide.post(&format!("/v1/sessions/{session}/kill"), &json!({})).expect("an answer");
+    let view = abide.get(&format!("/v1/sessions/{session}"));
+    assert_eq!(view["end"], "lost", "{view}");
+    assert_eq!(view["exit_code"], Value::Null, "{view}");
+    assert!(living(line).is_empty());
+}
+
+#[test]
+fn k15_keeper_and_daemon_both_killed_leave_nothing_behind() {
+    let abide = Abide::new();
+    abide.start();
+    let command = format!("sleep 1618{}", std::process::id());
+    let (session, keeper) = sleeping(&abide, &command);
+    let child = Handle::on(living(&command)[0]);
+    abide.kill_daemon();
+    Handle::on(keeper).kill();
+    abide.start();
+    child.wait_gone();
+    let view = abide.get(&format!("/v1/sessions/{session}"));
+    assert_eq!(view["end"], "lost", "{view}");
+    assert_eq!(view["exit_code"], Value::Null, "{view}");
+}
+
+#[test]
+fn s13_a_command_cannot_answer_its_own_question() {
+    let abide = Abide::new();
+    abide.start();
+    let mut watching = abide.watch();
+    let answers = abide.path("answers");
+    let script = format!(
+        "read q < {}; ABIDE_DIR={} {} answer $q yes >{} 2>&1; echo $? >> {}; exec sleep 9999",
+        abide.path("q").display(),
+        abide.dir.path().display(),
+        env!("CARGO_BIN_EXE_abide"),
+        answers.display(),
+        abide.path("done").display(),
+    );
+    for fifo in ["q", "done"] {
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, abide.path(fifo), rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a fifo");
+    }
+    let call = json!({"command": script, "timeout": 0.2});
+    let asking = abide.begin("/v1/tools/execute_command", &call);
+    let line = line_with(&mut watching, "question_");
+    let asked: Value = serde_json::from_str(&line).expect("JSON");
+    let question = asked["question_id"].as_str().expect("an id").to_owned();
+    std::fs::write(abide.path("q"), format!("{question}\n")).expect("the command hears the id");
+    let code = std::io::BufReader::new(std::fs::File::open(abide.path("done")).expect("a fifo"))
+        .lines()
+        .next()
+        .expect("a line")
+        .expect("a line");
+    assert_ne!(code, "0");
+    let said = std::fs::read_to_string(&answers).expect("what it was told");
+    assert!(said.contains("only a person can"), "{said}");
+    let answer = format!("/v1/questions/{question}/answer");
+    let ours = abide.post(&answer, &json!({"answer": "no"})).expect("an answer");
+    assert_eq!(ours.status, 200, "{}", ours.body);
+    receive(asking).expect("the call is answered");
+}

@@ -1,0 +1,216 @@
+//! How commands end, and what is known of it afterwards.
+
+use abide::keeper::folder::{self, EndingFile};
+use abide::keeper::frame::{FromKeeper, Hold, ToKeeper};
+use abide::world::log::Stream;
+use abide_core::{Containment, End, Exit};
+
+use crate::harness::{Nursery, marked, wait_gone};
+
+#[test]
+fn an_exit_code_is_passed_on() {
+    let nursery = Nursery::new();
+    for code in [0, 1, 42, 137, 255] {
+        let ran = nursery.run(&format!("exit {code}"));
+        assert_eq!(ran.exited.exit, Some(Exit::Code(code)));
+        assert_eq!(ran.exited.end, End::Exited);
+        assert!(ran.exited.empty && ran.exited.closed);
+        assert_eq!(ran.exited.bytes, 0);
+        assert!(!ran.folder.join("log").exists());
+    }
+}
+
+#[test]
+fn c15_a_signal_is_told_apart_from_a_code() {
+    let nursery = Nursery::new();
+    for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV] {
+        let ran = nursery.run(&format!("kill -{signal} $$"));
+        assert_eq!(ran.exited.exit, Some(Exit::Signal(signal)));
+        assert_eq!(ran.exited.end, End::Signaled);
+    }
+}
+
+#[test]
+fn the_folder_says_what_the_keeper_said() {
+    let nursery = Nursery::new();
+    let ran = nursery.run("echo out; echo err >&2; exit 3");
+    let ending = folder::read_ending(&ran.folder).unwrap().unwrap();
+    assert_eq!(ending, EndingFile::Ended(ran.exited));
+    assert_eq!(ran.exited.bytes, 8);
+    assert_eq!(ran.output(Stream::Stdout), b"out\n");
+    assert_eq!(ran.output(Stream::Stderr), b"err\n");
+    let meta = folder::read_meta(&ran.folder).unwrap().unwrap();
+    assert_eq!(meta.command, b"echo out; echo err >&2; exit 3");
+    assert_eq!(meta.contained_by, Containment::Cgroup);
+}
+
+#[test]
+fn c12_what_was_written_just_before_the_end_is_never_short() {
+    let nursery = Nursery::new();
+    for _ in 0..300 {
+        let ran = nursery.run("exec head -c 65536 /dev/zero");
+        assert_eq!(ran.exited.bytes, 65_536);
+        assert!(ran.exited.closed);
+        assert_eq!(ran.output(Stream::Stdout).len(), 65_536);
+    }
+}
+
+#[test]
+fn a_deadline_ends_everything_and_keeps_the_output() {
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let nursery = Nursery::new();
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell(
+            "trap '' TERM HUP; echo before; \
+             setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & \
+             (setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & ) ; \
+             (sleep 1000 >/dev/null 2>&1 &) ; \
+             echo ready; while :; do sleep 1000; done",
+        );
+        launch.deadline_ms = Some(300);
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        let exited = keeper.expect_exited();
+        assert_eq!(exited.end, End::Deadline);
+        assert_eq!(exited.exit, Some(Exit::Signal(libc::SIGKILL)));
+        assert!(exited.duration_ms >= 300);
+        let ran = keeper.wind_up(exited);
+        assert_eq!(ran.output(Stream::Stdout), b"before\nready\n");
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn c3_a_leftover_is_reported_at_once_and_lives_on() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("(read line; echo LATE) <&3 & echo FIRST");
+    let fifo = keeper.folder.with_extension("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    launch.argv[2] = format!(
+        "exec 3<>{}; (read line <&3; echo LATE) & echo FIRST",
+        fifo.display()
+    )
+    .into_bytes();
+    keeper.start(launch);
+    keeper.expect_started();
+    let exited = keeper.expect_exited();
+    assert_eq!(exited.exit, Some(Exit::Code(0)));
+    assert_eq!(
+        (exited.bytes, exited.empty, exited.closed),
+        (6, false, false)
+    );
+    let left = abide::keeper::tree::processes(&keeper.meta());
+    assert_eq!(left.len(), 1, "{left:?}");
+    std::fs::write(&fifo, b"go\n").unwrap();
+    let ran = keeper.wind_up(exited);
+    assert_eq!(ran.output(Stream::Stdout), b"FIRST\nLATE\n");
+    match folder::read_ending(&ran.folder).unwrap() {
+        Some(EndingFile::Ended(ended)) => {
+            assert!(ended.empty && ended.closed);
+            assert_eq!(ended.bytes, 11);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn c2_a_kill_goes_on_after_the_leader_has_left() {
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let nursery = Nursery::new();
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell(
+            "(trap '' TERM; echo deaf; while :; do sleep 1000; done) & trap 'exit 7' TERM; wait",
+        );
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(4);
+        keeper.say(&ToKeeper::Kill {
+            end: End::Agent,
+            grace_ms: 200,
+        });
+        let exited = keeper.expect_exited();
+        assert_eq!(exited.end, End::Agent);
+        assert_eq!(exited.exit, Some(Exit::Code(7)));
+        let ran = keeper.wind_up(exited);
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("sleep 1000 & exit 5"));
+    keeper.expect_started();
+    let exited = keeper.expect_exited();
+    keeper.say(&ToKeeper::Kill {
+        end: End::User,
+        grace_ms: 0,
+    });
+    let ran = keeper.wind_up(exited);
+    match folder::read_ending(&ran.folder).unwrap() {
+        Some(EndingFile::Ended(ended)) => {
+            assert_eq!((ended.end, ended.exit), (End::Exited, Some(Exit::Code(5))));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn c5_a_stopped_child_is_killed() {
+    let nursery = Nursery::new();
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("echo up; kill -STOP $$; sleep 1000");
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(2);
+        keeper.say(&ToKeeper::Kill {
+            end: End::User,
+            grace_ms: 0,
+        });
+        let ran = keeper.finish();
+        assert_eq!(ran.exited.end, End::User);
+        assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
+    }
+}
+
+#[test]
+fn a_deadline_can_be_moved_and_removed() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("read line; exit 0");
+    launch.stdin = abide::keeper::frame::Stdin::Open;
+    launch.deadline_ms = Some(3_600_000);
+    keeper.start(launch);
+    keeper.expect_started();
+    keeper.say(&ToKeeper::Deadline { in_ms: 1 });
+    keeper.say(&ToKeeper::Deadline { in_ms: 0 });
+    keeper.say(&ToKeeper::Look);
+    assert!(matches!(keeper.next(), FromKeeper::Grew { bytes: 0, .. }));
+    keeper.say(&ToKeeper::Deadline { in_ms: 50 });
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.end, End::Deadline);
+}
+
+#[test]
+fn a_spare_that_is_not_wanted_leaves_nothing() {
+    let mut nursery = Nursery::new();
+    let keeper = nursery.ready();
+    assert!(keeper.folder.join("ctl").exists());
+    let folder = keeper.folder.clone();
+    let away = keeper.hang_up();
+    wait_gone(away.pid);
+    assert!(!folder.exists());
+    let keeper = nursery.ready();
+    nursery.close();
+    // The keeper outlives the nursery.
+    let mut keeper = keeper;
+    keeper.start(keeper.shell("exit 9"));
+    keeper.expect_started();
+    assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(9)));
+}

@@ -1,0 +1,379 @@
+//! A nursery of one's own and a synchronous line to its keepers. Every wait is for an event; the
+//! timeout only turns a hang into a failure.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use abide::keeper::folder::{self, EndingFile, Meta};
+use abide::keeper::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
+use abide::world::log::{Log, Piece, Stream};
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::process::{Pid, PidfdFlags};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub struct Nursery {
+    child: Child,
+    socket: Option<OwnedFd>,
+    folder: tempfile::TempDir,
+}
+
+impl Nursery {
+    pub fn new() -> Self {
+        Self::with_env(&[])
+    }
+
+    pub fn with_env(env: &[(&str, &str)]) -> Self {
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command.arg("keeper").stdin(Stdio::null());
+        command.envs(env.iter().copied());
+        let fd = theirs.as_raw_fd();
+        // SAFETY: between fork and exec only descriptors are moved.
+        unsafe {
+            command.pre_exec(move || {
+                let moved = match fd {
+                    3 => libc::fcntl(3, libc::F_SETFD, 0),
+                    _ => libc::dup2(fd, 3),
+                };
+                match moved {
+                    -1 => Err(std::io::Error::last_os_error()),
+                    _ => Ok(()),
+                }
+            });
+        }
+        Nursery {
+            child: command.spawn().unwrap(),
+            socket: Some(ours),
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// Closes the nursery's socket and waits until it has gone.
+    pub fn close(&mut self) {
+        self.socket = None;
+        self.child.wait().unwrap();
+    }
+
+    /// A keeper with the folder of a new session.
+    pub fn keeper(&self) -> Keeper {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let count = NEXT.fetch_add(1, Ordering::Relaxed);
+        let bits = u64::from(std::process::id()) << 20 | count;
+        let id = abide_core::SessionId::from_bits(bits).to_string();
+        self.keeper_at(self.folder.path().join(id))
+    }
+
+    pub fn keeper_at(&self, folder: PathBuf) -> Keeper {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let fds = [theirs.as_fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
+        let path = folder.as_os_str().as_encoded_bytes();
+        rustix::net::sendmsg(
+            self.socket.as_ref().unwrap(),
+            &[std::io::IoSlice::new(path)],
+            &mut ancillary,
+            SendFlags::empty(),
+        )
+        .unwrap();
+        drop(theirs);
+        Keeper::over(ours, folder)
+    }
+
+    /// A keeper that has said it is ready.
+    pub fn ready(&self) -> Keeper {
+        let mut keeper = self.keeper();
+        keeper.expect_ready();
+        keeper
+    }
+
+    /// Runs a shell command to its end.
+    pub fn run(&self, command: &str) -> Ran {
+        let mut keeper = self.ready();
+        keeper.start(keeper.shell(command));
+        keeper.expect_started();
+        keeper.finish()
+    }
+}
+
+impl Drop for Nursery {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+pub struct Keeper {
+    pub folder: PathBuf,
+    pub pid: u32,
+    pub leader: u32,
+    stream: UnixStream,
+    buffer: Vec<u8>,
+}
+
+/// How a session ended and what it wrote.
+pub struct Ran {
+    pub exited: Exited,
+    pub folder: PathBuf,
+}
+
+impl Ran {
+    pub fn output(&self, stream: Stream) -> Vec<u8> {
+        output(&self.folder, Some(stream))
+    }
+}
+
+/// All bytes of a log in order; there must be no gap.
+pub fn output(folder: &Path, only: Option<Stream>) -> Vec<u8> {
+    let mut all = Vec::new();
+    for piece in Log::open(folder).pieces(0, only) {
+        match piece.unwrap() {
+            Piece::Chunk(chunk) => all.extend_from_slice(&chunk.bytes),
+            Piece::Gap { from, to } => panic!("bytes {from} to {to} are missing"),
+        }
+    }
+    all
+}
+
+impl Keeper {
+    fn over(stream: UnixStream, folder: PathBuf) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Keeper {
+            folder,
+            pid: 0,
+            leader: 0,
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// A new connection to the same keeper; the old one may be held or dropped.
+    pub fn again(&self) -> Keeper {
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.folder, flags, rustix::fs::Mode::empty()).unwrap();
+        let path = format!("/proc/self/fd/{}/ctl", folder.as_raw_fd());
+        let mut keeper = Keeper::over(UnixStream::connect(path).unwrap(), self.folder.clone());
+        keeper.expect_ready();
+        assert_eq!(keeper.pid, self.pid);
+        keeper
+    }
+
+    /// Drops the connection and leaves what is needed to find the keeper again.
+    pub fn hang_up(self) -> Away {
+        Away {
+            folder: self.folder,
+            pid: self.pid,
+            leader: self.leader,
+        }
+    }
+
+    pub fn shell(&self, command: &str) -> Launch {
+        let session = self.folder.file_name().unwrap().to_str().unwrap();
+        Launch {
+            session: session.into(),
+            agent: "default".into(),
+            command: command.into(),
+            argv: ["/bin/sh", "-c", command].map(Into::into).to_vec(),
+            cwd: b"/".to_vec(),
+            env: vec![
+                (b"PATH".to_vec(), b"/usr/bin:/bin:/usr/sbin:/sbin".to_vec()),
+                (b"ABIDE_TEST_MARK".to_vec(), session.into()),
+            ],
+            stdin: Stdin::None,
+            pty: None,
+            deadline_ms: None,
+            idle_ms: None,
+            inactivity_ms: None,
+            log_quota: 256 << 20,
+            created_wall_ms: 1,
+            key: None,
+            grace_ms: 2_000,
+            containment: Hold::Auto,
+        }
+    }
+
+    pub fn say(&mut self, frame: &ToKeeper) {
+        let mut wire = Vec::new();
+        frame.encode(&mut wire);
+        self.stream.write_all(&wire).unwrap();
+    }
+
+    pub fn start(&mut self, launch: Launch) {
+        self.say(&ToKeeper::Start(Box::new(launch)));
+    }
+
+    /// The next frame; `None`: the keeper has closed the connection.
+    pub fn hear(&mut self) -> Option<FromKeeper> {
+        loop {
+            if let Some(frame) = FromKeeper::take_from(&mut self.buffer).unwrap() {
+                return Some(frame);
+            }
+            let mut bytes = [0; 4096];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.buffer.extend_from_slice(&bytes[..count]),
+                Err(fault) if fault.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(fault) => panic!("nothing was heard: {fault}"),
+            }
+        }
+    }
+
+    pub fn next(&mut self) -> FromKeeper {
+        self.hear().expect("the keeper hung up")
+    }
+
+    pub fn expect_ready(&mut self) {
+        match self.next() {
+            FromKeeper::Ready {
+                version: 1, pid, ..
+            } => self.pid = pid,
+            other => panic!("expected Ready, heard {other:?}"),
+        }
+    }
+
+    pub fn expect_started(&mut self) {
+        match self.next() {
+            FromKeeper::Started { pid, .. } => self.leader = pid,
+            other => panic!("expected Started, heard {other:?}"),
+        }
+    }
+
+    pub fn expect_failed(&mut self) -> (i32, String) {
+        match self.next() {
+            FromKeeper::StartFailed { errno, sentence } => (errno, sentence),
+            other => panic!("expected StartFailed, heard {other:?}"),
+        }
+    }
+
+    /// Passes over notes on growth and input until the leader has ended.
+    pub fn expect_exited(&mut self) -> Exited {
+        loop {
+            match self.next() {
+                FromKeeper::Exited(exited) => return exited,
+                FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } => {}
+                other => panic!("expected Exited, heard {other:?}"),
+            }
+        }
+    }
+
+    /// Waits until there are more than `beyond` bytes of output.
+    pub fn expect_growth(&mut self, beyond: u64) -> u64 {
+        self.say(&ToKeeper::Watch { beyond });
+        loop {
+            match self.next() {
+                FromKeeper::Grew { bytes, .. } if bytes > beyond => return bytes,
+                FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } => {}
+                other => panic!("expected Grew, heard {other:?}"),
+            }
+        }
+    }
+
+    /// Hears everything out, lets the keeper go and sees it leave.
+    pub fn finish(mut self) -> Ran {
+        let exited = self.expect_exited();
+        self.wind_up(exited)
+    }
+
+    pub fn wind_up(mut self, exited: Exited) -> Ran {
+        let (mut empty, mut closed) = (exited.empty, exited.closed);
+        while !(empty && closed) {
+            match self.next() {
+                FromKeeper::Emptied => empty = true,
+                FromKeeper::Closed => closed = true,
+                FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } => {}
+                other => panic!("expected the rest, heard {other:?}"),
+            }
+        }
+        self.say(&ToKeeper::Ack);
+        while self.hear().is_some() {}
+        wait_gone(self.pid);
+        assert!(!self.folder.join("ctl").exists());
+        if let Some(group) = self.meta().cgroup {
+            assert!(!PathBuf::from(String::from_utf8(group).unwrap()).exists());
+        }
+        Ran {
+            exited,
+            folder: self.folder,
+        }
+    }
+
+    pub fn meta(&self) -> Meta {
+        folder::read_meta(&self.folder).unwrap().unwrap()
+    }
+}
+
+pub struct Away {
+    pub folder: PathBuf,
+    pub pid: u32,
+    pub leader: u32,
+}
+
+impl Away {
+    /// What the folder says after the keeper has left by itself.
+    pub fn ending(&self) -> Option<EndingFile> {
+        wait_gone(self.pid);
+        folder::read_ending(&self.folder).unwrap()
+    }
+
+    pub fn ended(&self) -> Exited {
+        match self.ending() {
+            Some(EndingFile::Ended(exited)) => exited,
+            other => panic!("expected an ending, found {other:?}"),
+        }
+    }
+}
+
+/// Waits until the process is gone (a zombie counts: nobody here is its parent).
+pub fn wait_gone(pid: u32) {
+    let pid = Pid::from_raw(pid as i32).unwrap();
+    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
+        return;
+    };
+    let timeout = rustix::fs::Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+    assert_eq!(
+        rustix::event::poll(&mut fds, Some(&timeout)),
+        Ok(1),
+        "{pid:?} lives on"
+    );
+}
+
+/// Every living process that carries the session's mark, wherever it went.
+pub fn marked(folder: &Path) -> Vec<String> {
+    let mark = format!(
+        "ABIDE_TEST_MARK={}",
+        folder.file_name().unwrap().to_str().unwrap()
+    );
+    let mut found = Vec::new();
+    for item in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(env) = std::fs::read(item.path().join("environ")) else {
+            continue;
+        };
+        if env
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == mark.as_bytes())
+        {
+            found.push(std::fs::read_to_string(item.path().join("stat")).unwrap_or_default());
+        }
+    }
+    found
+}

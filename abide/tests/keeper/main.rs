@@ -1,0 +1,4 @@
+//! Real children under a real keeper, without a daemon.
+
+mod ending;
+mod harness;

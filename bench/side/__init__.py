@@ -1,0 +1,1 @@
+"""Side-by-side measurements of abide and other tools that run commands for agents."""

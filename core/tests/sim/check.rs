@@ -1,0 +1,427 @@
+//! The promises.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abide_core::record::replay;
+use abide_core::session::Phase;
+use abide_core::{
+    Answer, CallId, Closing, Effect, End, Event, House, Millis, Outcome, Question, QuestionId,
+    Record, SessionId, Update, limit,
+};
+
+use super::keeper::{SLACK, Truth};
+use super::{Kind, Life, Sim};
+
+/// How late a tick may be in this world.
+const LATE: Millis = Millis(80);
+
+impl Sim {
+    /// What one turn may contain, before any of it is done.
+    pub(super) fn check_turn(
+        &mut self,
+        event: &Event,
+        before: Option<&House>,
+        was_asked: &BTreeMap<QuestionId, Question>,
+        effects: &[Effect],
+    ) {
+        let in_order = effects.is_sorted_by_key(Effect::rank);
+        assert!(
+            in_order,
+            "record, act, ask, publish, tell, reply: {effects:?}"
+        );
+        let replied: Vec<_> = (effects.iter())
+            .filter_map(|effect| match effect {
+                Effect::Reply { call, .. } => Some(*call),
+                _ => None,
+            })
+            .collect();
+        let once: BTreeSet<_> = replied.iter().collect();
+        assert_eq!(once.len(), replied.len(), "answered twice: {effects:?}");
+        let refused = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Reply {
+                    outcome: Outcome::Refused(_),
+                    ..
+                }
+            )
+        };
+        if effects.iter().any(refused) {
+            assert_eq!(effects.len(), 1, "refused, and yet: {effects:?}");
+            assert!(
+                before == Some(&self.house),
+                "a refused call changed something"
+            );
+        }
+        self.note_decisions(event, effects);
+        self.check_answer(event, was_asked, effects);
+    }
+
+    /// Remembers that a tree must go.
+    fn note_decisions(&mut self, event: &Event, effects: &[Effect]) {
+        match event {
+            Event::Called {
+                call,
+                spare,
+                request,
+                ..
+            } => match request {
+                abide_core::Request::Kill { session, .. } => {
+                    let answered = effects.iter().any(|e| matches!(e, Effect::Reply { .. }));
+                    if !answered {
+                        self.lives.entry(*session).or_default().decided = true;
+                    }
+                    self.name_session(*call, *session);
+                }
+                abide_core::Request::Run(run) => {
+                    let life = Life {
+                        idle: run.idle,
+                        ..Life::default()
+                    };
+                    if effects.iter().any(|e| matches!(e, Effect::Start { .. })) {
+                        self.lives.insert(*spare, life);
+                    }
+                }
+                abide_core::Request::Join { session, .. }
+                | abide_core::Request::Extend { session, .. } => {
+                    self.name_session(*call, *session);
+                }
+                abide_core::Request::Answer { .. } => {}
+            },
+            Event::Interrupted { call } => {
+                let Some(call) = self.calls.get_mut(call) else {
+                    assert!(effects.is_empty(), "nobody was interrupted: {effects:?}");
+                    return;
+                };
+                call.interrupted = true;
+                let id = call.session.expect("a waiting call has a session");
+                let phase = self.house.session(id).map(|session| &session.phase);
+                if let Some(Phase::Starting | Phase::Running { .. }) = phase {
+                    self.lives.entry(id).or_default().decided = true;
+                }
+            }
+            Event::Started { session } => {
+                let now = self.now.mono;
+                let life = self.lives.entry(*session).or_default();
+                life.due_since = life.due_since.max(now);
+            }
+            _ => {}
+        }
+    }
+
+    fn name_session(&mut self, call: CallId, session: SessionId) {
+        if let Some(call) = self.calls.get_mut(&call) {
+            call.session = Some(session);
+        }
+    }
+
+    /// An answer has one effect, and only on a question that was open.
+    fn check_answer(
+        &self,
+        event: &Event,
+        was_asked: &BTreeMap<QuestionId, Question>,
+        effects: &[Effect],
+    ) {
+        let closes = |effect: &&Effect| {
+            let Effect::Record(Record::Closed { closing, .. }) = effect else {
+                return false;
+            };
+            matches!(closing, Closing::Answered(_))
+        };
+        let closed = effects.iter().filter(closes).count();
+        let kills = |effect: &&Effect| {
+            matches!(
+                effect,
+                Effect::Kill {
+                    end: End::IdleDeclined,
+                    ..
+                }
+            )
+        };
+        let killed = effects.iter().filter(kills).count();
+        let Event::Called {
+            request: abide_core::Request::Answer { question, answer },
+            ..
+        } = event
+        else {
+            assert_eq!((closed, killed), (0, 0), "nobody has answered: {effects:?}");
+            return;
+        };
+        let done = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::Reply {
+                    outcome: Outcome::Done,
+                    ..
+                }
+            )
+        };
+        let taken = usize::from(effects.iter().any(done));
+        let open = usize::from(was_asked.contains_key(question));
+        assert!(taken <= open, "{question} was not open");
+        assert_eq!(closed, taken, "one answer, one closing: {effects:?}");
+        let no = usize::from(*answer == Answer::No);
+        assert_eq!(killed, taken * no, "no kills once, yes never: {effects:?}");
+    }
+
+    /// A question was put: not early, not for nothing, not twice.
+    pub(super) fn check_asked(&mut self, question: QuestionId, state: &Question) {
+        let id = state.session;
+        let new = self.asked.insert(question, id).is_none();
+        assert!(
+            new && !self.closed.contains_key(&question),
+            "{question} was put twice"
+        );
+        let waiting = self
+            .calls
+            .values()
+            .any(|call| call.asks && call.session == Some(id));
+        assert!(waiting, "{question} was put for nobody");
+        assert!(self.reaches_a_person(id), "{question} was put to nobody");
+        assert_eq!(state.asked, self.now.wall);
+        self.check_idle(id, state.idle);
+    }
+
+    /// It has really been quiet for its limit, but for what is still under way.
+    pub(super) fn check_idle(&self, id: SessionId, idle: Millis) {
+        let now = self.now.mono;
+        let life = &self.lives[&id];
+        let keeper = &self.keepers[&id];
+        assert_eq!(Some(idle), life.idle, "{id}: not its idle limit");
+        let early = |at: &abide_core::Mono| now.since(*at) < idle && now.since(*at) > SLACK;
+        let wrote = keeper.wrote.iter().rev().take(50).find(|at| early(at));
+        assert_eq!(wrote, None, "{id} was not idle");
+        let patient = now.since(life.patient_since) >= idle;
+        assert!(
+            patient,
+            "{id}: somebody has decided to go on since {:?}",
+            life.patient_since
+        );
+    }
+
+    pub(super) fn reaches_a_person(&self, id: SessionId) -> bool {
+        let here = |call: &super::Call| call.here && call.session == Some(id);
+        self.watchers > 0 || self.calls.values().any(here)
+    }
+
+    pub(super) fn check_closed(&mut self, question: QuestionId, closing: Closing) {
+        self.tally.count(match closing {
+            Closing::Answered(Answer::Yes) => "yes",
+            Closing::Answered(Answer::No) => "no",
+            Closing::Withdrawn => "withdrawn",
+        });
+        let open = self.asked.contains_key(&question);
+        let first = self.closed.insert(question, closing).is_none();
+        assert!(open && first, "{question} was closed twice, or never put");
+        let id = self.asked[&question];
+        let now = self.now.mono;
+        if let Some(life) = self.lives.get_mut(&id) {
+            life.due_since = now;
+            match closing {
+                Closing::Answered(Answer::Yes) => life.patient_since = now,
+                Closing::Answered(Answer::No) => life.decided = true,
+                Closing::Withdrawn => {}
+            }
+        }
+    }
+
+    pub(super) fn check_kill(&mut self, id: SessionId) {
+        let starting = |keeper: &super::Keeper| matches!(keeper.truth, Truth::Starting { .. });
+        assert!(
+            !self.keepers.get(&id).is_some_and(starting),
+            "{id}: nothing to kill yet"
+        );
+        let life = self.lives.entry(id).or_default();
+        life.kills += 1;
+        assert!(life.decided, "{id} was killed, and nobody has decided so");
+        assert!(
+            life.kills == 1 && !life.found_dying,
+            "{id} was killed twice"
+        );
+    }
+
+    pub(super) fn check_told(&mut self, id: CallId, update: Update) {
+        let now = self.now.mono;
+        let Some(call) = self.calls.get_mut(&id) else {
+            panic!("{id:?} was told {update:?}, and does not wait");
+        };
+        match update {
+            Update::Accepted(session) => {
+                if let Kind::Run | Kind::Detached = call.kind {
+                    assert_eq!(call.session, None, "accepted twice");
+                    call.session = Some(session);
+                    let starting = |k: &super::Keeper| matches!(k.truth, Truth::Starting { .. });
+                    if !self.keepers.get(&session).is_some_and(starting) {
+                        self.tally.count("joined by key");
+                    }
+                }
+                let life = self.lives.entry(session).or_default();
+                life.due_since = life.due_since.max(now);
+            }
+            Update::Asked(question) => {
+                assert!(
+                    call.asks && call.asked.is_none(),
+                    "{id:?} was told of two questions"
+                );
+                assert_eq!(call.session, self.asked.get(&question).copied());
+                call.asked = Some(question);
+            }
+            Update::Closed(question) => {
+                assert_eq!(
+                    call.asked,
+                    Some(question),
+                    "closed, and it was not told of it"
+                );
+                call.asked = None;
+            }
+        }
+    }
+
+    /// What holds after every turn.
+    pub(super) fn check_house(&mut self, event: &Event) {
+        let now = self.now.mono;
+        let open: BTreeMap<_, _> = self.house.clone_questions();
+        assert_eq!(replay(&self.records), open, "replay gives other questions");
+        let shown: BTreeSet<_> = open.keys().copied().collect();
+        assert_eq!(self.shown, shown, "other questions are shown");
+        for (id, state) in &open {
+            let session = self
+                .house
+                .session(state.session)
+                .map(|session| &session.phase);
+            let runs = matches!(session, Some(Phase::Running { ending: None, .. }));
+            assert!(runs, "{id} is open, and its session does not run");
+            assert_eq!(self.house.open_question_of(state.session), Some(*id));
+        }
+        let counts = self.house.counts();
+        let waiting = self.calls.len();
+        assert_eq!(
+            counts.waits, waiting,
+            "waits and unanswered calls: {:?}",
+            self.calls
+        );
+        assert!(counts.alarms <= counts.waits + counts.sessions);
+        assert!(counts.waits <= limit::WAITS && counts.closed <= limit::CLOSED_QUESTIONS);
+        if *event == Event::Tick {
+            assert!(
+                self.house.alarm().is_none_or(|at| at > now),
+                "an alarm was left behind"
+            );
+        }
+        self.check_sessions();
+        self.check_calls();
+    }
+
+    fn check_sessions(&mut self) {
+        let mut running = 0;
+        for (id, session) in self.house.sessions() {
+            let life = &self.lives[&id];
+            let keeper = &self.keepers[&id];
+            match &session.phase {
+                Phase::Starting => running += 1,
+                Phase::Running { ending, .. } => {
+                    running += 1;
+                    let dying = life.kills == 1 || life.found_dying;
+                    assert_eq!(ending.is_some(), dying, "{id}: decided, but not sent");
+                    assert!(dying || !life.decided, "{id}: the decision was lost");
+                }
+                Phase::Leftover { ending } | Phase::Ended { ending } => {
+                    assert_eq!(Some(ending), keeper.ending(), "{id}: not how it ended");
+                    let first = self.endings.entry(id).or_insert(ending.clone());
+                    assert_eq!(first, ending, "{id} ended twice");
+                }
+                Phase::Failed { .. } => assert_eq!(keeper.truth, Truth::Failed),
+            }
+            if let Phase::Ended { .. } = session.phase {
+                assert!(keeper.is_gone(), "{id} is not gone");
+            }
+            if let Phase::Leftover { .. } = session.phase {
+                assert!(
+                    life.kills == 1 || life.found_dying || !life.decided,
+                    "{id}: not killed"
+                );
+            } else if !matches!(session.phase, Phase::Ended { .. }) {
+                assert!(!self.endings.contains_key(&id), "{id} came back to life");
+            }
+        }
+        assert_eq!(self.house.counts().running, running);
+    }
+
+    /// Nobody waits for what has come about already.
+    fn check_calls(&self) {
+        for (id, call) in &self.calls {
+            let session = call.session.expect("a waiting call has a session");
+            let phase = &self.house.session(session).expect("its session").phase;
+            let over = match phase {
+                Phase::Starting => false,
+                Phase::Running { .. } => call.kind == Kind::Detached && !call.interrupted,
+                Phase::Leftover { ending } => {
+                    let waits = matches!(call.kind, Kind::Run | Kind::Join) && !call.interrupted;
+                    waits && !ending.end.is_kill() && !self.must_go(session)
+                }
+                Phase::Ended { .. } | Phase::Failed { .. } => true,
+            };
+            assert!(!over, "{id:?} still waits for what is over: {call:?}");
+        }
+    }
+
+    fn must_go(&self, id: SessionId) -> bool {
+        let life = &self.lives[&id];
+        life.decided || life.found_dying
+    }
+
+    /// Nobody waits longer than agreed, and neither silence nor output goes unnoticed.
+    pub(super) fn check_patience(&self) {
+        let now = self.now.mono;
+        for (question, state) in self.house.questions() {
+            let known = self
+                .house
+                .session(state.session)
+                .map(|session| session.bytes);
+            let keeper = &self.keepers[&state.session];
+            let unseen = Some(keeper.bytes) > known && now.since(keeper.quiet_since) > SLACK;
+            assert!(
+                !unseen,
+                "{question} is open, and its session has written since"
+            );
+        }
+        for (id, call) in &self.calls {
+            let over = call.until.is_some_and(|until| until + LATE < now);
+            assert!(!over, "{id:?} waits beyond its patience: {call:?}");
+            let session = call.session.expect("a waiting call has a session");
+            let phase = &self.house.session(session).expect("its session").phase;
+            let life = &self.lives[&session];
+            let Phase::Running { ending: None, .. } = phase else {
+                continue;
+            };
+            let Some(idle) = life.idle.filter(|_| call.asks) else {
+                continue;
+            };
+            if self.house.open_question_of(session).is_some() {
+                let stranded = !self.reaches_a_person(session);
+                assert!(!stranded, "{id:?} waits for an answer that nobody can give");
+                continue;
+            }
+            let since = self.keepers[&session]
+                .quiet_since
+                .max(life.due_since)
+                .max(call.issued);
+            let quiet = now.since(since);
+            let bound = Millis(idle.0 + LATE.0 + SLACK.0 + SLACK.0);
+            assert!(quiet <= bound, "{session} is idle, and nobody was asked");
+        }
+    }
+}
+
+/// The open questions, to compare.
+pub(super) trait CloneQuestions {
+    fn clone_questions(&self) -> BTreeMap<QuestionId, Question>;
+}
+
+impl CloneQuestions for House {
+    fn clone_questions(&self) -> BTreeMap<QuestionId, Question> {
+        self.questions()
+            .map(|(id, state)| (id, state.clone()))
+            .collect()
+    }
+}

@@ -1,0 +1,133 @@
+//! The promises about answers: a call gets one, and it is the truth.
+
+use abide_core::{CallId, End, Event, Millis, Outcome, QuestionId, SessionId, WhyRunning};
+
+use super::keeper::Truth;
+use super::{Call, Kind, Sim};
+
+impl Sim {
+    pub(super) fn check_reply(&mut self, event: &Event, id: CallId, outcome: &Outcome) {
+        let Some(call) = self.calls.remove(&id) else {
+            panic!("{id:?} was answered {outcome:?}, and does not wait");
+        };
+        let what = match outcome {
+            Outcome::Started(id) => {
+                let starting = matches!(self.keepers[id].truth, Truth::Starting { .. });
+                assert!(!starting && call.kind == Kind::Detached, "{call:?}");
+                self.check_own(&call, *id);
+                "started"
+            }
+            Outcome::Ended(id) | Outcome::Declined(id) | Outcome::Cancelled(id) => {
+                self.check_own(&call, *id);
+                self.check_over(&call, *id, outcome)
+            }
+            Outcome::Running(id, WhyRunning::Standby) => {
+                assert_eq!(*event, Event::Tick);
+                self.check_own(&call, *id);
+                self.check_standby(&call, *id)
+            }
+            Outcome::Running(id, WhyRunning::NobodyToAsk) => {
+                self.check_own(&call, *id);
+                self.check_nobody(&call, *id, event)
+            }
+            Outcome::Failed(id) => {
+                self.check_own(&call, *id);
+                assert_eq!(self.keepers[id].truth, Truth::Failed, "{call:?}");
+                "failed"
+            }
+            Outcome::Done => match call.kind {
+                Kind::Extend(idle) => self.extended(&call, idle),
+                Kind::Answer(question) => self.check_answerer(&call, question),
+                Kind::Run | Kind::Detached | Kind::Join | Kind::Kill => panic!("{call:?}"),
+            },
+            Outcome::Refused(_) => "refused",
+        };
+        self.tally.count(what);
+    }
+
+    /// It is answered about the session it named, which is its own.
+    fn check_own(&self, call: &Call, id: SessionId) {
+        assert_eq!(call.session, Some(id), "answered about another session");
+        let owner = &self.keepers[&id].given.agent;
+        let own = call.agent.as_ref().is_none_or(|me| me == owner);
+        assert!(own, "answered about another's session: {call:?}");
+    }
+
+    /// It has ended, it is gone where it was killed, and the word for it is the best there is.
+    fn check_over(&self, call: &Call, id: SessionId, outcome: &Outcome) -> &'static str {
+        let keeper = &self.keepers[&id];
+        let end = keeper.ending().expect("an ending").end;
+        let at_once = match call.kind {
+            Kind::Detached => true,
+            Kind::Run | Kind::Join => !end.is_kill() && !call.interrupted,
+            Kind::Kill | Kind::Extend(_) | Kind::Answer(_) => false,
+        };
+        let gone = keeper.is_gone();
+        assert!(gone || at_once, "{id} still lives: {call:?}");
+        let (best, what) = match end {
+            End::IdleDeclined if call.asks && gone => (Outcome::Declined(id), "declined"),
+            End::User if call.interrupted => (Outcome::Cancelled(id), "cancelled"),
+            _ => (Outcome::Ended(id), "ended"),
+        };
+        assert_eq!(*outcome, best, "there is a better word: {call:?} {end:?}");
+        what
+    }
+
+    /// Its patience is over, and where nobody else asks, the agent decides from now on.
+    fn check_standby(&mut self, call: &Call, id: SessionId) -> &'static str {
+        let now = self.now.mono;
+        let over = call.until.is_some_and(|until| until <= now);
+        assert!(over, "its patience is not over: {call:?}");
+        if call.asks && !self.somebody_asks(id) {
+            let open = self.house.open_question_of(id);
+            assert_eq!(open, None, "{id}: the agent decides now");
+        }
+        if let Some(life) = self.lives.get_mut(&id) {
+            life.due_since = now;
+        }
+        "standby"
+    }
+
+    /// Nobody could have been asked, and there was something to ask.
+    fn check_nobody(&mut self, call: &Call, id: SessionId, event: &Event) -> &'static str {
+        let now = self.now.mono;
+        assert!(call.asks && !call.here, "it could have asked: {call:?}");
+        assert!(!self.reaches_a_person(id), "somebody could have been asked");
+        // In any other turn a question was open, and it was idle when that was put.
+        if let Event::Grew { .. } = event {
+            let idle = self.lives[&id].idle.expect("an idle limit");
+            self.check_idle(id, idle);
+        }
+        let last = !self.somebody_asks(id);
+        let life = self.lives.get_mut(&id).expect("a session with waits");
+        life.due_since = now;
+        if last {
+            life.patient_since = now;
+        }
+        "nobody"
+    }
+
+    fn somebody_asks(&self, id: SessionId) -> bool {
+        let asks = |call: &Call| call.asks && call.session == Some(id);
+        self.calls.values().any(asks)
+    }
+
+    fn extended(&mut self, call: &Call, idle: Option<Millis>) -> &'static str {
+        let session = call.session.expect("a session");
+        self.check_own(call, session);
+        if idle.is_some() {
+            let life = self.lives.entry(session).or_default();
+            life.idle = idle;
+            life.patient_since = self.now.mono;
+            life.due_since = self.now.mono;
+        }
+        "done"
+    }
+
+    fn check_answerer(&self, call: &Call, question: QuestionId) -> &'static str {
+        let owner = &self.keepers[&self.asked[&question]].given.agent;
+        let own = call.agent.as_ref().is_none_or(|me| me == owner);
+        assert!(own, "another's question was answered: {call:?}");
+        "done"
+    }
+}
