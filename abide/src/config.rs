@@ -199,3 +199,13 @@ pub fn agent_from_env() -> String {
         .filter(|a| !a.is_empty())
         .unwrap_or_else(|| "default".into())
 }
+
+/// The variables that commands inherit where their caller brings none.
+pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+    env::vars_os().collect()
+}
+
+/// The owner's home folder.
+pub fn home() -> PathBuf {
+    env::home_dir().unwrap_or_else(|| "/".into())
+}

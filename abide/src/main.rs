@@ -1,8 +1,16 @@
-fn main() {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|arg| arg == "keeper")
-    {
-        abide::keeper::main()
+//! One program: the keeper beside every command, the front for MCP clients, and the command line.
+//! The first two are started often and must be small, so they are told apart before anything else.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    match words.next().as_deref().and_then(|word| word.to_str()) {
+        Some("keeper") => abide::keeper::main(),
+        Some("mcp") => match abide::door::cli::mcp_agent(words) {
+            Some(agent) => abide::door::cli::front(&agent),
+            None => abide::door::cli::main(),
+        },
+        _ => abide::door::cli::main(),
     }
 }

@@ -9,4 +9,4 @@ mod retention;
 
 pub use board::{Board, Change, QuestionView, SessionView};
 pub use life::Runtime;
-pub use handle::{Handle, Input, Launch, Pending, Stdin, Step};
+pub use handle::{Handle, Input, Launch, Pending, Stdin, Step, Watcher};

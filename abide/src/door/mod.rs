@@ -1,6 +1,7 @@
 //! Translates between the outside (JSON, MCP, HTTP, argv, text for people and models) and the core.
 //! A door decides nothing and touches nothing.
 
+pub mod cli;
 pub mod digest;
 pub mod http;
 pub mod mask;

@@ -3,9 +3,12 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod exit;
 pub mod facts;
 pub mod keepers;
 pub mod log;
+pub mod peer;
 pub mod socket;
 pub mod store;
 pub mod tail;
+pub mod terminal;

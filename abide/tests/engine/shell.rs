@@ -176,7 +176,7 @@ fn bad_input_is_one_sentence_and_starts_nothing() {
         ),
         (
             json!({"command": "true", "timeout": 1e300}),
-            "`timeout` must be a whole number of seconds, at least 1 and at most 100 years; got 1e300.",
+            "`timeout` must be a whole number of seconds, at least 1 and at most 100 years; got 1e+300.",
         ),
         (
             json!({"command": "true", "max_output": 1_000_001}),

@@ -1,27 +1,263 @@
-pub struct Digest;
-pub struct Limits;
-#[derive(Default, Clone)]
+//! Output for a model: what a person would have seen, no longer than needed.
+//!
+//! A stream of bytes goes through four rooms, each of bounded size:
+//!
+//! ```text
+//! bytes ─ decode ─► text, cursor movements ─ screen ─► lines ─ fold ─► fewer lines ─ shorten ─► text
+//! ```
+//!
+//! - `decode`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
+//! - `screen` and `row`: the last rows, which can still be written over.
+//! - `fold` and `kind`: repetitions, exact or but for their numbers.
+//! - `shorten`, `gather`, `matter`, `cut`: what to show where it is too long.
+//!
+//! It is a function of the bytes alone: how they were cut into chunks makes no difference. The
+//! text has no newline at its end, and of a text without escapes and repetitions that fits the
+//! limit every other character is unchanged.
+
+mod cut;
+mod decode;
+mod fold;
+mod gather;
+mod kind;
+mod matter;
+mod one_line;
+mod raw;
+mod row;
+mod screen;
+mod shorten;
+
+use std::ops::Range;
+
+pub use one_line::one_line;
+
+use decode::Decoder;
+use fold::{Fold, Folded, Number, Out};
+use raw::Raw;
+use row::{Hole, Keep};
+use screen::{Lines, Painter, Screen};
+use shorten::Body;
+
+/// Characters of one stream that a result holds, unless told otherwise.
+pub const DEFAULT_CHARS: usize = 10_000;
+/// The most that can be asked for.
+pub const MAX_CHARS: usize = 1_000_000;
+/// Rows that can still be written over, where the terminal's height is not known.
+pub const DEFAULT_ROWS: u16 = 64;
+const MAX_ROWS: u16 = 200;
+/// Bytes read at once, so that no chunk costs more memory than this.
+const PIECE: usize = 64 << 10;
+
+/// How the output of one stream is wanted.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    pub max_chars: usize,
+    /// The bytes as they came: only shortened, and U+FFFD where they are not UTF-8.
+    pub raw: bool,
+    /// Where the whole log is, as the reader is told.
+    pub session: String,
+    /// Height of the terminal the program wrote to.
+    pub rows: u16,
+    /// Logs longer than this are not read in their middle; see [`Limits::unread`].
+    pub scan_bytes: Option<u64>,
+}
+
+impl Limits {
+    pub fn new(session: impl Into<String>) -> Self {
+        Limits {
+            max_chars: DEFAULT_CHARS,
+            raw: false,
+            session: session.into(),
+            rows: DEFAULT_ROWS,
+            scan_bytes: None,
+        }
+    }
+
+    /// Which bytes of a log of this length are not worth the time: whoever reads the log steps
+    /// over them and tells so with [`Digest::gap`] and [`Gap::Unread`].
+    pub fn unread(&self, bytes_total: u64) -> Option<Range<u64>> {
+        let scan = self.scan_bytes.filter(|scan| *scan < bytes_total)?;
+        let head = scan / 2;
+        Some(head..bytes_total - (scan - head))
+    }
+}
+
+/// Bytes that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// Fallen out of the log, which is bounded.
+    Dropped(u64),
+    /// In the log, but not read.
+    Unread(u64),
+}
+
+/// What a model gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digested {
+    /// Without a newline at its end.
     pub text: String,
+    /// Lines read.
+    pub lines_total: u64,
+    /// Bytes of the stream, those in gaps included.
+    pub bytes_total: u64,
+    /// Lines that are not in the text because it was too long. Folded ones are not among them.
     pub lines_left_out: u64,
+    /// Their bytes (without escape sequences), and those in gaps.
     pub bytes_left_out: u64,
+    /// Whether anything was left out.
     pub shortened: bool,
 }
-impl Limits {
-    pub fn new(_: usize, _: bool, _: &str) -> Self {
-        Limits
+
+/// Reads one stream and makes a text of it.
+pub struct Digest {
+    way: Way,
+    bytes: u64,
+    gap_bytes: u64,
+    newlines: u64,
+    ends_open: bool,
+}
+
+enum Way {
+    Raw(Raw),
+    Read(Box<Reader>),
+}
+
+struct Reader {
+    decoder: Decoder,
+    screen: Screen,
+    lines: Pipe,
+}
+
+/// The way of a finished line.
+struct Pipe {
+    fold: Fold,
+    body: Body,
+    gaps: u32,
+    /// Newlines before the last gap.
+    base: u64,
+}
+
+impl Lines for Pipe {
+    fn line(&mut self, newlines: u64, text: &str, hole: Option<Hole>) {
+        let number = Number {
+            gaps: self.gaps,
+            line: newlines - self.base + 1,
+        };
+        self.fold.line(number, text, hole, &mut self.body);
     }
 }
+
 impl Digest {
-    pub fn new(_: Limits) -> Self {
-        Digest
+    pub fn new(limits: &Limits) -> Self {
+        let max_chars = limits.max_chars.clamp(1, MAX_CHARS);
+        let way = if limits.raw {
+            Way::Raw(Raw::new(max_chars, &limits.session))
+        } else {
+            let room = 4 * max_chars.max(1_024);
+            let keep = Keep {
+                head: room,
+                tail: room,
+            };
+            Way::Read(Box::new(Reader {
+                decoder: Decoder::default(),
+                screen: Screen::new(limits.rows.clamp(2, MAX_ROWS).into(), keep),
+                lines: Pipe {
+                    fold: Fold::default(),
+                    body: Body::new(max_chars, &limits.session),
+                    gaps: 0,
+                    base: 0,
+                },
+            }))
+        };
+        Digest {
+            way,
+            bytes: 0,
+            gap_bytes: 0,
+            newlines: 0,
+            ends_open: false,
+        }
     }
-    pub fn push(&mut self, _: &[u8]) {}
-    pub fn gap(&mut self, _: u64) {}
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else {
+            return;
+        };
+        self.bytes += bytes.len() as u64;
+        self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        self.ends_open = *last != b'\n';
+        match &mut self.way {
+            Way::Raw(raw) => raw.push(bytes),
+            Way::Read(reader) => bytes.chunks(PIECE).for_each(|piece| reader.push(piece)),
+        }
+    }
+
+    /// Bytes are missing here.
+    pub fn gap(&mut self, gap: Gap) {
+        let (bytes, why) = match gap {
+            Gap::Dropped(bytes) => (bytes, "are no longer in the log"),
+            Gap::Unread(bytes) => (bytes, "were not looked at"),
+        };
+        self.gap_bytes += bytes;
+        let text = format!("[… {bytes} bytes from here on {why} …]");
+        match &mut self.way {
+            Way::Raw(raw) => raw.push(format!("\n{text}\n").as_bytes()),
+            Way::Read(reader) => reader.gap(text),
+        }
+    }
+
     pub fn finish(self) -> Digested {
-        Digested::default()
+        let (text, left_out, shortened) = match self.way {
+            Way::Raw(raw) => raw.finish(),
+            Way::Read(reader) => reader.finish(),
+        };
+        Digested {
+            text,
+            lines_total: self.newlines + u64::from(self.ends_open),
+            bytes_total: self.bytes + self.gap_bytes,
+            lines_left_out: left_out.lines,
+            bytes_left_out: left_out.bytes + self.gap_bytes,
+            shortened: shortened || self.gap_bytes > 0,
+        }
     }
 }
-pub fn one_line(t: &str) -> String {
-    t.into()
+
+/// The digest of bytes that are all there.
+pub fn digest(bytes: &[u8], limits: &Limits) -> Digested {
+    let mut digest = Digest::new(limits);
+    digest.push(bytes);
+    digest.finish()
+}
+
+impl Reader {
+    fn push(&mut self, bytes: &[u8]) {
+        let mut painter = Painter {
+            screen: &mut self.screen,
+            out: &mut self.lines,
+        };
+        self.decoder.feed(bytes, &mut painter);
+    }
+
+    /// Nothing behind this point can write over what is before it.
+    fn settle(&mut self) {
+        let mut painter = Painter {
+            screen: &mut self.screen,
+            out: &mut self.lines,
+        };
+        self.decoder.cut(&mut painter);
+        self.screen.flush(&mut self.lines);
+        self.lines.fold.flush(&mut self.lines.body);
+    }
+
+    fn gap(&mut self, text: String) {
+        self.settle();
+        self.screen.start_over();
+        self.lines.body.folded(Folded::Gap(text));
+        self.lines.gaps += 1;
+        self.lines.base = self.screen.newlines();
+    }
+
+    fn finish(mut self) -> (String, shorten::LeftOut, bool) {
+        self.settle();
+        self.lines.body.finish()
+    }
 }

@@ -1,11 +1,140 @@
+//! HTTP on the unix socket: the door of the command line, and of whoever speaks JSON. The same
+//! router can be served on another listener; it only wants a [`Peer`] with every request.
+
+mod act;
+mod ask;
+mod body;
+mod follow;
+pub mod frame;
+mod problem;
+mod questions;
+mod runs;
+mod sessions;
+mod status;
+mod tools;
+mod who;
+pub mod wire;
+
+pub use ask::{ask_to_stop, ask_version};
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::Wall;
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::extract::connect_info::Connected;
+use axum::routing::{get, post};
+use axum::serve::{IncomingStream, Listener};
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::config::Places;
+use crate::daemon::Handle;
+use crate::world::clock::pause;
+use crate::world::peer::Peer;
+
+/// The longest body that is taken at once.
+const BODY_LIMIT: usize = 8 << 20;
+/// How long to wait when no connection can be taken because something has run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a daemon knows of itself.
+#[derive(Clone, Debug)]
 pub struct Daemon {
-    pub started_at: abide_core::Wall,
-    pub places: crate::config::Places,
+    /// When it came to life.
+    pub started_at: Wall,
+    /// Where its things are.
+    pub places: Places,
 }
-pub async fn serve(_: tokio::net::UnixListener, _: crate::daemon::Handle, _: Daemon) {}
-pub fn ask_version(_: &std::path::Path) -> std::io::Result<String> {
-    Ok(String::new())
+
+/// What the routes share.
+#[derive(Clone)]
+pub struct State {
+    handle: Handle,
+    daemon: Arc<Daemon>,
 }
-pub fn ask_to_stop(_: &std::path::Path) -> std::io::Result<()> {
-    Ok(())
+
+impl State {
+    /// For the daemon behind `handle`.
+    pub fn new(handle: Handle, daemon: Daemon) -> Self {
+        State {
+            handle,
+            daemon: Arc::new(daemon),
+        }
+    }
+}
+
+/// All routes.
+pub fn router(state: State) -> Router {
+    Router::new()
+        .route("/v1/status", get(status::status))
+        .route("/v1/stop", post(status::stop))
+        .route("/v1/tools", get(tools::list))
+        .route("/v1/tools/{name}", post(tools::call))
+        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/sessions/{id}", get(sessions::one))
+        .route("/v1/sessions/{id}/log", get(follow::log))
+        .route("/v1/sessions/{id}/kill", post(act::kill))
+        .route("/v1/sessions/{id}/signal", post(act::signal))
+        .route("/v1/sessions/{id}/extend", post(act::extend))
+        .route("/v1/sessions/{id}/input", post(act::input))
+        .route("/v1/sessions/{id}/resize", post(act::resize))
+        .route("/v1/questions", get(questions::list))
+        .route("/v1/questions/{id}/answer", post(questions::answer))
+        .route("/v1/runs", post(runs::run))
+        .fallback(problem::no_such_route)
+        .method_not_allowed_fallback(problem::no_such_method)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .with_state(state)
+}
+
+/// Serves the owner of this process, and nobody else, for as long as the daemon lives.
+pub async fn serve(listener: UnixListener, handle: Handle, daemon: Daemon) {
+    let router = router(State::new(handle, daemon));
+    let service = router.into_make_service_with_connect_info::<Peer>();
+    if let Err(fault) = axum::serve(OwnersOnly(listener), service).await {
+        tracing::error!("the command line's door has closed: {fault}");
+    }
+}
+
+/// Takes connections of our own user only.
+struct OwnersOnly(UnixListener);
+
+impl Listener for OwnersOnly {
+    type Io = UnixStream;
+    type Addr = Peer;
+
+    async fn accept(&mut self) -> (UnixStream, Peer) {
+        let owner = rustix::process::geteuid().as_raw();
+        loop {
+            let stream = match self.0.accept().await {
+                Ok((stream, _)) => stream,
+                Err(fault) => {
+                    tracing::warn!("cannot take a connection: {fault}");
+                    pause(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            if let Ok(peer) = stream.peer_cred()
+                && peer.uid() == owner
+            {
+                let (pid, uid) = (peer.pid(), peer.uid());
+                return (stream, Peer { pid, uid });
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Peer> {
+        Ok(Peer {
+            pid: None,
+            uid: rustix::process::geteuid().as_raw(),
+        })
+    }
+}
+
+impl Connected<IncomingStream<'_, OwnersOnly>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, OwnersOnly>) -> Self {
+        *stream.remote_addr()
+    }
 }

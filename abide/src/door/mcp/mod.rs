@@ -1,1 +1,76 @@
-pub async fn serve(_: tokio::net::UnixListener, _: crate::daemon::Handle, _: [u8; 32]) {}
+//! MCP, for agents: both generations of the protocol, one service per connection.
+//!
+//! `abide mcp` is the [`front`]: it copies lines between its client and the daemon's socket and knows
+//! just enough of them to take up again what a daemon that went away has left unanswered. Everything
+//! else is [`serve`], inside the daemon.
+
+mod ask;
+mod call;
+mod cancel;
+mod front;
+mod hello;
+mod limits;
+mod prompt;
+mod scan;
+mod seal;
+mod server;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ServiceExt;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use front::front;
+
+use crate::daemon::Handle;
+use crate::daemon::life::is_owner;
+use crate::world::clock::pause;
+use seal::Seal;
+use server::{Origin, Server};
+
+/// Fronts connected at once.
+const FRONTS: usize = 1_024;
+/// How long to let go where no further connection can be opened.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Serves every front that connects. `key` seals what clients carry between two rounds of a call.
+pub async fn serve(listener: UnixListener, handle: Handle, key: [u8; 32]) {
+    let seal = Arc::new(Seal::new(key));
+    let places = Arc::new(Semaphore::new(FRONTS));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            pause(BREATH).await;
+            continue;
+        };
+        if !is_owner(&stream) {
+            continue;
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            tracing::warn!("{FRONTS} fronts are connected already; one more was refused");
+            continue;
+        };
+        tokio::spawn(converse(stream, handle.clone(), seal.clone(), place));
+    }
+}
+
+/// One connection, from its hello to its end.
+async fn converse(
+    stream: UnixStream,
+    handle: Handle,
+    seal: Arc<Seal>,
+    _place: OwnedSemaphorePermit,
+) {
+    let Some((hello, read)) = wire::hello(&stream).await else {
+        tracing::debug!("a connection that did not say hello was closed");
+        return;
+    };
+    let wire = wire::Wire::new(stream, read, &hello);
+    let server = Server::new(handle, seal, Origin::from(hello));
+    match server.serve(wire).await {
+        Ok(running) => drop(running.waiting().await),
+        Err(e) => tracing::debug!("a client left before it began: {e}"),
+    }
+}

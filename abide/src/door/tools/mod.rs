@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 
 pub use args::{Args, BadInput};
 pub use describe::{Described, all, named};
+pub(crate) use report::{leftovers, session_facts};
 pub use report::{question_facts, question_text};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
@@ -69,6 +70,8 @@ pub struct ToolCall {
     tool: Tool,
     standby: Option<Millis>,
     session: Option<SessionId>,
+    /// The answer, while the result is being made of it.
+    outcome: Option<Outcome>,
 }
 
 /// Which tool, with what its result needs to know of the arguments.
@@ -123,6 +126,7 @@ pub async fn begin(
         tool,
         standby,
         session: None,
+        outcome: None,
     })
 }
 
@@ -159,21 +163,28 @@ pub async fn resume(
         tool,
         standby,
         session: None,
+        outcome: None,
     })
 }
 
 impl ToolCall {
-    /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping.
+    /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
+    /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
     pub async fn next(&mut self) -> Option<ToolStep> {
-        Some(match self.pending.next().await? {
-            Step::Accepted(session) => {
-                self.session = Some(session);
-                ToolStep::Accepted(session)
+        if self.outcome.is_none() {
+            match self.pending.next().await? {
+                Step::Accepted(session) => {
+                    self.session = Some(session);
+                    return Some(ToolStep::Accepted(session));
+                }
+                Step::Asked(question) => return Some(ToolStep::Asked(question)),
+                Step::Closed(question) => return Some(ToolStep::Closed(question)),
+                Step::Done(outcome) => self.outcome = Some(outcome),
             }
-            Step::Asked(question) => ToolStep::Asked(question),
-            Step::Closed(question) => ToolStep::Closed(question),
-            Step::Done(outcome) => ToolStep::Done(self.result(outcome).await),
-        })
+        }
+        let result = self.result(self.outcome.clone()?).await;
+        self.outcome = None;
+        Some(ToolStep::Done(result))
     }
 
     /// The result, whatever is asked on the way.

@@ -1,6 +1,7 @@
 //! The parts that results share: facts about a session, its output as a model gets it, warnings.
 
 use std::ffi::OsString;
+use std::ops::Range;
 use std::sync::Arc;
 
 use abide_core::session::{End, Exit, Phase};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
-use crate::door::digest::{Digest, Digested, Limits};
+use crate::door::digest::{Digest, Digested, Gap, Limits};
 use crate::door::mask::Mask;
 use crate::keeper::{folder, tree};
 use crate::world::facts::{self, Facts};
@@ -20,10 +21,9 @@ use crate::world::log::{Log, Piece, Stream};
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
 /// Logs up to this size are read on the spot; longer ones on a thread of their own.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
-/// Where a hard limit struck, the answer must not be late: of a flood, this much at either end is
-/// looked at and the rest only counted.
-const HASTY_HEAD: u64 = 2 << 20;
-const HASTY_TAIL: u64 = 6 << 20;
+/// Where a hard limit struck, the answer must not be late: of a flood, this much is looked at and the
+/// rest only counted.
+const HASTY_SCAN: u64 = 8 << 20;
 
 /// How much output a call wants, and in what form.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ pub(super) fn vanished() -> ToolResult {
 }
 
 /// What every result about a session says.
-pub(super) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
+pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
     let mut facts = Map::new();
     let ending = view.ending().filter(|_| !running);
     let exit = ending.and_then(|ending| ending.exit);
@@ -202,31 +202,31 @@ pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Dig
     digest(view, None, limits).await
 }
 
-async fn digest(view: &SessionView, only: Option<Stream>, limits: &OutputLimits) -> Digested {
+async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits) -> Digested {
     let log = Log::open(&view.folder);
     let ending = view.ending();
     let end = ending.map_or_else(|| log.end().unwrap_or(0), |ending| ending.bytes);
-    if end == 0 {
-        return Digested::default();
-    }
-    let digest = Digest::new(Limits::new(
-        limits.max_chars,
-        limits.raw,
-        &view.id.to_string(),
-    ));
     let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
-    let reading = Reading {
-        log,
-        only,
-        end,
-        hasty: struck && end > HASTY_HEAD + HASTY_TAIL,
+    let limits = Limits {
+        max_chars: wanted.max_chars,
+        raw: wanted.raw,
+        scan_bytes: struck.then_some(HASTY_SCAN),
+        ..Limits::new(view.id.to_string())
     };
-    if end <= READ_ON_THE_SPOT {
-        return reading.into(digest);
+    let unread = limits.unread(end);
+    let digest = Digest::new(&limits);
+    if end == 0 {
+        return digest.finish();
     }
-    tokio::task::spawn_blocking(move || reading.into(digest))
-        .await
-        .unwrap_or_default()
+    let reading = Reading { log, only, end };
+    if end <= READ_ON_THE_SPOT {
+        return reading.into(digest, unread);
+    }
+    let (log, session) = (view.folder.clone(), view.id);
+    tokio::task::spawn_blocking(move || reading.into(digest, unread)).await.unwrap_or_else(|e| {
+        tracing::error!("the log of {session} in {} could not be read: {e}", log.display());
+        Digest::new(&Limits::new(session.to_string())).finish()
+    })
 }
 
 /// Which part of a log is to be read.
@@ -234,31 +234,31 @@ struct Reading {
     log: Log,
     only: Option<Stream>,
     end: u64,
-    hasty: bool,
 }
 
 impl Reading {
-    fn into(self, mut digest: Digest) -> Digested {
-        if self.hasty {
-            self.feed(&mut digest, 0, HASTY_HEAD);
-            digest.gap(self.end - HASTY_HEAD - HASTY_TAIL);
-            self.feed(&mut digest, self.end - HASTY_TAIL, self.end);
-        } else {
-            self.feed(&mut digest, 0, self.end);
+    fn into(self, mut digest: Digest, unread: Option<Range<u64>>) -> Digested {
+        match unread {
+            None => self.feed(&mut digest, 0..self.end),
+            Some(unread) => {
+                self.feed(&mut digest, 0..unread.start);
+                digest.gap(Gap::Unread(unread.end - unread.start));
+                self.feed(&mut digest, unread.end..self.end);
+            }
         }
         digest.finish()
     }
 
-    fn feed(&self, digest: &mut Digest, from: u64, to: u64) {
-        let mut pieces = self.log.pieces(from, self.only);
+    fn feed(&self, digest: &mut Digest, part: Range<u64>) {
+        let mut pieces = self.log.pieces(part.start, self.only);
         while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
             match piece {
-                Piece::Chunk(chunk) if chunk.offset >= to => return,
+                Piece::Chunk(chunk) if chunk.offset >= part.end => return,
                 Piece::Chunk(chunk) => {
-                    let most = usize::try_from(to - chunk.offset).unwrap_or(usize::MAX);
+                    let most = usize::try_from(part.end - chunk.offset).unwrap_or(usize::MAX);
                     digest.push(&chunk.bytes[..chunk.bytes.len().min(most)]);
                 }
-                Piece::Gap { from, to } => digest.gap(to - from),
+                Piece::Gap { from, to } => digest.gap(Gap::Dropped(to - from)),
             }
         }
     }
@@ -287,7 +287,7 @@ pub(super) fn lost_output(view: &SessionView) -> Option<String> {
 }
 
 /// Lists what the command left behind.
-pub(super) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
     if !matches!(view.state.phase, Phase::Leftover { .. }) {
         return None;
     }

@@ -1,0 +1,212 @@
+//! `abide answer`: what commands ask, and a person's answers.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::args::{Answer, YesNo};
+use super::client::{self, Client, Unanswered};
+use super::prompt::{Prompt, Said};
+use super::show;
+use super::trouble::Trouble;
+use crate::world::terminal::Terminal;
+
+pub async fn answer(client: Client, args: Answer) -> Result<u8, Trouble> {
+    if let (Some(question), Some(answer)) = (&args.question, args.answer) {
+        return give(&client, question, answer, args.json.json).await;
+    }
+    let open = client.get("/v1/questions").await?;
+    let open = open["questions"].as_array().cloned().unwrap_or_default();
+    let seated = super::person_reads() && std::io::IsTerminal::is_terminal(&std::io::stdin());
+    if args.json.json {
+        return if args.follow {
+            lines(&client).await
+        } else {
+            listed(&open)
+        };
+    }
+    if open.is_empty() && !args.follow {
+        anstream::println!("No open questions.");
+        return Ok(0);
+    }
+    match Terminal::in_front().filter(|_| seated) {
+        Some(terminal) => {
+            let left = if args.follow { None } else { Some(open.len()) };
+            Asking::new(client, terminal, left).ask().await
+        }
+        None if args.follow => Err(Trouble::new("there is no terminal to answer at")
+            .next("`abide answer --follow --json` prints questions as they come")),
+        None => {
+            for question in &open {
+                let id = question["question_id"].as_str().unwrap_or_default();
+                let text = question["text"].as_str().unwrap_or_default();
+                anstream::println!("{id}: {text}");
+            }
+            anstream::println!("\nAnswer with `abide answer QUESTION yes` or `no`.");
+            Ok(0)
+        }
+    }
+}
+
+fn listed(open: &[Value]) -> Result<u8, Trouble> {
+    show::json(&json!({"questions": open}));
+    Ok(0)
+}
+
+async fn give(client: &Client, question: &str, answer: YesNo, json: bool) -> Result<u8, Trouble> {
+    let path = format!("/v1/questions/{}/answer", super::name(question)?);
+    let word = match answer {
+        YesNo::Yes => "yes",
+        YesNo::No => "no",
+    };
+    let answered = client.post(&path, &json!({"answer": word})).await;
+    let answered = answered.map_err(|unanswered| match unanswered {
+        Unanswered::Refused { detail, .. } => Trouble::new(detail),
+        other => other.into(),
+    })?;
+    if json {
+        show::json(&answered);
+    } else {
+        anstream::println!("{}", done(word));
+    }
+    Ok(0)
+}
+
+fn done(word: &str) -> &'static str {
+    match word {
+        "yes" => "Yes: it goes on waiting.",
+        _ => "No: the command is being ended.",
+    }
+}
+
+/// Prints what happens to questions as it happens.
+async fn lines(client: &Client) -> Result<u8, Trouble> {
+    let path = "/v1/questions?follow=true";
+    let mut stream = client.stream(Method::GET, path, Bytes::new()).await?;
+    while let Some(line) = stream.line().await? {
+        if !super::print(format!("{line}\n").as_bytes())? {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+/// A person at a terminal who is asked one question after the other.
+struct Asking {
+    client: Client,
+    terminal: Terminal,
+    waiting: VecDeque<Value>,
+    shown: Option<Prompt>,
+    /// How many more are seen to before it ends; without it, it never does.
+    left: Option<usize>,
+}
+
+impl Asking {
+    fn new(client: Client, terminal: Terminal, left: Option<usize>) -> Self {
+        Asking {
+            client,
+            terminal,
+            waiting: VecDeque::new(),
+            shown: None,
+            left,
+        }
+    }
+
+    async fn ask(mut self) -> Result<u8, Trouble> {
+        if self.left.is_none() {
+            anstream::println!("Waiting for questions; Ctrl-C ends this.");
+        }
+        loop {
+            let path = "/v1/questions?follow=true";
+            // While this is open, somebody is there to be asked.
+            let stream = self.client.stream(Method::GET, path, Bytes::new()).await?;
+            match self.follow(stream).await {
+                Ok(()) => return Ok(0),
+                // The daemon went away: the next one asks again.
+                Err(Unanswered::Broken(_)) => self.waiting.clear(),
+                Err(unanswered) => return Err(unanswered.into()),
+            }
+        }
+    }
+
+    async fn follow(&mut self, mut stream: client::Answer) -> Result<(), Unanswered> {
+        while self.left != Some(0) {
+            if self.shown.is_none()
+                && let Some(question) = self.waiting.pop_front()
+            {
+                self.shown = Some(Prompt::show(&self.terminal, &question, false));
+            }
+            let said = async {
+                match &mut self.shown {
+                    Some(prompt) => prompt.answer(&self.terminal).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                line = stream.line() => match line? {
+                    Some(line) => self.hear(line),
+                    None => return Err(Unanswered::Broken("in the middle".into())),
+                },
+                said = said => self.said(said).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, line: Value) {
+        let id = line["question_id"].as_str().unwrap_or_default();
+        let shown = self
+            .shown
+            .as_ref()
+            .is_some_and(|prompt| prompt.question == id);
+        match line["event"].as_str() {
+            Some("asked") if !shown => self.waiting.push_back(line),
+            Some("closed") => {
+                let before = self.waiting.len();
+                self.waiting
+                    .retain(|question| question["question_id"] != line["question_id"]);
+                if shown && let Some(prompt) = self.shown.take() {
+                    let why = match line["closing"].as_str() {
+                        Some("withdrawn") => "withdrawn: it no longer matters",
+                        Some("no") => "answered elsewhere: no",
+                        _ => "answered elsewhere: yes",
+                    };
+                    prompt.withdraw(&self.terminal, why);
+                }
+                if shown || self.waiting.len() < before {
+                    self.one_less();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    async fn said(&mut self, said: Said) -> Result<(), Unanswered> {
+        let Some(prompt) = self.shown.take() else {
+            return Ok(());
+        };
+        let word = match said {
+            Said::Yes => "yes",
+            Said::No => "no",
+            Said::Interrupt => return Ok(()),
+        };
+        let path = format!("/v1/questions/{}/answer", prompt.question);
+        let answer = self.client.post(&path, &json!({"answer": word})).await;
+        let line = match answer {
+            Ok(_) => done(word).to_owned(),
+            Err(Unanswered::Refused { detail, .. }) => format!("({detail})"),
+            Err(broken) => return Err(broken),
+        };
+        let _ = self.terminal.write(format!("{line}\n").as_bytes());
+        self.one_less();
+        Ok(())
+    }
+
+    fn one_less(&mut self) {
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(1);
+        }
+    }
+}

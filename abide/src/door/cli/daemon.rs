@@ -1,0 +1,66 @@
+//! The daemon's own life, as far as it is typed: serve, stop, and the front for MCP clients.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use serde_json::json;
+
+use super::show;
+use super::trouble::{OWN, Trouble};
+use crate::config::{Config, Places};
+use crate::daemon::life::{self, Door, READY_FD};
+use crate::door::http;
+use crate::world::exit::Process;
+
+pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let ready = background.then(|| {
+        // SAFETY: whoever started this with --background put the pipe there, and nothing else here
+        // knows of it.
+        unsafe { OwnedFd::from_raw_fd(READY_FD) }
+    });
+    let own = |sentence: String| Trouble::new(sentence).code(OWN);
+    let config = match Config::load(&places.config) {
+        Ok(config) => config,
+        Err(fault) => {
+            if let Some(ready) = ready {
+                let _ = rustix::io::write(&ready, fault.to_string().as_bytes());
+            }
+            return Err(own(fault.to_string()));
+        }
+    };
+    life::serve(places, config, ready).map_err(|fault| own(format!("{fault:#}")))
+}
+
+/// Stops the daemon and waits until it is gone. Where there is none, that is done already.
+pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
+    let Ok(stream) = life::connect_running(places, Door::Http) else {
+        if as_json {
+            show::json(&json!({"stopped": false}));
+        } else {
+            anstream::println!("No daemon is running.");
+        }
+        return Ok(());
+    };
+    let process = Process::behind(&stream);
+    http::ask_to_stop(&places.http_socket())
+        .map_err(|fault| Trouble::new(format!("the daemon does not stop: {fault}")).code(OWN))?;
+    if let Some(process) = process {
+        process.wait();
+    }
+    if as_json {
+        show::json(&json!({"stopped": true}));
+    } else {
+        anstream::println!(
+            "The daemon has stopped. Sessions go on; the next command starts it again."
+        );
+    }
+    Ok(())
+}
+
+pub fn mcp(places: &Places, agent: &str) -> Result<(), Trouble> {
+    crate::door::mcp::front(places, agent.to_owned())
+        .map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+}

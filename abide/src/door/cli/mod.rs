@@ -1,0 +1,171 @@
+//! The command line: what a person types, and what they see. It knows the daemon only over its
+//! socket.
+
+mod answer;
+mod args;
+mod client;
+mod daemon;
+mod logs;
+mod prompt;
+mod run;
+mod safe;
+mod sessions;
+mod show;
+mod span;
+mod status;
+mod tools;
+mod trouble;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use serde_json::json;
+
+use crate::config::{self, Places};
+use args::{Command, Line, Session};
+use client::Client;
+use trouble::{OWN, Trouble};
+
+/// Does what was typed.
+pub fn main() -> ExitCode {
+    let line = match Line::try_parse() {
+        Ok(line) => line,
+        Err(said) => {
+            let _ = said.print();
+            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2));
+        }
+    };
+    match obey(line.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(trouble) => {
+            let _ = writeln!(std::io::stderr(), "{trouble}");
+            ExitCode::from(trouble.code)
+        }
+    }
+}
+
+fn obey(command: Command) -> Result<u8, Trouble> {
+    match command {
+        Command::Tools(tools) => tools::print(tools.format),
+        Command::Completions(completions) => {
+            let name = "abide";
+            let mut out = std::io::stdout();
+            clap_complete::generate(completions.shell, &mut Line::command(), name, &mut out);
+        }
+        Command::Man(man) => {
+            std::fs::create_dir_all(&man.dir)?;
+            clap_mangen::generate_to(Line::command(), &man.dir)?;
+        }
+        Command::Version(version) => {
+            let number = env!("CARGO_PKG_VERSION");
+            if version.json.json {
+                show::json(&json!({"version": number}));
+            } else {
+                anstream::println!("abide {number}");
+            }
+        }
+        Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
+        Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
+        Command::Mcp(mcp) => {
+            let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
+            daemon::mcp(&places()?, &agent)?;
+        }
+        Command::Run(_)
+        | Command::Answer(_)
+        | Command::Session(_)
+        | Command::Logs(_)
+        | Command::Status(_) => return talk(command),
+    }
+    Ok(0)
+}
+
+/// Does what takes a daemon to do.
+fn talk(command: Command) -> Result<u8, Trouble> {
+    let places = places()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(async {
+        let client = |agent: args::Agent| Client::new(places.clone(), agent.name());
+        let person = || Client::new(places.clone(), None);
+        match command {
+            Command::Run(mut run) => {
+                let agent = std::mem::replace(&mut run.agent, args::Agent::none());
+                run::run(client(agent), run).await
+            }
+            Command::Answer(answer) => answer::answer(person(), answer).await,
+            Command::Status(status) => status::status(person(), status.json.json).await,
+            Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
+                logs::logs(client(logs.agent.clone()), logs).await
+            }
+            Command::Session(Session::List(list)) => {
+                sessions::list(client(list.agent.clone()), list).await
+            }
+            Command::Session(Session::Kill(kill)) => {
+                sessions::kill(client(kill.agent.clone()), kill).await
+            }
+            Command::Session(Session::Extend(extend)) => {
+                sessions::extend(client(extend.agent.clone()), extend).await
+            }
+            _ => Ok(0),
+        }
+    });
+    // A thread may still be waiting for input that nobody wants any more.
+    runtime.shutdown_background();
+    done
+}
+
+fn places() -> Result<Places, Trouble> {
+    Places::from_env().map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+}
+
+/// Writes to standard output; a reader that has gone away is no trouble.
+fn print(bytes: &[u8]) -> Result<bool, Trouble> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Whether a person reads what is printed.
+fn person_reads() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// An id as it was typed, which goes into a path as it is.
+fn name(id: &str) -> Result<&str, Trouble> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !id.is_empty() && id.chars().all(plain) {
+        return Ok(id);
+    }
+    let shown = crate::door::digest::one_line(id);
+    Err(Trouble::new(format!("'{shown}' is not an id"))
+        .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
+}
+
+/// The agent for whom `abide mcp` was typed in its plain form; `None`: the words want reading.
+pub fn mcp_agent(mut words: impl Iterator<Item = OsString>) -> Option<String> {
+    let agent = match words.next() {
+        None => return Some(config::agent_from_env()),
+        Some(word) => match word.to_str()? {
+            "--agent" => words.next()?.into_string().ok()?,
+            word => word.strip_prefix("--agent=")?.to_owned(),
+        },
+    };
+    (words.next().is_none() && !agent.is_empty()).then_some(agent)
+}
+
+/// Serves an MCP client as this agent.
+pub fn front(agent: &str) -> ExitCode {
+    match places().and_then(|places| daemon::mcp(&places, agent)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            let _ = writeln!(std::io::stderr(), "{trouble}");
+            ExitCode::from(trouble.code)
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Output of commands, made safe to show: no escape sequence and no control character comes through,
+//! so nothing that a command wrote once can reprogram the terminal it is read at later.
+
+use anstream::adapter::StripBytes;
+
+/// Cleans a stream of bytes, piece by piece.
+#[derive(Default)]
+pub struct Cleaner {
+    strip: StripBytes,
+    /// The beginning of a character whose rest has not come yet.
+    partial: Vec<u8>,
+    after_return: bool,
+}
+
+impl Cleaner {
+    /// The next piece, as text.
+    pub fn clean(&mut self, bytes: &[u8]) -> String {
+        for part in self.strip.strip_next(bytes) {
+            self.partial.extend_from_slice(part);
+        }
+        let whole = std::mem::take(&mut self.partial);
+        let mut text = String::with_capacity(whole.len());
+        let mut rest = &whole[..];
+        loop {
+            match std::str::from_utf8(rest) {
+                Ok(valid) => {
+                    self.push(&mut text, valid);
+                    return text;
+                }
+                Err(fault) => {
+                    let (valid, after) = rest.split_at(fault.valid_up_to());
+                    self.push(&mut text, &String::from_utf8_lossy(valid));
+                    match fault.error_len() {
+                        None => {
+                            self.partial = after.to_vec();
+                            return text;
+                        }
+                        Some(bad) => {
+                            text.push(char::REPLACEMENT_CHARACTER);
+                            rest = &after[bad..];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, text: &mut String, valid: &str) {
+        for c in valid.chars() {
+            let returned = std::mem::replace(&mut self.after_return, c == '\r');
+            match c {
+                '\n' if returned => {}
+                // A line that was to be overwritten is shown as one of its own.
+                '\r' | '\n' => text.push('\n'),
+                '\t' => text.push(c),
+                c if c.is_control() || is_direction(c) => text.push(char::REPLACEMENT_CHARACTER),
+                c => text.push(c),
+            }
+        }
+    }
+}
+
+/// Characters that make text read otherwise than it is written.
+fn is_direction(c: char) -> bool {
+    matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clean(pieces: &[&[u8]]) -> String {
+        let mut cleaner = Cleaner::default();
+        pieces.iter().map(|piece| cleaner.clean(piece)).collect()
+    }
+
+    #[test]
+    fn plain_text_is_left_alone() {
+        assert_eq!(clean(&["a\tb\nü€😀\n".as_bytes()]), "a\tb\nü€😀\n");
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_comes_through() {
+        let hostile: &[&[u8]] = &[
+            b"\x1b[31mred\x1b[0m",
+            b"\x1b]52;c;aGk=\x07",
+            b"\x1b]0;title\x1b\\",
+            b"\x1bP$q\"p\x1b\\",
+            b"\x07\x08\x0b\x0c\x7f",
+            "\u{9b}31m".as_bytes(),
+            b"\x9b31m",
+            "\u{202e}abc".as_bytes(),
+            b"\x1b[2J\x1b[H",
+            b"\x1b",
+        ];
+        for bytes in hostile {
+            for cut in 0..bytes.len() {
+                let text = clean(&[&bytes[..cut], &bytes[cut..]]);
+                let bad = |c: char| (c.is_control() && c != '\n') || is_direction(c);
+                assert!(!text.contains(bad), "{bytes:?} cut at {cut}: {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_character_cut_in_two_is_one_character() {
+        let bytes = "€😀".as_bytes();
+        for cut in 0..bytes.len() {
+            assert_eq!(clean(&[&bytes[..cut], &bytes[cut..]]), "€😀");
+        }
+    }
+
+    #[test]
+    fn returns_end_lines_once() {
+        assert_eq!(clean(&[b"10%\r20%\r\ndone\n"]), "10%\n20%\ndone\n");
+        assert_eq!(clean(&[b"a\r", b"\nb"]), "a\nb");
+    }
+}

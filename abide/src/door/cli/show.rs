@@ -1,0 +1,121 @@
+//! Tables, ages and colour for people; JSON for programs.
+
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
+
+use abide_core::Millis;
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+
+use crate::world::terminal::size_of;
+
+/// Headings.
+pub const HEADING: Style = Style::new().bold();
+/// What matters less.
+pub const FAINT: Style = Style::new().dimmed();
+/// What went well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// What did not.
+pub const BAD: Style = AnsiColor::Red.on_default();
+
+/// One JSON value; spread over lines where a person reads it.
+pub fn json(value: &Value) {
+    if std::io::stdout().is_terminal() {
+        anstream::println!("{value:#}");
+    } else {
+        anstream::println!("{value}");
+    }
+}
+
+/// A row of a table: its cells, each with a colour.
+pub type Row = Vec<(String, Style)>;
+
+/// Prints a table that fits the terminal: the last column takes what is left, and is cut there.
+pub fn table(head: &[&str], rows: &[Row]) {
+    let heading = head
+        .iter()
+        .map(|name| ((*name).to_owned(), HEADING))
+        .collect();
+    let width = |row: &Row, column: usize| row.get(column).map_or(0, |cell| columns(&cell.0));
+    let all: Vec<&Row> = std::iter::once(&heading).chain(rows).collect();
+    let widths: Vec<usize> = (0..head.len())
+        .map(|column| all.iter().map(|row| width(row, column)).max().unwrap_or(0))
+        .collect();
+    let room = room();
+    for row in &all {
+        let mut line = String::new();
+        let mut used = 0;
+        for (column, (text, style)) in row.iter().enumerate() {
+            let last = column + 1 == row.len();
+            let text = match room {
+                Some(room) if last => cut(text, room.saturating_sub(used).max(8)),
+                _ => text.clone(),
+            };
+            line.push_str(&format!("{style}{text}{style:#}"));
+            if !last {
+                let pad = widths[column] - columns(&text) + 2;
+                line.push_str(&" ".repeat(pad));
+                used += widths[column] + 2;
+            }
+        }
+        anstream::println!("{line}");
+    }
+}
+
+/// How wide the terminal is; nothing is cut where there is none.
+fn room() -> Option<usize> {
+    let stdout = std::io::stdout();
+    stdout
+        .is_terminal()
+        .then(|| size_of(stdout.as_fd()).0.into())
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn cut(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    text.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
+}
+
+/// How long ago a moment was, in its two largest units.
+pub fn ago(now_ms: u64, then_ms: u64) -> String {
+    short(Millis(now_ms.saturating_sub(then_ms)))
+}
+
+/// A duration in its two largest units, in whole seconds.
+pub fn short(span: Millis) -> String {
+    let whole = Millis(span.0 / 1_000 * 1_000).to_string();
+    let ends: Vec<usize> = whole
+        .match_indices(char::is_alphabetic)
+        .map(|(at, _)| at)
+        .collect();
+    match ends.get(1) {
+        Some(end) => whole[..=*end].to_owned(),
+        None => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_at_most_two_units() {
+        assert_eq!(short(Millis(450)), "0s");
+        assert_eq!(short(Millis(61_500)), "1m1s");
+        assert_eq!(short(Millis(90_061_000)), "1d1h");
+    }
+
+    #[test]
+    fn text_is_cut_at_a_character() {
+        assert_eq!(cut("äöü", 3), "äöü");
+        assert_eq!(cut("äöüß", 3), "äö…");
+    }
+}

@@ -1,0 +1,137 @@
+//! Durations as people write them: `60s`, `1m30s`, `2h`, and bare numbers for seconds.
+
+use abide_core::Millis;
+
+/// A limit that a person gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// None at all.
+    Never,
+    /// This long.
+    After(Millis),
+}
+
+impl Limit {
+    /// In seconds, where there is one.
+    pub fn seconds(self) -> Option<f64> {
+        match self {
+            Limit::Never => None,
+            Limit::After(span) => Some(span.0 as f64 / 1_000.0),
+        }
+    }
+}
+
+const HOW: &str = "write it as 60s, 1m30s, 2h, or as a number of seconds";
+
+/// Reads a duration above zero.
+pub fn parse(text: &str) -> Result<Millis, String> {
+    let span = sum(text.trim()).ok_or_else(|| format!("not a duration; {HOW}"))?;
+    match span {
+        Millis(0) => Err("must be longer than nothing".into()),
+        span if span > Millis::MAX => Err("must be at most 100 years".into()),
+        span => Ok(span),
+    }
+}
+
+/// Reads a duration, or `never`.
+pub fn parse_limit(text: &str) -> Result<Limit, String> {
+    match text.trim() {
+        "never" | "0" | "0s" => Ok(Limit::Never),
+        text => match parse(text) {
+            Ok(span) => Ok(Limit::After(span)),
+            Err(why) => Err(format!("{why}, or `never`")),
+        },
+    }
+}
+
+fn sum(text: &str) -> Option<Millis> {
+    if let Ok(seconds) = text.parse::<f64>()
+        && !text.contains(['e', 'E', 'n', 'i'])
+    {
+        return millis(seconds, 1_000.0);
+    }
+    let mut rest = text;
+    let mut total = 0u64;
+    let mut largest = f64::INFINITY;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at(digits);
+        let letters = after
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let unit = match unit {
+            "ms" => 1.0,
+            "s" => 1_000.0,
+            "m" => 60_000.0,
+            "h" => 3_600_000.0,
+            "d" => 86_400_000.0,
+            _ => return None,
+        };
+        // 30s1m is a slip, not a duration.
+        if unit >= largest {
+            return None;
+        }
+        largest = unit;
+        total = total.checked_add(millis(number.parse().ok()?, unit)?.0)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(Millis(total))
+}
+
+fn millis(number: f64, unit: f64) -> Option<Millis> {
+    let millis = number * unit;
+    (millis.is_finite() && (0.0..1e18).contains(&millis)).then(|| Millis(millis.ceil() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, millis) in [
+            ("60s", 60_000),
+            ("1m30s", 90_000),
+            ("100", 100_000),
+            ("2h", 7_200_000),
+            ("1.5", 1_500),
+            ("0.2s", 200),
+            ("250ms", 250),
+            ("1d2h3m4s5ms", 93_784_005),
+        ] {
+            assert_eq!(parse(text), Ok(Millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in [
+            "",
+            "s",
+            "1x",
+            "30s1m",
+            "1m1m",
+            "-5",
+            "0",
+            "0s",
+            "1e9",
+            "inf",
+            "nan",
+            "5 s",
+            "1..5s",
+            "101d9999999999h",
+            "99999999999999999999",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_limit_can_be_none_at_all() {
+        assert_eq!(parse_limit("never"), Ok(Limit::Never));
+        assert_eq!(parse_limit("0"), Ok(Limit::Never));
+        assert_eq!(parse_limit("5s"), Ok(Limit::After(Millis(5_000))));
+        assert!(parse_limit("soon").is_err());
+    }
+}

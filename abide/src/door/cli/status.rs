@@ -1,0 +1,65 @@
+//! `abide status`.
+
+use super::client::Client;
+use super::show;
+use super::trouble::Trouble;
+use crate::world::clock::{Clock, SystemClock};
+
+pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
+    let status = client.get("/v1/status").await?;
+    if as_json {
+        show::json(&status);
+        return Ok(0);
+    }
+    let daemon = &status["daemon"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+    let now = SystemClock.now().wall.0;
+    let lines = [
+        (
+            "daemon",
+            format!(
+                "version {}, process {}, up for {}",
+                daemon["version"].as_str().unwrap_or("unknown"),
+                number(&daemon["pid"]),
+                show::ago(now, number(&daemon["started_at"]))
+            ),
+        ),
+        (
+            "sessions",
+            format!(
+                "{} running, {} ended",
+                number(&status["sessions"]["running"]),
+                number(&status["sessions"]["ended"])
+            ),
+        ),
+        (
+            "questions",
+            format!("{} open", number(&status["questions"]["open"])),
+        ),
+        (
+            "held by",
+            match status["containment"]["last_used"].as_str() {
+                Some(by) => by.to_owned(),
+                None => format!(
+                    "{} (nothing has run yet)",
+                    status["containment"]["wanted"].as_str().unwrap_or("auto")
+                ),
+            },
+        ),
+        (
+            "state",
+            status["places"]["state"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
+    ];
+    let heading = show::HEADING;
+    for (name, value) in lines {
+        anstream::println!("{heading}{name:<10}{heading:#} {value}");
+    }
+    if number(&status["questions"]["open"]) > 0 {
+        anstream::println!("\n`abide answer` shows what is asked.");
+    }
+    Ok(0)
+}

@@ -1,0 +1,54 @@
+//! What went wrong, for a person: one sentence, and what to do next.
+
+use std::fmt;
+
+/// The exit code of abide's own trouble, as opposed to the command's.
+pub const OWN: u8 = 125;
+
+/// Something that a command of ours could not do.
+#[derive(Debug)]
+pub struct Trouble {
+    sentence: String,
+    next: Option<String>,
+    /// What to exit with.
+    pub code: u8,
+}
+
+impl Trouble {
+    /// One sentence.
+    pub fn new(sentence: impl Into<String>) -> Self {
+        Trouble {
+            sentence: sentence.into(),
+            next: None,
+            code: 1,
+        }
+    }
+
+    /// What to do next.
+    pub fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    /// With another exit code.
+    pub fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "abide: {}", self.sentence)?;
+        if let Some(next) = &self.next {
+            write!(f, "\n  {next}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(fault: std::io::Error) -> Self {
+        Trouble::new(fault.to_string())
+    }
+}

@@ -1,0 +1,365 @@
+//! Keeps what matters of the lines that are left out, in bounded room.
+//!
+//! Lines are gathered in groups: equal but for numbers, quoted names and paths. Of each group the
+//! first lines and the last are kept. Room is given to errors before all else, and to the first
+//! of each group before a second: a thousand errors of one kind do not push out the one of another.
+
+use super::cut;
+use super::fold::{Line, Number};
+use super::kind::{Fingerprint, hash};
+use super::matter::{self, Finding, Weight};
+
+const GROUPS_MAX: usize = 256;
+/// Lines kept of one group, the last of them being the newest.
+const EXAMPLES_MAX: usize = 8;
+/// Of these, how many may differ in nothing but numbers.
+const SAME_SHAPE_MAX: usize = 3;
+/// Characters kept of a line that matters.
+const LINE_CHARS: usize = 300;
+/// How many lines behind an error its place is looked for.
+const FOLLOW_LINES: u8 = 3;
+/// A longer traceback is not one.
+const TRACEBACK_LINES: u16 = 300;
+const MEMORY: usize = 1_024;
+
+#[derive(Default)]
+pub struct Gather {
+    groups: Vec<Group>,
+    /// What lines of a shape were found to be, so that each shape is read once.
+    memory: Vec<(u64, Option<Finding>)>,
+    following: Option<Following>,
+    traceback: Option<Traceback>,
+    /// Lines that matter of which nothing is kept, for want of room.
+    pub forgotten: u64,
+}
+
+struct Group {
+    likeness: u64,
+    lead: u64,
+    weight: Weight,
+    /// How many groups with the same first words were there before.
+    rank: usize,
+    count: u64,
+    last: Number,
+    examples: Vec<Example>,
+}
+
+struct Example {
+    shape: u64,
+    lines: Vec<(Number, String)>,
+    bytes: u64,
+}
+
+/// The example that the next lines may belong to.
+struct Following {
+    likeness: u64,
+    lines: u8,
+    announced: bool,
+}
+
+struct Traceback {
+    lines: u16,
+    place: Option<(Number, String)>,
+}
+
+/// A line that is shown although it lies in the part left out.
+#[derive(Debug)]
+pub struct Kept {
+    pub number: Number,
+    pub text: String,
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+/// Characters there are for the lines that matter.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    pub all: usize,
+    /// For each group but the first of its words, and each line but the first of its group.
+    pub further: usize,
+    pub summaries: usize,
+    pub mentions: usize,
+    pub warnings: usize,
+}
+
+impl Gather {
+    /// Sees a line of the part left out.
+    pub fn see(&mut self, line: &Line) {
+        self.read(line, true);
+    }
+
+    /// Sees a line that is shown anyway, for what it says about the next ones.
+    pub fn pass(&mut self, line: &Line) {
+        self.read(line, false);
+    }
+
+    /// Lines like the last one were folded.
+    pub fn more_of_the_same(&mut self, lines: u64) {
+        if let Some(following) = &self.following {
+            let likeness = following.likeness;
+            if let Some(group) = self.groups.iter_mut().find(|g| g.likeness == likeness) {
+                group.count += lines;
+            }
+        }
+    }
+
+    fn read(&mut self, line: &Line, keep: bool) {
+        if self.in_traceback(line, keep) || self.belongs_to_last(line) {
+            return;
+        }
+        if matter::opens_traceback(&line.text) {
+            self.traceback = Some(Traceback {
+                lines: 0,
+                place: None,
+            });
+            return;
+        }
+        if let Some(finding) = self.weigh(line) {
+            if keep {
+                self.keep(line, finding, None);
+            }
+        } else if let Some(following) = &mut self.following {
+            following.lines = following.lines.saturating_sub(1);
+            if following.lines == 0 {
+                self.following = None;
+            }
+        }
+    }
+
+    /// The lines of a traceback are its frames, up to the one that says what went wrong.
+    fn in_traceback(&mut self, line: &Line, keep: bool) -> bool {
+        let Some(traceback) = &mut self.traceback else {
+            return false;
+        };
+        traceback.lines += 1;
+        let inner = line.text.is_empty() || line.text.starts_with([' ', '\t']);
+        if inner && traceback.lines < TRACEBACK_LINES {
+            if line.text.trim_start().starts_with("File \"") {
+                let text = cut::around(line.text.trim(), 0, LINE_CHARS);
+                traceback.place = Some((line.number, text));
+            }
+            return true;
+        }
+        let place = self.traceback.take().and_then(|traceback| traceback.place);
+        if keep && !inner {
+            let finding = Finding {
+                weight: Weight::Error,
+                at: 0,
+            };
+            self.keep(line, finding, place);
+            return true;
+        }
+        false
+    }
+
+    /// The place of an error stands on one of the next lines.
+    fn belongs_to_last(&mut self, line: &Line) -> bool {
+        let Some(following) = &mut self.following else {
+            return false;
+        };
+        if !following.announced && !matter::is_place(&line.text) {
+            return false;
+        }
+        following.announced = false;
+        following.lines = 0;
+        let likeness = following.likeness;
+        self.following = None;
+        let group = self.groups.iter_mut().find(|g| g.likeness == likeness);
+        if let Some(example) = group.and_then(|group| group.examples.last_mut()) {
+            let text = cut::around(line.text.trim(), 0, LINE_CHARS);
+            example.lines.push((line.number, text));
+            example.bytes += line.bytes();
+        }
+        true
+    }
+
+    fn weigh(&mut self, line: &Line) -> Option<Finding> {
+        if self.memory.is_empty() {
+            self.memory.resize(MEMORY, (0, None));
+        }
+        let key = line.kind.shape ^ line.kind.figures.rotate_left(17);
+        let slot = &mut self.memory[usize::try_from(key % MEMORY as u64).unwrap_or(0)];
+        if slot.0 != key {
+            *slot = (key, matter::weigh(&line.text));
+        }
+        slot.1
+    }
+
+    fn keep(&mut self, line: &Line, finding: Finding, place: Option<(Number, String)>) {
+        let (likeness, lead) = likeness(&line.text, finding);
+        let found = self.groups.iter().position(|g| g.likeness == likeness);
+        let Some(at) = found.or_else(|| self.make_room(likeness, lead, finding.weight)) else {
+            self.forgotten += line.count;
+            self.following = None;
+            return;
+        };
+        let group = &mut self.groups[at];
+        group.count += line.count;
+        group.last = line.number;
+        let shape = line.kind.shape;
+        let same = group.examples.iter().filter(|e| e.shape == shape).count();
+        let room = group.examples.len() < EXAMPLES_MAX;
+        if group.examples.is_empty() || (finding.weight == Weight::Error && (room || same == 0)) {
+            if same >= SAME_SHAPE_MAX {
+                // Of many such lines the newest takes the place of the one before it.
+                if let Some(at) = group.examples.iter().rposition(|e| e.shape == shape) {
+                    group.examples.remove(at);
+                }
+            } else if !room {
+                group.examples.pop();
+            }
+            let mut lines = vec![(
+                line.number,
+                cut::around(line.text.trim(), finding.at, LINE_CHARS),
+            )];
+            lines.extend(place);
+            lines.sort_by_key(|(number, _)| *number);
+            group.examples.push(Example {
+                shape,
+                lines,
+                bytes: line.bytes(),
+            });
+            self.following = Some(Following {
+                likeness,
+                lines: FOLLOW_LINES,
+                announced: matter::announces(&line.text),
+            });
+        } else {
+            self.following = None;
+        }
+    }
+
+    /// A place for a new group; of the least of those there are, where it is full.
+    fn make_room(&mut self, likeness: u64, lead: u64, weight: Weight) -> Option<usize> {
+        let alike = |g: &&Group| g.lead == lead && g.weight == weight;
+        let group = Group {
+            likeness,
+            lead,
+            weight,
+            rank: self.groups.iter().filter(alike).count(),
+            count: 0,
+            last: Number::default(),
+            examples: Vec::new(),
+        };
+        if self.groups.len() < GROUPS_MAX {
+            self.groups.push(group);
+            return Some(self.groups.len() - 1);
+        }
+        let least = |(_, g): &(usize, &Group)| (g.weight, std::cmp::Reverse(g.rank));
+        let (at, victim) = self.groups.iter().enumerate().min_by_key(least)?;
+        if (victim.weight, std::cmp::Reverse(victim.rank))
+            >= (weight, std::cmp::Reverse(group.rank))
+        {
+            return None;
+        }
+        self.forgotten += victim.count;
+        self.groups[at] = group;
+        Some(at)
+    }
+
+    /// What is shown, in the order of the stream.
+    pub fn pick(self, mut room: Room) -> Vec<Kept> {
+        let mut offers = Vec::new();
+        for group in self.groups {
+            let shown = group.examples.len() as u64;
+            for (at, example) in group.examples.into_iter().enumerate() {
+                let mut kept = example.into_kept();
+                if at == 0 && group.count > shown {
+                    kept.text
+                        .push_str(&format!(" [×{}, last at {}]", group.count, group.last));
+                }
+                offers.push((group.weight, group.rank + at, kept));
+            }
+        }
+        offers
+            .sort_by_key(|(weight, round, kept)| (std::cmp::Reverse(*weight), *round, kept.number));
+        let mut picked = Vec::new();
+        for (weight, round, kept) in offers {
+            let size = kept.text.chars().count() + 1;
+            let mut unbounded = usize::MAX;
+            let quota = match (weight, round) {
+                (Weight::Error, 0) => &mut unbounded,
+                (Weight::Error, _) => &mut room.further,
+                (Weight::Summary, _) => &mut room.summaries,
+                (Weight::Mention, _) => &mut room.mentions,
+                (Weight::Warning, _) => &mut room.warnings,
+            };
+            if size > room.all || size > *quota {
+                continue;
+            }
+            *quota -= size;
+            room.all -= size;
+            picked.push(kept);
+        }
+        picked.sort_by_key(|kept| kept.number);
+        picked
+    }
+}
+
+impl Example {
+    fn into_kept(self) -> Kept {
+        let number = self
+            .lines
+            .first()
+            .map(|(number, _)| *number)
+            .unwrap_or_default();
+        let lines = self.lines.len() as u64;
+        let text: Vec<_> = self
+            .lines
+            .into_iter()
+            .map(|(n, text)| format!("{n}: {text}"))
+            .collect();
+        Kept {
+            number,
+            text: text.join("\n"),
+            lines,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Fingerprints of a line that matters: of all of it but numbers, quoted names and paths; and of
+/// the first words of what it says.
+fn likeness(line: &str, finding: Finding) -> (u64, u64) {
+    let mut all = Fingerprint::default();
+    let mut quote = None;
+    for word in line.split_whitespace().take(64) {
+        if quote.is_none() && (word.contains('/') || word.contains('\\')) {
+            all.add(b'/');
+            continue;
+        }
+        let mut in_number = false;
+        for byte in word.bytes() {
+            match (quote, byte) {
+                (Some(open), byte) => {
+                    if byte == open || (open == b'`' && byte == b'\'') {
+                        quote = None;
+                    }
+                }
+                (None, b'"' | b'`' | b'\'') => {
+                    all.add(b'"');
+                    quote = Some(byte);
+                }
+                (None, b'0'..=b'9') if in_number => {}
+                (None, b'0'..=b'9') => {
+                    all.add(b'0');
+                    in_number = true;
+                    continue;
+                }
+                (None, byte) => all.add(byte),
+            }
+            in_number = false;
+        }
+        all.add(b' ');
+    }
+    let said = &line[super::row::floor(line, finding.at)..];
+    let words: Vec<_> = said
+        .split(|c: char| !c.is_alphabetic())
+        .filter(|word| word.len() > 1)
+        .take(2)
+        .collect();
+    (
+        all.0 ^ (finding.weight as u64),
+        hash(words.join(" ").as_bytes()),
+    )
+}

@@ -1,0 +1,485 @@
+//! Which lines matter?
+//!
+//! A first, fast look finds the few lines that hold one of some words; only these are read more
+//! closely. The words are those that compilers, test runners, package managers, shells and
+//! servers use. A line that merely mentions an error is kept apart from one that is an error.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use regex::Regex;
+
+/// How much a line matters; the order is the order in which room is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    Warning,
+    /// Speaks of something going wrong, but may be harmless.
+    Mention,
+    /// The outcome of tests, of a build.
+    Summary,
+    Error,
+}
+
+/// What a line says, and where in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub weight: Weight,
+    /// Byte offset of the words that tell.
+    pub at: usize,
+}
+
+/// A line longer than this is read only around the words that may matter.
+const READ_WHOLE: usize = 1_024;
+const READ_BEFORE: usize = 160;
+const READ_AFTER: usize = 320;
+/// In a long line, how many places are read.
+const PLACES_MAX: usize = 6;
+
+/// Words without which no line matters.
+const WORDS: &[&str] = &[
+    "err",
+    "fail",
+    "fatal",
+    "panic",
+    "exception",
+    "warn",
+    "critical",
+    "severe",
+    "killed",
+    "terminat",
+    "abort",
+    "assert",
+    "traceback",
+    "segmentation",
+    "segfault",
+    "fault",
+    "illegal instruction",
+    "core dumped",
+    "undefined",
+    "unresolved",
+    "multiple definition",
+    "not found",
+    "no such",
+    "denied",
+    "refused",
+    "reset by",
+    "timed out",
+    "timeout",
+    "cannot",
+    "can't",
+    "could not",
+    "couldn't",
+    "unable",
+    "invalid",
+    "unexpected",
+    "unknown",
+    "missing",
+    "corrupt",
+    "crash",
+    "conflict",
+    "rejected",
+    "unhandled",
+    "uncaught",
+    "deprecated",
+    "out of memory",
+    "oom",
+    "no space",
+    "not ok",
+    "overflow",
+    "deadlock",
+    "sanitizer",
+    "data race",
+    "double free",
+    "exit",
+    "code=",
+    "status",
+    "http/",
+    "lost",
+    "unreachable",
+    "broken pipe",
+    "violat",
+    "mismatch",
+    "expected",
+    "caused by",
+    "*** ",
+    "e: ",
+    "w: ",
+    "e  ",
+    "✗",
+    "✘",
+    "✕",
+    "×",
+    "●",
+    "passed",
+    "passing",
+    "test result",
+    "build ",
+    "ran ",
+    "finished",
+    "successfully",
+    "generated",
+    "vulnerabilit",
+    "summary",
+    "upgraded",
+    "packages in",
+    "total",
+    "alert",
+    "emerg",
+    "crit",
+    "problem",
+    "stopped",
+    "unsupported",
+    "rollback",
+    "dropped",
+    "bad ",
+    "incompatible",
+    "ko ",
+    "no matching",
+    "stack trace",
+    "dead",
+];
+
+static WORDED: LazyLock<AhoCorasick> = LazyLock::new(|| folded_case(WORDS));
+
+static OUTCOME: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    folded_case(&[
+        "err",
+        "fail",
+        "warn",
+        "exit",
+        "code",
+        "status",
+        "http/",
+        "get ",
+        "post ",
+        "rc=",
+        "panic",
+        "exception",
+        "passed",
+        "lost",
+        "dropped",
+        "skipped",
+        "missing",
+        "retries",
+        "killed",
+        "signal",
+    ])
+});
+
+#[expect(
+    clippy::expect_used,
+    reason = "the words are constants, and a test builds them"
+)]
+fn folded_case(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .kind(Some(aho_corasick::AhoCorasickKind::DFA))
+        .build(words)
+        .expect("words build")
+}
+
+/// Does a number in this line tell how something went?
+pub fn speaks_of_outcome(line: &str) -> bool {
+    OUTCOME.is_match(line)
+}
+
+pub fn weigh(line: &str) -> Option<Finding> {
+    if line.len() <= READ_WHOLE {
+        return WORDED.is_match(line).then(|| read(line)).flatten();
+    }
+    let mut best: Option<Finding> = None;
+    let mut read_to = 0;
+    let mut places = 0;
+    for word in WORDED.find_iter(line) {
+        if word.start() < read_to {
+            continue;
+        }
+        places += 1;
+        if places > PLACES_MAX {
+            break;
+        }
+        let from = super::row::floor(line, word.start().saturating_sub(READ_BEFORE).max(read_to));
+        let to = super::row::ceil(line, word.end() + READ_AFTER);
+        read_to = to;
+        let Some(found) = read(&line[from..to]) else {
+            continue;
+        };
+        if best.is_none_or(|best| found.weight > best.weight) {
+            best = Some(Finding {
+                weight: found.weight,
+                at: from + found.at,
+            });
+        }
+    }
+    best
+}
+
+/// Where something is: the line behind a compiler's message, a frame of a stack.
+pub fn is_place(line: &str) -> bool {
+    PLACE.is_match(line)
+}
+
+pub fn opens_traceback(line: &str) -> bool {
+    line.trim_start()
+        .starts_with("Traceback (most recent call last)")
+}
+
+/// A message whose own text comes on the next line.
+pub fn announces(line: &str) -> bool {
+    line.ends_with(':') && line.contains("panicked at ")
+}
+
+fn read(line: &str) -> Option<Finding> {
+    if GOOD.is_match(line) {
+        return None;
+    }
+    if SUMMARY.is_match(line) {
+        let failed = BAD_SUMMARY.is_match(line);
+        let weight = if failed {
+            Weight::Error
+        } else {
+            Weight::Summary
+        };
+        return Some(Finding { weight, at: 0 });
+    }
+    let cleaned;
+    let line = if NOTHING.is_match(line) {
+        cleaned = NOTHING.replace_all(line, |found: &regex::Captures<'_>| {
+            " ".repeat(found[0].len())
+        });
+        &*cleaned
+    } else {
+        line
+    };
+    let error = ERROR
+        .iter()
+        .filter_map(|form| form.find(line))
+        .map(|found| found.start())
+        .min();
+    let warning = WARNING.find(line).map(|found| found.start());
+    let found = |weight, at| Some(Finding { weight, at });
+    match (error, warning) {
+        (Some(error), Some(warning)) if warning < error => found(Weight::Warning, warning),
+        (Some(error), _) if CALM.find(line).is_some_and(|calm| calm.start() < error) => {
+            found(Weight::Mention, error)
+        }
+        (Some(error), _) => found(Weight::Error, error),
+        (None, Some(warning)) => found(Weight::Warning, warning),
+        (None, None) => MENTION
+            .find(line)
+            .and_then(|mention| found(Weight::Mention, mention.start())),
+    }
+}
+
+macro_rules! form {
+    ($name:ident, $pattern:expr) => {
+        static $name: LazyLock<Regex> = LazyLock::new(|| compiled($pattern));
+    };
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the patterns are constants, and a test builds them"
+)]
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("pattern compiles")
+}
+
+// A line that tells that something went well.
+form!(
+    GOOD,
+    r"(?x) (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
+);
+
+// `0 errors`, `no failures`, `failed=0`.
+form!(
+    NOTHING,
+    r"(?ix)
+    \b(?:0|no|zero|without(?:\ any)?)\s+(?:new\ )?(?:fatal\ )?(?:errors?|failures?|failed|failing|warnings?|exceptions?|problems?|issues?)\b
+  | \b(?:errors?|failures?|failed|warnings?|exit(?:\ |_)?(?:code|status)|code|status)[\x22']?\s*[=:]\s*[\x22']?0\b
+  | \bexit(?:ed)?\s(?:with\s)?(?:code|status)\s0\b
+  | \bif\ any\b"
+);
+
+form!(
+    SUMMARY,
+    r"(?x)
+    ^test\ result: | ^=+\s.*\b(?:passed|failed|errors?|skipped|no\ tests\ ran)\b.*\s=+$
+  | ^\s*(?:Test\ Suites|Tests|Test\ Files|Snapshots):?\s+.*\b\d+
+  | ^Tests\ run: | ^Ran\ \d+\ tests? | ^FAILED\ \((?:failures|errors)= | ^\s*\d+\ (?:passing|failing)\b
+  | ^BUILD\ (?:SUCCESS|FAIL) | ^\s*Finished\ \S+ | ^added\ \d+\ packages | \bvulnerabilit
+  | ^\d+\ upgraded, | ^Successfully\ (?:installed|built) | \bgenerated\ \d+\ warnings?
+  | ^\s*\d+\ (?:passed|failed|warnings?|errors?)\b | ✖\ \d+\ problems?
+  | ^\[INFO\]\ BUILD | ^Found\ \d+\ errors?
+  | ^\d+\ (?:errors?|warnings?)\ generated | \b\d+\ (?:passed|failed),\ \d+\ "
+);
+
+form!(
+    BAD_SUMMARY,
+    r"(?i)\b[1-9]\d* (?:failed|failures?|failing|errors?|problems)\b|FAILED|FAILURE|(?:failures|errors)[=:] ?[1-9]"
+);
+
+static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    [
+        // `error:`, `error[E0308]:`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
+        r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?\s?[:!\]|]",
+        // The word in capitals.
+        r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES)(?:[^\w./=]|$|\.\s)",
+        // `ValueError: x`, `java.lang.NullPointerException`
+        r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
+        r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
+        // What shells and tools begin an error with.
+        r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕×●]\ |not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
+            |Illegal\ instruction|Floating\ point\ exception|Trace/breakpoint\ trap|Bus\ error|g?make(?:\[\d+\])?:\ \*\*\*|ninja:\ (?:build\ stopped|error)|ERROR)",
+        r"^(?:>?\s?)E\s{2,}\S", // an assertion, as pytest shows it
+        r"^[EF]\d{4} \d\d:\d\d",
+        r"(?ix) undefined\ (?:reference|symbol) | unresolved\ (?:external|import|symbol) | multiple\ definition\ of | segmentation\ fault | segfault
+          | core\ dumped | out\ of\ memory | \boom[-_ ]?kill | cannot\ allocate | stack\ overflow | no\ space\ left | traceback\ \(most\ recent
+          | panicked\ at | \bunhandled\b | \buncaught\b | build\ fail(?:ed|ure) | command\ not\ found | assert(?:ion)?\b.{0,200}\bfail(?:s|ed|ure)\b
+          | assertion: | deadlock\ detected | (?:address|leak|thread|memory|undefinedbehavior)sanitizer | runtime\ error | data\ race | double\ free
+          | heap\ corruption | ^\s*caused\ by: | connection\ (?:refused|reset|lost|closed|timed\ out|aborted) | permission\ denied | access\ denied | no\ such\ file
+          | module\ not\ found | cannot\ find | no\ matching | could\ not\ | couldn't\ | unable\ to | \bcan(?:not|'t)\ (?:open|read|write|load|connect|import|resolve|stat|access|create)
+          | \bconflict\ \( | \[(?:remote\ )?rejected\] | \bfailed\b | \bfailure\b | \bfails\b | \bcrash(?:ed|es)?\b | \baborted\b | \bcorrupt(?:ed|ion)?\b
+          | timed\ out | \bbroken\ pipe\b | \bkilled\b | \bsig(?:segv|kill|abrt|bus|ill|fpe|term)\b | \bfatal\b | internal\ error | syntax\ error | \bpanic\b | \bgot\ signal\b
+          | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
+        r"(?i)\b(?:exit(?:ed|s|ing)?(?: with)?(?: (?:code|status|value))?|exit_?(?:code|status)|return(?:ed|s)?(?: code| status)|rc)[ =:]+-?[1-9]\d*\b",
+        r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
+        r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
+        r"\b[1-9]\d* (?:failed|failures?|failing|errors?)\b",
+        r"\*\*\* \[[^\]]+\] (?:Error|Segmentation|Killed|Abort)",
+    ]
+    .iter()
+    .map(|pattern| compiled(pattern))
+    .collect()
+});
+
+form!(
+    WARNING,
+    r"(?x)
+    (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
+  | ^\s*W:\  | ^npm\ (?:warn|WARN)\b | (?i:\b(?:level|lvl|severity)[\x22']?\s*[=:]\s*[\x22']?warn) | ^W\d{4}\ \d\d:
+  | (?i:\bdeprecated\b) | ^\s*warning\b"
+);
+
+// A level below a warning in front: what follows is told, not raised.
+form!(
+    CALM,
+    r"(?x) (?:^|[\s\[<(=\x22])(?:INFO|DEBUG|TRACE|NOTICE|VERBOSE|info|debug|trace|notice)(?:[\s\]>):,|\x22]|$)"
+);
+
+form!(
+    MENTION,
+    r"(?ix)
+    (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow
+        |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
+    (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ "
+);
+
+form!(
+    PLACE,
+    r#"^\s*(?:-->|:::)\s|^\s+at\s|^\s*File "|^\s*[\w./\\-]+\.\w{1,5}:\d+|^\s+\S+\.go:\d+"#
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weight(line: &str) -> Option<Weight> {
+        weigh(line).map(|found| found.weight)
+    }
+
+    #[test]
+    fn errors_of_many_tools_are_errors() {
+        for line in [
+            "ERROR db connection lost id=77",
+            "panic: runtime error: index out of range [5] with length 3",
+            "error: linking with `cc` failed: exit status: 1",
+            "error[E0308]: mismatched types",
+            "src/app.ts(3,5): error TS2322: Type 'string' is not assignable to type 'number'.",
+            "ValueError: x",
+            "requests.exceptions.ConnectionError: HTTPSConnectionPool",
+            "FAIL src/a.test.ts",
+            "--- FAIL: TestOrders (0.00s)",
+            "FAILED tests/test_b.py::test_parse - assert {'a': 1} == {'a': 2}",
+            "Killed",
+            "/usr/bin/ld: main.o: in function `main': undefined reference to `missing'",
+            "collect2: error: ld returned 1 exit status",
+            "make: *** [Makefile:4: all] Error 1",
+            "npm ERR! code ERESOLVE",
+            "npm error code E404",
+            "E: Unable to locate package foo",
+            "fatal: not a git repository (or any of the parent directories): .git",
+            "Segmentation fault (core dumped)",
+            "bash: foo: command not found",
+            "thread 'main' panicked at src/main.rs:3:5:",
+            "E   assert 1 == 2",
+            "Exception in thread \"main\" java.lang.NullPointerException: order",
+            "Caused by: java.io.IOException: disk",
+            "{\"level\":\"error\",\"msg\":\"gone\"}",
+            "time=2024-05-01T00:00:00Z level=error msg=\"gone\"",
+            "[ERROR] Failed to execute goal",
+            "E1115 03:46:35.123456 1 main.go:3] boom",
+            "CONFLICT (content): Merge conflict in a.txt",
+            "process exited with code 137",
+            "10.0.0.1 - - \"GET /x HTTP/1.1\" 503 12",
+            "not ok 12 - parses",
+            "    ✕ adds numbers (3 ms)",
+            "OSError: [Errno 28] No space left on device",
+            "part_37.c:9:31: error: 'undeclared_thing' undeclared (first use in this function)",
+            "test tests::adds ... FAILED",
+            "2 failed, 3 passed in 0.12s",
+        ] {
+            assert_eq!(weight(line), Some(Weight::Error), "{line}");
+        }
+    }
+
+    #[test]
+    fn warnings_are_warnings() {
+        for line in [
+            "warning: unused variable: `x`",
+            "part_1.c:3:51: warning: unused parameter 'error' [-Wunused-parameter]",
+            "npm warn deprecated request@2.88.2: request has been deprecated",
+            "2024-05-01 WARN  pool: slow query failed over",
+            "W: Some index files are old",
+            "tests/a.py:3: DeprecationWarning: thirteen is deprecated",
+        ] {
+            assert_eq!(weight(line), Some(Weight::Warning), "{line}");
+        }
+    }
+
+    #[test]
+    fn summaries_are_seen_and_failed_ones_are_errors() {
+        assert_eq!(
+            weight("test result: ok. 12 passed; 0 failed; 0 ignored"),
+            Some(Weight::Summary)
+        );
+        assert_eq!(weight("=== 20 passed in 0.31s ==="), Some(Weight::Summary));
+        assert_eq!(
+            weight("test result: FAILED. 1 passed; 2 failed"),
+            Some(Weight::Error)
+        );
+        assert_eq!(
+            weight("=== 3 failed, 20 passed in 0.31s ==="),
+            Some(Weight::Error)
+        );
+        assert_eq!(weight("BUILD FAILED in 3s"), Some(Weight::Error));
+    }
+
+    #[test]
+    fn what_is_no_error_is_not_taken_for_one() {
+        for line in [
+            "   Compiling thiserror v1.0.69",
+            "found 0 errors, 0 warnings",
+            "test parses_errors_and_failures ... ok",
+            "tests/test_a.py::test_error_handling PASSED                [ 3%]",
+            "Get:3 http://deb.example.invalid/debian bookworm/main amd64 libgpg-error0 amd64 1.46-1 [91.6 kB]",
+            "gcc -Werror -c src/error.c -o build/error.o",
+            "INFO retrying after error: timed out",
+            "failed=0 changed=3 ok=12",
+            "drwxr-xr-x 2 dev dev 4096 errors",
+            "process exited with code 0",
+        ] {
+            assert_ne!(weight(line), Some(Weight::Error), "{line}");
+        }
+    }
+}

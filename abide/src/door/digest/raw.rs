@@ -1,0 +1,104 @@
+//! The bytes as they came, cut in the middle where they are too many.
+
+use std::collections::VecDeque;
+
+use super::shorten::LeftOut;
+
+pub struct Raw {
+    limit: usize,
+    session: String,
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    bytes: u64,
+    newlines: u64,
+}
+
+impl Raw {
+    pub fn new(limit: usize, session: &str) -> Self {
+        Raw {
+            limit,
+            session: session.to_owned(),
+            head: Vec::new(),
+            tail: VecDeque::new(),
+            bytes: 0,
+            newlines: 0,
+        }
+    }
+
+    /// No more bytes than this can be needed of either end.
+    fn room(&self) -> usize {
+        self.limit * 4 + 4
+    }
+
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        let (first, rest) = bytes.split_at(bytes.len().min(self.room() - self.head.len()));
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.room())..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.room());
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+
+    pub fn finish(mut self) -> (String, LeftOut, bool) {
+        let tail = self.tail.make_contiguous();
+        if (self.head.len() + tail.len()) as u64 == self.bytes {
+            let whole = [&self.head[..], tail].concat();
+            let text = String::from_utf8_lossy(&whole);
+            if text.chars().count() <= self.limit {
+                return (text.into_owned(), LeftOut::default(), false);
+            }
+            let from = whole.len().saturating_sub(self.room());
+            return self.shorten(&whole[from..]);
+        }
+        let tail = [&self.head[..], tail].concat();
+        let from = tail.len().saturating_sub(self.room());
+        self.shorten(&tail[from..])
+    }
+
+    fn shorten(&self, tail: &[u8]) -> (String, LeftOut, bool) {
+        let note_room = self.note(LeftOut {
+            lines: self.newlines,
+            bytes: self.bytes,
+        });
+        let room = self.limit.saturating_sub(note_room.chars().count());
+        let head: String = lossy_chars(&self.head)
+            .take(room / 3)
+            .map(|c| c.0)
+            .collect();
+        let head_bytes: usize = lossy_chars(&self.head).take(room / 3).map(|c| c.1).sum();
+        let starts = tail.iter().position(|b| b & 0xC0 != 0x80).unwrap_or(0);
+        let tail = &tail[starts.min(3)..];
+        let all = lossy_chars(tail).count();
+        let skip = all.saturating_sub(room - room / 3);
+        let end: String = lossy_chars(tail).skip(skip).map(|c| c.0).collect();
+        let tail_bytes: usize = lossy_chars(tail).skip(skip).map(|c| c.1).sum();
+        let shown = &tail[tail.len() - tail_bytes..];
+        let newlines = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count() as u64;
+        let left_out = LeftOut {
+            lines: self.newlines - newlines(&self.head[..head_bytes]) - newlines(shown),
+            bytes: self.bytes - (head_bytes + tail_bytes) as u64,
+        };
+        let text = format!("{head}{}{end}", self.note(left_out));
+        (text.chars().take(self.limit).collect(), left_out, true)
+    }
+
+    fn note(&self, left_out: LeftOut) -> String {
+        let LeftOut { lines, bytes } = left_out;
+        format!(
+            "\n[… {lines} lines, {bytes} bytes left out; terminal_session search, or read_output \
+             with since, on {} has them.]\n",
+            self.session
+        )
+    }
+}
+
+/// The characters of a text, and of how many bytes each is made.
+fn lossy_chars(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
+    bytes.utf8_chunks().flat_map(|chunk| {
+        let valid = chunk.valid().chars().map(|c| (c, c.len_utf8()));
+        let invalid = chunk.invalid().len();
+        valid.chain((invalid > 0).then_some(('\u{FFFD}', invalid)))
+    })
+}

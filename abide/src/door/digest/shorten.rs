@@ -1,0 +1,275 @@
+//! Everything, where it fits; else head, what matters, and tail.
+//!
+//! A text that is too long is not cut to the limit but to what helps: some lines of its begin,
+//! more of its end, and between them what matters of the rest.
+
+use std::collections::VecDeque;
+
+use super::cut;
+use super::fold::{Folded, Number, Out};
+use super::gather::{Gather, Kept, Room};
+
+/// The limit for which the numbers of lines are meant; with a higher one they grow.
+const USUAL_CHARS: usize = 10_000;
+const HEAD_LINES: usize = 20;
+const TAIL_LINES: usize = 60;
+const HEAD_PERCENT: usize = 12;
+const TAIL_PERCENT: usize = 36;
+/// Gaps that are told of, each in its place.
+const GAPS_MAX: usize = 8;
+const BLANKS_LEFT_ALONE: u64 = 2;
+
+pub struct Body {
+    limit: usize,
+    session: String,
+    head: Vec<Entry>,
+    head_chars: usize,
+    head_is_full: bool,
+    /// All of it at first; the tail, when that is too long.
+    recent: VecDeque<Entry>,
+    recent_chars: usize,
+    crowded: bool,
+    gather: Gather,
+    gaps: Vec<Kept>,
+    left_out: LeftOut,
+    number: Number,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    pub lines: u64,
+    pub bytes: u64,
+}
+
+struct Entry {
+    what: Folded,
+    chars: usize,
+}
+
+impl Body {
+    pub fn new(limit: usize, session: &str) -> Self {
+        Body {
+            limit,
+            session: session.to_owned(),
+            head: Vec::new(),
+            head_chars: 0,
+            head_is_full: false,
+            recent: VecDeque::new(),
+            recent_chars: 0,
+            crowded: false,
+            gather: Gather::default(),
+            gaps: Vec::new(),
+            left_out: LeftOut::default(),
+            number: Number::default(),
+        }
+    }
+
+    pub fn finish(mut self) -> (String, LeftOut, bool) {
+        if !self.crowded {
+            let lines: Vec<_> = self.recent.iter().map(|e| e.text(usize::MAX)).collect();
+            return (lines.join("\n"), self.left_out, false);
+        }
+        let head: Vec<_> = self.head.iter().map(|e| e.text(self.head_room())).collect();
+        let mut tail: VecDeque<_> = self
+            .recent
+            .iter()
+            .map(|e| e.text(self.tail_room()))
+            .collect();
+        for entry in self.head.iter().chain(&self.recent) {
+            self.left_out.bytes += entry.bytes_cut(self.head_room());
+        }
+        let size = |lines: &[String]| lines.iter().map(|l| l.chars().count() + 1).sum::<usize>();
+        let used = size(&head) + size(tail.make_contiguous());
+        let note = self.note(true).chars().count() + 40;
+        let kept = self.matter(self.limit.saturating_sub(used + note));
+        let mut lines = head;
+        lines.push(self.note(!kept.is_empty()));
+        let note_at = lines.len() - 1;
+        lines.extend(kept.into_iter().map(|kept| kept.text));
+        lines.extend(tail);
+        // Only with a limit of a few hundred characters.
+        while size(&lines) > self.limit + 1 && lines.len() > 1 {
+            let at = if lines.len() > note_at + 1 {
+                note_at + 1
+            } else {
+                0
+            };
+            lines.remove(at);
+        }
+        let text = lines.join("\n").chars().take(self.limit).collect();
+        (text, self.left_out, true)
+    }
+
+    fn matter(&mut self, all: usize) -> Vec<Kept> {
+        let share = |percent: usize| self.limit * percent / 100;
+        let gaps: Vec<_> = std::mem::take(&mut self.gaps);
+        let gap_chars: usize = gaps.iter().map(|kept| kept.text.chars().count() + 1).sum();
+        let room = Room {
+            all: all.saturating_sub(gap_chars),
+            further: share(15),
+            summaries: share(6),
+            mentions: share(8),
+            warnings: share(8),
+        };
+        let mut kept = std::mem::take(&mut self.gather).pick(room);
+        for line in &kept {
+            self.left_out.lines = self.left_out.lines.saturating_sub(line.lines);
+            self.left_out.bytes = self.left_out.bytes.saturating_sub(line.bytes);
+        }
+        kept.extend(gaps);
+        kept.sort_by_key(|kept| kept.number);
+        kept
+    }
+
+    fn note(&self, matter_follows: bool) -> String {
+        let LeftOut { lines, bytes } = self.left_out;
+        let follows = if matter_follows {
+            " What matters of it, by line number:"
+        } else {
+            ""
+        };
+        format!(
+            "[… {lines} lines, {bytes} bytes left out; terminal_session search, or read_output \
+             with since, on {} has them.{follows}]",
+            self.session
+        )
+    }
+
+    fn head_room(&self) -> usize {
+        self.limit * HEAD_PERCENT / 100
+    }
+
+    fn tail_room(&self) -> usize {
+        self.limit * TAIL_PERCENT / 100
+    }
+
+    /// More lines with a higher limit, fewer characters with a lower one.
+    fn scaled(&self, lines: usize) -> usize {
+        lines * self.limit.max(USUAL_CHARS) / USUAL_CHARS
+    }
+
+    /// Brings what is held down to head and tail.
+    fn settle(&mut self) {
+        while !self.head_is_full {
+            let Some(entry) = self.recent.front() else {
+                return;
+            };
+            let chars = entry.chars.min(self.head_room());
+            let fits = self.head_chars + chars <= self.head_room();
+            if !fits || self.head.len() >= self.scaled(HEAD_LINES) {
+                self.head_is_full = true;
+                break;
+            }
+            if let Some(entry) = self.pop() {
+                self.head_chars += chars;
+                if let Folded::Line(line) = &entry.what {
+                    self.gather.pass(line);
+                }
+                self.head.push(entry);
+            }
+        }
+        let lines = self.scaled(TAIL_LINES);
+        while self.recent.len() > lines
+            || (self.recent_chars > self.tail_room() && self.recent.len() > 1)
+        {
+            if let Some(entry) = self.pop() {
+                self.leave_out(entry);
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Entry> {
+        let entry = self.recent.pop_front()?;
+        self.recent_chars -= entry.chars;
+        Some(entry)
+    }
+
+    fn leave_out(&mut self, entry: Entry) {
+        match entry.what {
+            Folded::Line(line) => {
+                self.left_out.lines += line.count;
+                self.left_out.bytes += line.bytes();
+                self.number = line.number;
+                self.gather.see(&line);
+            }
+            Folded::Note { lines, bytes, .. } => {
+                self.left_out.lines += lines;
+                self.left_out.bytes += bytes;
+                self.gather.more_of_the_same(lines);
+            }
+            Folded::Gap(text) => {
+                if self.gaps.len() < GAPS_MAX {
+                    self.gaps.push(Kept {
+                        number: self.number,
+                        text,
+                        lines: 0,
+                        bytes: 0,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Out for Body {
+    fn folded(&mut self, what: Folded) {
+        let entry = Entry::new(what);
+        self.recent_chars += entry.chars;
+        self.recent.push_back(entry);
+        // The last line has no newline behind it.
+        if self.crowded || self.recent_chars > self.limit + 1 {
+            self.crowded = true;
+            self.settle();
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.crowded
+    }
+}
+
+impl Entry {
+    fn new(what: Folded) -> Self {
+        let mut entry = Entry { what, chars: 0 };
+        entry.chars = match &entry.what {
+            Folded::Line(line) if line.hole.is_some() => usize::MAX >> 8,
+            Folded::Line(line) if line.count == 1 => line.text.chars().count() + 1,
+            _ => entry.text(usize::MAX).chars().count() + 1,
+        };
+        entry
+    }
+
+    fn text(&self, max_chars: usize) -> String {
+        match &self.what {
+            Folded::Note { text, .. } | Folded::Gap(text) => text.clone(),
+            Folded::Line(line) if line.text.is_empty() && line.count > 1 => {
+                if line.count <= BLANKS_LEFT_ALONE {
+                    "\n".repeat(usize::try_from(line.count).unwrap_or(1) - 1)
+                } else {
+                    format!("[{} blank lines]", line.count)
+                }
+            }
+            Folded::Line(line) => {
+                let count = match line.count {
+                    1 => String::new(),
+                    count => format!(" [×{count}]"),
+                };
+                let room = max_chars.saturating_sub(count.chars().count() + 1);
+                let mut text = cut::middle(&line.text, line.hole, room);
+                text.push_str(&count);
+                text
+            }
+        }
+    }
+
+    /// Bytes that cutting the line leaves out.
+    fn bytes_cut(&self, max_chars: usize) -> u64 {
+        match &self.what {
+            Folded::Line(line) => {
+                let shown = self.text(max_chars).len() as u64;
+                (line.bytes() / line.count.max(1)).saturating_sub(shown + 1)
+            }
+            Folded::Note { .. } | Folded::Gap(_) => 0,
+        }
+    }
+}

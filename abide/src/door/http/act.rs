@@ -1,0 +1,234 @@
+//! What can be done to a session.
+
+use abide_core::{Millis, Outcome, Request, SessionId};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use futures_util::StreamExt;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::State;
+use super::body::{JsonBody, query};
+use super::problem::Problem;
+use super::sessions::facts;
+use super::who::Who;
+use super::wire::PtySize;
+use crate::daemon::SessionView;
+use crate::door::tools::{Args, BadInput};
+use crate::keeper::frame::ToKeeper;
+
+type Answer = Result<Json<Map<String, Value>>, Problem>;
+
+/// Ends the tree; it is gone when this answers.
+pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Answer {
+    let session = who.session(&state, &id)?.id;
+    let request = Request::Kill {
+        session,
+        end: who.end(),
+    };
+    act(&state, &who, request).await?;
+    Ok(Json(facts(&*who.session(&state, &id)?)))
+}
+
+/// Moves the limits, counted from now.
+pub async fn extend(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let session = who.session(&state, &id)?.id;
+    let mut args = Args::new(body);
+    let mut limit = |field: &str| args.seconds(field);
+    let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
+    args.finish("timeout, idle")?;
+    if deadline.is_none() && idle.is_none() {
+        let detail = "`timeout` or `idle` is required: there is nothing to move";
+        return Err(Problem::bad_input(detail));
+    }
+    let request = Request::Extend {
+        session,
+        deadline,
+        idle,
+    };
+    act(&state, &who, request).await?;
+    Ok(Json(facts(&*who.session(&state, &id)?)))
+}
+
+async fn act(state: &State, who: &Who, request: Request) -> Result<Outcome, Problem> {
+    let pending = state.handle.call(who.caller(), request, None).await;
+    match pending.done().await {
+        None => Err(Problem::stopping()),
+        Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
+        Some(outcome) => Ok(outcome),
+    }
+}
+
+/// Sends a signal to what stands in the foreground.
+pub async fn signal(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let view = who.session(&state, &id)?;
+    let number = signal_number(body.get("signal")).ok_or_else(|| {
+        let given = body.get("signal").unwrap_or(&Value::Null);
+        Problem::bad_input(format!(
+            "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}"
+        ))
+    })?;
+    still_runs(&view)?;
+    let keepers = state.handle.keepers();
+    keepers.send(view.id, &ToKeeper::Signal { number });
+    Ok(Json(facts(&view)))
+}
+
+/// Gives the terminal another size.
+pub async fn resize(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Answer {
+    let view = who.session(&state, &id)?;
+    let PtySize { cols, rows } = body.into()?;
+    if !view.pty {
+        return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
+    }
+    still_runs(&view)?;
+    let keepers = state.handle.keepers();
+    keepers.send(view.id, &ToKeeper::Resize { cols, rows });
+    Ok(Json(facts(&view)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Whether the command finds the end of its input after these bytes.
+    #[serde(default)]
+    eof: bool,
+}
+
+/// Writes the body to the command's input as it comes, no faster than the command takes it.
+pub async fn input(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    input: Result<Query<Input>, QueryRejection>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let Input { eof } = query(input)?;
+    let view = who.session(&state, &id)?;
+    let mut written = 0;
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|_| Problem::bad_input("the body could not be read"))?;
+        still_runs(&*who.session(&state, &id)?)?;
+        write(&state, view.id, &part).await?;
+        written += part.len();
+    }
+    if eof {
+        state.handle.keepers().send(view.id, &ToKeeper::CloseInput);
+    }
+    Ok(Json(json!({"written": written})))
+}
+
+async fn write(state: &State, id: SessionId, bytes: &[u8]) -> Result<(), Problem> {
+    tokio::select! {
+        written = state.handle.keepers().input(id, bytes) => written.map_err(|_| ended(id)),
+        // What nobody reads any more would never be taken.
+        () = until_ended(state, id) => Err(ended(id)),
+    }
+}
+
+async fn until_ended(state: &State, id: SessionId) {
+    let mut changes = state.handle.board().follow();
+    while state
+        .handle
+        .board()
+        .session(id)
+        .is_some_and(|view| view.runs())
+    {
+        if let Err(RecvError::Closed) = changes.recv().await {
+            return;
+        }
+    }
+}
+
+fn still_runs(view: &SessionView) -> Result<(), Problem> {
+    if view.runs() {
+        return Ok(());
+    }
+    Err(ended(view.id))
+}
+
+fn ended(id: SessionId) -> Problem {
+    Problem::from(&abide_core::Refusal::SessionEnded(id))
+}
+
+impl From<BadInput> for Problem {
+    fn from(bad: BadInput) -> Self {
+        Problem::bad_input(bad.0)
+    }
+}
+
+const SIGNALS: &[(&str, i32)] = &[
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ABRT", libc::SIGABRT),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("WINCH", libc::SIGWINCH),
+];
+
+fn signal_number(given: Option<&Value>) -> Option<i32> {
+    match given? {
+        Value::Number(number) => {
+            let number = i32::try_from(number.as_i64()?).ok()?;
+            (1..=64).contains(&number).then_some(number)
+        }
+        Value::String(name) => {
+            let name = name.trim().to_ascii_uppercase();
+            let name = name.strip_prefix("SIG").unwrap_or(&name);
+            let known = SIGNALS.iter().find(|(known, _)| *known == name);
+            known.map(|(_, number)| *number)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_known_by_name_and_by_number() {
+        for (given, number) in [
+            (json!("INT"), Some(2)),
+            (json!("sigint"), Some(2)),
+            (json!(9), Some(9)),
+            (json!(0), None),
+            (json!(-9), None),
+            (json!(65), None),
+            (json!("NOPE"), None),
+            (json!(true), None),
+        ] {
+            assert_eq!(signal_number(Some(&given)), number, "{given}");
+        }
+        assert_eq!(signal_number(None), None);
+    }
+}

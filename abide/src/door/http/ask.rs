@@ -1,0 +1,54 @@
+//! What one daemon asks another. Plain enough to need neither a runtime nor a client: a newer
+//! daemon asks before it has either.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::world::socket;
+
+/// A daemon that does not answer in this time is not well.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Its answers are short.
+const ANSWER_LIMIT: u64 = 1 << 20;
+
+/// The version of the daemon at this socket.
+pub fn ask_version(path: &Path) -> io::Result<String> {
+    let body = ask(path, "GET /v1/status")?;
+    let status: Value = serde_json::from_slice(&body)?;
+    let version = status["daemon"]["version"].as_str();
+    version
+        .map(str::to_owned)
+        .ok_or_else(|| io::Error::other("it does not say its version"))
+}
+
+/// Has the daemon at this socket stop. No session is touched.
+pub fn ask_to_stop(path: &Path) -> io::Result<()> {
+    ask(path, "POST /v1/stop").map(drop)
+}
+
+fn ask(path: &Path, what: &str) -> io::Result<Vec<u8>> {
+    let mut stream = socket::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart.
+    write!(
+        stream,
+        "{what} HTTP/1.0\r\nhost: abide\r\ncontent-length: 0\r\n\r\n"
+    )?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_LIMIT).read_to_end(&mut answer)?;
+    let head = b"\r\n\r\n";
+    let end = answer
+        .windows(head.len())
+        .position(|window| window == head)
+        .ok_or(io::ErrorKind::UnexpectedEof)?;
+    let line = String::from_utf8_lossy(&answer[..end]);
+    if line.split_ascii_whitespace().nth(1) != Some("200") {
+        let line = line.lines().next().unwrap_or_default();
+        return Err(io::Error::other(format!("it answered {line}")));
+    }
+    Ok(answer.split_off(end + head.len()))
+}

@@ -1,0 +1,283 @@
+//! A session's log as a body: what is there, and where wanted what still comes. It is read as the
+//! client takes it, so a slow one costs nothing.
+
+use std::io;
+
+use abide_core::session::Phase;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use serde::Deserialize;
+
+use super::State;
+use super::body::query;
+use super::frame::{self, Frame};
+use super::problem::Problem;
+use super::sessions::facts;
+use super::who::Who;
+use crate::daemon::{Handle, SessionView};
+use crate::world::keepers::Follower;
+use crate::world::log::{Log, Piece, Pieces, Stream};
+
+/// How much is read at once.
+const PAGE: usize = 256 << 10;
+/// After a page of this size there is likely more, and it is read on a thread of its own.
+const BULK: usize = 64 << 10;
+
+/// Walks over a log and waits at its end.
+pub struct Tail {
+    pieces: Option<Pieces>,
+    follower: Option<Follower>,
+    /// Nothing at or behind this offset is wanted.
+    to: u64,
+    /// Bytes that are known to have come, readable or not.
+    known: u64,
+    bulk: bool,
+}
+
+/// Some pieces of a log.
+pub type Page = Vec<Piece>;
+
+impl Tail {
+    /// From `from` on, only what `only` brought.
+    pub fn open(handle: &Handle, view: &SessionView, from: u64, only: Option<Stream>) -> Self {
+        Tail {
+            pieces: Some(Log::open(&view.folder).pieces(from, only)),
+            follower: handle.keepers().follow(view.id),
+            to: u64::MAX,
+            known: 0,
+            bulk: false,
+        }
+    }
+
+    /// Ends at this offset, and waits for nothing any more.
+    pub fn end_at(&mut self, to: u64) {
+        self.to = self.to.min(to);
+        self.follower = None;
+    }
+
+    /// The offset that comes next.
+    pub fn at(&self) -> u64 {
+        self.pieces.as_ref().map_or(u64::MAX, Pieces::at)
+    }
+
+    /// What is there now, which may be nothing.
+    pub async fn page(&mut self) -> io::Result<Page> {
+        let Some(mut pieces) = self.pieces.take() else {
+            return Ok(Page::new());
+        };
+        let to = self.to;
+        let (pieces, page) = if self.bulk {
+            let read = move || {
+                let page = read(&mut pieces, to);
+                (pieces, page)
+            };
+            tokio::task::spawn_blocking(read)
+                .await
+                .map_err(io::Error::other)?
+        } else {
+            let page = read(&mut pieces, to);
+            (pieces, page)
+        };
+        self.pieces = Some(pieces);
+        let page = page?;
+        self.bulk = page.iter().map(size).sum::<usize>() >= BULK;
+        Ok(page)
+    }
+
+    /// Waits until there may be more than was read. `false`: the leader has ended, and what it
+    /// wrote is all there now.
+    pub async fn wait(&mut self) -> bool {
+        let at = self.at().max(self.known);
+        let Some(follower) = &mut self.follower else {
+            return false;
+        };
+        let tide = follower.beyond(at).await;
+        self.known = tide.bytes;
+        if tide.ended {
+            self.follower = None;
+        }
+        true
+    }
+}
+
+fn read(pieces: &mut Pieces, to: u64) -> io::Result<Page> {
+    let mut page = Page::new();
+    let mut room = PAGE;
+    while room > 0 && pieces.at() < to {
+        let left = usize::try_from(to - pieces.at()).unwrap_or(usize::MAX);
+        match pieces.next_within(left)? {
+            None => break,
+            Some(piece) => {
+                room = room.saturating_sub(size(&piece).max(1));
+                page.push(piece);
+            }
+        }
+    }
+    Ok(page)
+}
+
+fn size(piece: &Piece) -> usize {
+    match piece {
+        Piece::Chunk(chunk) => chunk.bytes.len(),
+        Piece::Gap { .. } => 0,
+    }
+}
+
+/// A page as frames. `next` is the offset that the client counts to by itself; where that is not the
+/// one of the output that follows, the client is told.
+pub fn frames(page: Page, next: &mut u64) -> Bytes {
+    let mut out = BytesMut::new();
+    for piece in page {
+        let chunk = match piece {
+            Piece::Gap { from, to } => {
+                out.extend_from_slice(&Frame::Gap(to - from).encode());
+                continue;
+            }
+            Piece::Chunk(chunk) => chunk,
+        };
+        if chunk.offset != *next {
+            out.extend_from_slice(&Frame::Offset(chunk.offset).encode());
+        }
+        *next = chunk.offset + chunk.bytes.len() as u64;
+        let stream = match chunk.stream {
+            Stream::Stdout => frame::Stream::Stdout,
+            Stream::Stderr => frame::Stream::Stderr,
+            Stream::Pty => frame::Stream::Pty,
+        };
+        let output = Frame::Output(stream, chunk.bytes.into());
+        out.extend_from_slice(&output.encode());
+    }
+    out.freeze()
+}
+
+fn raw(page: Page) -> Bytes {
+    let mut out = BytesMut::new();
+    for piece in page {
+        if let Piece::Chunk(chunk) = piece {
+            out.extend_from_slice(&chunk.bytes);
+        }
+    }
+    out.freeze()
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    #[serde(default)]
+    from: u64,
+    to: Option<u64>,
+    #[serde(default)]
+    stream: WantedStream,
+    #[serde(default)]
+    follow: bool,
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WantedStream {
+    #[default]
+    All,
+    Stdout,
+    Stderr,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    #[default]
+    Raw,
+    Frames,
+}
+
+pub async fn log(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let wanted = query(wanted)?;
+    let view = who.session(&state, &id)?;
+    let only = match wanted.stream {
+        WantedStream::All => None,
+        // A terminal has one stream, which stands for standard output.
+        WantedStream::Stdout if view.pty => Some(Stream::Pty),
+        WantedStream::Stdout => Some(Stream::Stdout),
+        WantedStream::Stderr => Some(Stream::Stderr),
+    };
+    let mut tail = Tail::open(&state.handle, &view, wanted.from, only);
+    if !wanted.follow || !view.runs() {
+        let end = Log::open(&view.folder).end();
+        tail.end_at(end.map_err(|fault| Problem::fault(fault.to_string()))?);
+    }
+    tail.to = tail.to.min(wanted.to.unwrap_or(u64::MAX));
+    let (kind, format) = match wanted.format {
+        Format::Raw => ("application/octet-stream", wanted.format),
+        Format::Frames => (frame::MEDIA_TYPE, wanted.format),
+    };
+    let streaming = Streaming {
+        handle: state.handle.clone(),
+        view,
+        next: tail.at(),
+        tail,
+        format,
+        over: false,
+    };
+    let body = Body::from_stream(stream::try_unfold(streaming, Streaming::page));
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+struct Streaming {
+    handle: Handle,
+    view: std::sync::Arc<SessionView>,
+    tail: Tail,
+    format: Format,
+    next: u64,
+    over: bool,
+}
+
+impl Streaming {
+    async fn page(mut self) -> io::Result<Option<(Bytes, Self)>> {
+        while !self.over {
+            let page = self.tail.page().await?;
+            if !page.is_empty() {
+                let bytes = match self.format {
+                    Format::Raw => raw(page),
+                    Format::Frames => frames(page, &mut self.next),
+                };
+                return Ok(Some((bytes, self)));
+            }
+            if self.tail.at() < self.tail.to && self.tail.wait().await {
+                continue;
+            }
+            self.over = true;
+            if self.format == Format::Frames {
+                let last = Frame::Ended(self.ending().into()).encode();
+                return Ok(Some((last, self)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn ending(&self) -> serde_json::Map<String, serde_json::Value> {
+        let newest = self.handle.board().session(self.view.id);
+        let mut facts = facts(newest.as_deref().unwrap_or(&self.view));
+        facts.insert("next".into(), self.tail.at().into());
+        facts
+    }
+}
+
+/// Where the output of a session's leader ends, once it has.
+pub fn end_of(view: &SessionView) -> Option<u64> {
+    match &view.state.phase {
+        Phase::Starting | Phase::Running { .. } => None,
+        Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending.bytes),
+        Phase::Failed { .. } => Some(0),
+    }
+}

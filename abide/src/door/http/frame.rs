@@ -1,0 +1,172 @@
+//! The frames in which output is streamed: `u8 kind | u32 length, little endian | payload`. Bytes of
+//! output travel as they are; everything that is said about them is JSON.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::{Value, json};
+
+/// The media type of a body of frames.
+pub const MEDIA_TYPE: &str = "application/vnd.abide.frames";
+/// No payload is longer.
+pub const PAYLOAD_LIMIT: usize = 1 << 20;
+const HEAD: usize = 5;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// The session that the request is about.
+    Accepted(Value),
+    /// Output of one stream.
+    Output(Stream, Bytes),
+    /// The output that follows begins at this offset of the log.
+    Offset(u64),
+    /// So many bytes are not in the log any more.
+    Gap(u64),
+    /// A question was put to people.
+    Question(Value),
+    /// It was answered or withdrawn.
+    Closed(Value),
+    /// The last frame: how it ended.
+    Ended(Value),
+}
+
+/// Where output came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A terminal, which does not tell the two apart.
+    Pty,
+}
+
+/// Bytes that are no frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stream of frames is broken")]
+pub struct Malformed;
+
+impl Frame {
+    /// As it travels.
+    pub fn encode(&self) -> Bytes {
+        match self {
+            Frame::Accepted(facts) => whole(1, facts.to_string().as_bytes()),
+            Frame::Output(Stream::Stdout, bytes) => whole(2, bytes),
+            Frame::Output(Stream::Stderr, bytes) => whole(3, bytes),
+            Frame::Output(Stream::Pty, bytes) => whole(4, bytes),
+            Frame::Offset(offset) => whole(5, &offset.to_le_bytes()),
+            Frame::Question(facts) => whole(6, facts.to_string().as_bytes()),
+            Frame::Closed(facts) => whole(7, facts.to_string().as_bytes()),
+            Frame::Ended(facts) => whole(8, facts.to_string().as_bytes()),
+            Frame::Gap(bytes) => whole(9, &bytes.to_le_bytes()),
+        }
+    }
+
+    /// Takes the next frame from the front of what has arrived; `None`: it is not all there. A kind
+    /// that is not known is passed over, so that an older reader understands a newer writer.
+    pub fn take_from(arrived: &mut BytesMut) -> Result<Option<Self>, Malformed> {
+        loop {
+            let Some(head) = arrived.first_chunk::<HEAD>() else {
+                return Ok(None);
+            };
+            let kind = head[0];
+            let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+            if length > PAYLOAD_LIMIT {
+                return Err(Malformed);
+            }
+            if arrived.len() < HEAD + length {
+                return Ok(None);
+            }
+            let payload = arrived.split_to(HEAD + length).split_off(HEAD).freeze();
+            if let Some(frame) = Self::decode(kind, payload)? {
+                return Ok(Some(frame));
+            }
+        }
+    }
+
+    fn decode(kind: u8, payload: Bytes) -> Result<Option<Self>, Malformed> {
+        Ok(Some(match kind {
+            1 => Frame::Accepted(facts(&payload)?),
+            2 => Frame::Output(Stream::Stdout, payload),
+            3 => Frame::Output(Stream::Stderr, payload),
+            4 => Frame::Output(Stream::Pty, payload),
+            5 => Frame::Offset(number(&payload)?),
+            6 => Frame::Question(facts(&payload)?),
+            7 => Frame::Closed(facts(&payload)?),
+            8 => Frame::Ended(facts(&payload)?),
+            9 => Frame::Gap(number(&payload)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+fn whole(kind: u8, payload: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(HEAD + payload.len());
+    out.put_u8(kind);
+    out.put_u32_le(u32::try_from(payload.len()).unwrap_or(u32::MAX));
+    out.put_slice(payload);
+    out.freeze()
+}
+
+fn facts(payload: &[u8]) -> Result<Value, Malformed> {
+    serde_json::from_slice(payload).map_err(|_| Malformed)
+}
+
+fn number(payload: &[u8]) -> Result<u64, Malformed> {
+    payload
+        .try_into()
+        .map(u64::from_le_bytes)
+        .map_err(|_| Malformed)
+}
+
+/// The payload of [`Frame::Closed`].
+pub fn closed(question: abide_core::QuestionId) -> Value {
+    json!({"question_id": question.to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Frame> {
+        vec![
+            Frame::Accepted(json!({"session_id": "session_k3v9x2bc"})),
+            Frame::Offset(1 << 40),
+            Frame::Output(Stream::Stdout, Bytes::from_static(b"a\0\xff")),
+            Frame::Output(Stream::Stderr, Bytes::new()),
+            Frame::Output(Stream::Pty, Bytes::from_static(b"\x1b[1m")),
+            Frame::Gap(7),
+            Frame::Question(json!({"text": "Continue waiting?"})),
+            Frame::Closed(json!({"question_id": "question_k3v9x2bc"})),
+            Frame::Ended(json!({"exit_code": 0})),
+        ]
+    }
+
+    #[test]
+    fn frames_come_back_whole_from_any_cut() {
+        let mut arrived = BytesMut::new();
+        let mut seen = Vec::new();
+        for byte in all().iter().flat_map(Frame::encode) {
+            arrived.put_u8(byte);
+            while let Some(frame) = Frame::take_from(&mut arrived).unwrap() {
+                seen.push(frame);
+            }
+        }
+        assert_eq!(seen, all());
+        assert!(arrived.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_kind_is_passed_over() {
+        let mut arrived = BytesMut::from(&b"\xc8\x02\0\0\0hi"[..]);
+        arrived.extend_from_slice(&Frame::Offset(3).encode());
+        assert_eq!(Frame::take_from(&mut arrived), Ok(Some(Frame::Offset(3))));
+    }
+
+    #[test]
+    fn a_length_that_cannot_be_is_refused() {
+        let mut arrived = BytesMut::from(&b"\x02\xff\xff\xff\xff"[..]);
+        assert_eq!(Frame::take_from(&mut arrived), Err(Malformed));
+        let mut arrived = BytesMut::from(&b"\x05\x01\0\0\0x"[..]);
+        assert_eq!(Frame::take_from(&mut arrived), Err(Malformed));
+    }
+}

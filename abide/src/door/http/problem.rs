@@ -1,0 +1,102 @@
+//! What went wrong, as RFC 9457 says it: one JSON object with a sentence in `detail`.
+
+use abide_core::Refusal;
+use axum::http::{Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+use crate::door::tools::refusal_sentence;
+
+/// An answer that says no. It changed nothing.
+#[derive(Debug)]
+pub struct Problem {
+    status: StatusCode,
+    kind: &'static str,
+    detail: String,
+}
+
+impl Problem {
+    /// The request itself is not right.
+    pub fn bad_input(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-input", detail)
+    }
+
+    /// There is no such thing, or it is another agent's.
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
+    }
+
+    /// It is too late for this, or too early.
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, "conflict", detail)
+    }
+
+    /// Not from there.
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// A body that is not JSON.
+    pub fn not_json(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", detail)
+    }
+
+    /// More than is taken at once.
+    pub fn too_large(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
+    }
+
+    /// The daemon goes away; the caller comes again.
+    pub fn stopping() -> Self {
+        let detail = "the daemon is stopping; ask again, which starts a new one";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
+    }
+
+    /// The world failed.
+    pub fn fault(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "fault", detail)
+    }
+
+    fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
+        Problem {
+            status,
+            kind,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl From<&Refusal> for Problem {
+    fn from(refusal: &Refusal) -> Self {
+        let detail = refusal_sentence(refusal);
+        match refusal {
+            Refusal::SessionNotFound(_) | Refusal::QuestionNotFound(_) => Self::not_found(detail),
+            Refusal::QuestionClosed(..) | Refusal::SessionEnded(_) | Refusal::KeyReused(_) => {
+                Self::conflict(detail)
+            }
+            Refusal::TooMany(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = json!({
+            "type": format!("urn:abide:problem:{}", self.kind),
+            "title": self.status.canonical_reason().unwrap_or("Problem"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+        });
+        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        (self.status, kind, body.to_string()).into_response()
+    }
+}
+
+pub async fn no_such_route(uri: Uri) -> Problem {
+    Problem::not_found(format!("there is nothing at {}", uri.path()))
+}
+
+pub async fn no_such_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{} does not take {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
+}

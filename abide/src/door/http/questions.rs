@@ -1,0 +1,162 @@
+//! Questions: who may see them, and who may answer.
+
+use std::sync::Arc;
+
+use abide_core::{Outcome, QuestionId, Request};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::State;
+use super::body::{JsonBody, query};
+use super::problem::Problem;
+use super::who::Who;
+use crate::daemon::{Change, Handle, QuestionView};
+use crate::door::tools::question_facts;
+use crate::world::store::closing_word;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    #[serde(default)]
+    follow: bool,
+}
+
+/// The open questions; with `follow`, a line for each that is opened or closed as well. A person
+/// who holds the stream open counts as one who can be asked.
+pub async fn list(
+    Shared(state): Shared<State>,
+    who: Who,
+    listing: Result<Query<Listing>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Listing { follow } = query(listing)?;
+    if !follow {
+        let open = seen(&state.handle, &who);
+        let open: Vec<Value> = open
+            .iter()
+            .map(|question| question_facts(question))
+            .collect();
+        return Ok(Json(json!({"questions": open})).into_response());
+    }
+    let watcher = who.may_be_a_person().then(|| state.handle.watch());
+    let changes = state.handle.board().follow();
+    let mut open = seen(&state.handle, &who);
+    open.reverse();
+    let following = Following {
+        handle: state.handle,
+        who,
+        changes,
+        open,
+        _watcher: watcher,
+    };
+    let lines = stream::unfold(following, |mut following| async move {
+        let line = following.next().await?;
+        let line = Bytes::from(format!("{line}\n"));
+        Some((Ok::<_, std::convert::Infallible>(line), following))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+fn seen(handle: &Handle, who: &Who) -> Vec<Arc<QuestionView>> {
+    let mut open = handle.board().questions();
+    open.retain(|question| {
+        who.agent
+            .as_ref()
+            .is_none_or(|agent| *agent == question.agent)
+    });
+    open.sort_by_key(|question| (question.state.asked, question.id));
+    open
+}
+
+struct Following {
+    handle: Handle,
+    who: Who,
+    changes: broadcast::Receiver<Change>,
+    /// Not told yet, the oldest last.
+    open: Vec<Arc<QuestionView>>,
+    _watcher: Option<crate::daemon::Watcher>,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(question) = self.open.pop() {
+                return Some(opened(&question));
+            }
+            match self.changes.recv().await {
+                Ok(Change::Asked(question)) => {
+                    let agent = self.who.agent.as_ref();
+                    if agent.is_none_or(|agent| *agent == question.agent) {
+                        return Some(opened(&question));
+                    }
+                }
+                Ok(Change::Closed(question, closing)) => {
+                    return Some(json!({
+                        "event": "closed",
+                        "question_id": question.to_string(),
+                        "closing": closing_word(closing),
+                    }));
+                }
+                Ok(Change::Session(_)) => {}
+                // Too far behind: what is open is told again.
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    self.open = seen(&self.handle, &self.who);
+                    self.open.reverse();
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+fn opened(question: &QuestionView) -> Value {
+    let mut facts = question_facts(question);
+    facts["event"] = json!("asked");
+    facts
+}
+
+/// Takes a person's answer. The first one counts; a later one is told what became of the question.
+pub async fn answer(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Value>, Problem> {
+    if who.is_inside_a_session() {
+        return Err(Problem::forbidden(
+            "a command cannot answer a question; only a person can",
+        ));
+    }
+    if who.agent.is_some() {
+        return Err(Problem::forbidden(
+            "an agent cannot answer a question; only a person can",
+        ));
+    }
+    let not_found = || Problem::not_found(format!("Question '{id}' not found"));
+    let question: QuestionId = id.parse().map_err(|_| not_found())?;
+    let (word, answer) = match body.get("answer").and_then(Value::as_str) {
+        Some("yes") => ("yes", abide_core::Answer::Yes),
+        Some("no") => ("no", abide_core::Answer::No),
+        _ => {
+            let given = body.get("answer").unwrap_or(&Value::Null);
+            let detail = format!("`answer` must be \"yes\" or \"no\"; got {given}");
+            return Err(Problem::bad_input(detail));
+        }
+    };
+    let request = Request::Answer { question, answer };
+    let pending = state.handle.call(who.caller(), request, None).await;
+    match pending.done().await {
+        None => Err(Problem::stopping()),
+        Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
+        Some(_) => Ok(Json(json!({"question_id": id, "answer": word}))),
+    }
+}

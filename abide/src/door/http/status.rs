@@ -1,0 +1,68 @@
+//! How the daemon is, and its end.
+
+use axum::Json;
+use axum::extract::State as Shared;
+use serde_json::{Value, json};
+
+use super::State;
+use super::problem::Problem;
+use super::who::Who;
+use crate::config::Containment;
+
+pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
+    let sessions = state.handle.board().sessions();
+    let seen = || {
+        sessions
+            .iter()
+            .filter(|view| view.visible_to(who.agent.as_ref()))
+    };
+    let running = seen().filter(|view| view.runs()).count();
+    let questions = state.handle.board().questions();
+    let open = questions.iter().filter(|question| {
+        who.agent
+            .as_ref()
+            .is_none_or(|agent| *agent == question.agent)
+    });
+    Json(json!({
+        "daemon": {
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "started_at": state.daemon.started_at.0,
+        },
+        "sessions": {"running": running, "ended": seen().count() - running},
+        "questions": {"open": open.count()},
+        "containment": containment(&state, &sessions),
+        "places": {
+            "state": state.daemon.places.state,
+            "runtime": state.daemon.places.runtime,
+            "config": state.daemon.places.config,
+        },
+    }))
+}
+
+/// The means that is asked for and, once a session has shown it, the one that this machine gives.
+fn containment(state: &State, sessions: &[std::sync::Arc<crate::daemon::SessionView>]) -> Value {
+    let wanted = match state.handle.config().containment {
+        Containment::Auto => "auto",
+        Containment::Cgroup => "cgroup",
+        Containment::PidNamespace => "pid_namespace",
+        Containment::Subreaper => "subreaper",
+    };
+    let newest = sessions
+        .iter()
+        .filter(|view| view.contained_by.is_some())
+        .max_by_key(|view| view.state.created);
+    let used = newest.and_then(|view| view.contained_by);
+    json!({"wanted": wanted, "last_used": used.map(|by| by.as_str())})
+}
+
+/// Ends the daemon. Sessions go on, and the next command starts a daemon again.
+pub async fn stop(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
+    if who.agent.is_some() {
+        return Err(Problem::forbidden(
+            "an agent cannot stop the daemon; only a person can",
+        ));
+    }
+    state.handle.stop().await;
+    Ok(Json(json!({"stopping": true, "pid": std::process::id()})))
+}

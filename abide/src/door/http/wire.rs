@@ -1,0 +1,122 @@
+//! What the command line and the daemon say to each other in JSON, named once for both.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// Names the agent on whose behalf a request comes.
+pub const AGENT_HEADER: &str = "abide-agent";
+/// Names the folder in which tools run commands that name none.
+pub const ROOT_HEADER: &str = "abide-root";
+/// A request repeated under the same key is carried out once.
+pub const KEY_HEADER: &str = "idempotency-key";
+
+/// Text of the system, which need not be Unicode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OsText {
+    /// It is.
+    Text(String),
+    /// It is not.
+    Bytes {
+        /// The bytes.
+        base64: String,
+    },
+}
+
+impl From<&OsStr> for OsText {
+    fn from(text: &OsStr) -> Self {
+        match text.to_str() {
+            Some(text) => OsText::Text(text.into()),
+            None => OsText::Bytes {
+                base64: STANDARD.encode(text.as_bytes()),
+            },
+        }
+    }
+}
+
+impl OsText {
+    /// As the system wants it; `None`: it cannot be passed to a command.
+    pub fn into_os(self) -> Option<OsString> {
+        let bytes = match self {
+            OsText::Text(text) => text.into_bytes(),
+            OsText::Bytes { base64 } => STANDARD.decode(base64).ok()?,
+        };
+        (!bytes.contains(&0)).then(|| OsString::from_vec(bytes))
+    }
+}
+
+/// The body of `POST /v1/runs`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunBody {
+    /// The command for people to read, and the command line where there is no `argv`.
+    pub command: String,
+    /// What to execute as it is; without it the configured shell runs `command`.
+    #[serde(default)]
+    pub argv: Option<Vec<OsText>>,
+    /// Where.
+    pub cwd: OsText,
+    /// All variables, as pairs.
+    pub env: Vec<(OsText, OsText)>,
+    /// What it reads.
+    #[serde(default)]
+    pub stdin: StdinKind,
+    /// A terminal of its own.
+    #[serde(default)]
+    pub pty: Option<PtySize>,
+    /// Hard limit in seconds.
+    #[serde(default)]
+    pub timeout: Option<f64>,
+    /// Idle limit in seconds.
+    #[serde(default)]
+    pub idle: Option<f64>,
+    /// Sent again under the same key, the request takes up the same session.
+    pub key: String,
+    /// Whether a person sits at a terminal and can be asked there.
+    #[serde(default)]
+    pub terminal: bool,
+    /// The offset in the log from which output is sent.
+    #[serde(default)]
+    pub from: u64,
+}
+
+/// What a command reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdinKind {
+    /// Nothing: the end at once.
+    #[default]
+    None,
+    /// What `POST /v1/sessions/{id}/input` brings.
+    Open,
+}
+
+/// The size of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PtySize {
+    /// Characters in a line.
+    pub cols: u16,
+    /// Lines.
+    pub rows: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_not_unicode_comes_back_as_it_was() {
+        for bytes in [&b"plain"[..], b"", b"\xff\xfe", "ü".as_bytes()] {
+            let os = OsStr::from_bytes(bytes);
+            let wire = serde_json::to_string(&OsText::from(os)).unwrap();
+            let back: OsText = serde_json::from_str(&wire).unwrap();
+            assert_eq!(back.into_os().unwrap(), os);
+        }
+        assert_eq!(OsText::Text("a\0b".into()).into_os(), None);
+    }
+}

@@ -1,0 +1,472 @@
+//! One tool call, from the request to its answer. On the way a person may be asked, in whichever way
+//! the client's generation of the protocol has for that, and the client may lose interest.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::request::Caller;
+use abide_core::{Answer, Millis, Mono, QuestionId, Request, SessionId};
+use futures_util::future::{BoxFuture, OptionFuture};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
+    ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
+use rmcp::{ErrorData, RoleServer};
+use serde_json::{Map, Value};
+
+use super::ask::{self, Reply};
+use super::seal::{Round, Subject};
+use super::server::{Server, is_modern};
+use super::wire::Note;
+use super::{cancel, limits};
+use crate::daemon::QuestionView;
+use crate::door::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
+use crate::world::clock::{Clock, SystemClock, pause};
+
+/// Clients give up a call that returns to ask for the tenth time; ours asks less often than that.
+const MOST_ROUNDS: u32 = 8;
+/// How often a client hears that the call is alive.
+const PROGRESS: Duration = Duration::from_secs(12);
+
+/// Answers a `tools/call`.
+pub async fn run(
+    server: &Server,
+    request: CallToolRequestParams,
+    cx: RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let client = Client::of(&cx);
+    let tool = request.name;
+    let arguments = request.arguments.unwrap_or_default();
+    let round = match &request.request_state {
+        None => None,
+        Some(sealed) => Some(reopened(server, sealed, &tool, &arguments)?),
+    };
+    let note = cx.extensions.get::<Arc<Note>>().cloned();
+    let rounds = round.map_or(0, |round| round.count);
+    let context = Context {
+        agent: server.origin.agent.clone(),
+        root: server.origin.root.clone(),
+        env: server.origin.env.clone(),
+        reaches_person: client.person.is_some() && rounds < MOST_ROUNDS,
+        standby: limits::standby(
+            &client.name,
+            cx.meta.get_progress_token().is_some(),
+            |name| server.origin.var(name),
+        ),
+        request_key: note
+            .as_ref()
+            .map(|note| format!("mcp:{}:{}", server.origin.front, note.ordinal)),
+    };
+    // Sealing needs the arguments again, where the call can return to ask.
+    let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());
+    let begun = match round {
+        None => tools::begin(&server.handle, &tool, arguments, context).await,
+        Some(Round { session, .. }) => {
+            tools::resume(&server.handle, &tool, arguments, context, session).await
+        }
+    };
+    let call = match begun {
+        Ok(call) => call,
+        Err(NotCalled::BadInput(bad)) => {
+            return Ok(answer(ToolResult::error(bad.to_string())));
+        }
+        Err(unknown @ NotCalled::UnknownTool(..)) => {
+            return Err(ErrorData::invalid_params(unknown.to_string(), None));
+        }
+    };
+    let mut wait = Wait {
+        server,
+        tool: &tool,
+        arguments: kept.unwrap_or_default(),
+        rounds,
+        call,
+        client,
+        note,
+        began: SystemClock.now().mono,
+        asked: None,
+        asked_for: Millis(0),
+        settled: None,
+        nobody: false,
+        progress: Progress::new(&cx),
+        cx,
+    };
+    if let Some(round) = round {
+        wait.take_up(round, request.input_responses.unwrap_or_default())
+            .await;
+    }
+    wait.to_the_end().await
+}
+
+fn reopened(
+    server: &Server,
+    sealed: &str,
+    tool: &str,
+    arguments: &Map<String, Value>,
+) -> Result<Round, ErrorData> {
+    let agent = &server.origin.agent.0;
+    let subject = Subject {
+        agent,
+        tool,
+        arguments,
+    };
+    // What cannot be opened is refused: running the command instead could run it twice.
+    server.seal.open(sealed, &subject).ok_or_else(|| {
+        let sentence = "requestState is not of this call; send it back as it came, with the same \
+            tool and arguments";
+        ErrorData::invalid_params(sentence, None)
+    })
+}
+
+fn answer(result: ToolResult) -> CallToolResponse {
+    let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
+    answer.is_error = Some(result.is_error);
+    answer.structured_content = Some(Value::Object(result.facts));
+    answer.into()
+}
+
+/// What matters of the client.
+struct Client {
+    name: String,
+    person: Option<Person>,
+}
+
+/// How a client reaches a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Person {
+    /// By a request within the call (up to 2025-11-25).
+    ByAsking,
+    /// By returning the call, which then comes back (from 2026-07-28 on).
+    ByReturning,
+}
+
+impl Client {
+    fn of(cx: &RequestContext<RoleServer>) -> Self {
+        let forms = cx
+            .client_capabilities()
+            .and_then(|capabilities| capabilities.elicitation)
+            .is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
+        let person = match (forms, is_modern(cx)) {
+            (false, _) => None,
+            (true, false) => Some(Person::ByAsking),
+            (true, true) => Some(Person::ByReturning),
+        };
+        let name = cx
+            .client_info()
+            .map(|client| client.name)
+            .unwrap_or_default();
+        Client { name, person }
+    }
+}
+
+/// A call that waits.
+struct Wait<'a> {
+    server: &'a Server,
+    tool: &'a str,
+    arguments: Map<String, Value>,
+    rounds: u32,
+    call: ToolCall,
+    client: Client,
+    note: Option<Arc<Note>>,
+    began: Mono,
+    /// The question that the client shows now.
+    asked: Option<Asked>,
+    /// For how long it has shown questions; clients stop their clocks meanwhile.
+    asked_for: Millis,
+    /// A question that this very call brought the answer to.
+    settled: Option<QuestionId>,
+    /// This client's way to a person leads nowhere.
+    nobody: bool,
+    progress: Option<Progress>,
+    cx: RequestContext<RoleServer>,
+}
+
+/// What can happen while a call waits.
+enum Happened {
+    Step(Option<ToolStep>),
+    Replied(Reply),
+    Cancelled,
+    Told,
+}
+
+impl Wait<'_> {
+    /// The call came back. The answer it brings is given after the wait has begun again, so that
+    /// nothing that follows from it is missed.
+    async fn take_up(&mut self, round: Round, mut responses: InputResponses) {
+        let brought = responses.remove(&round.question.to_string());
+        match brought.as_ref().and_then(ask::meaning_of_json) {
+            Some(Reply::Said(said)) => {
+                self.settled = Some(round.question);
+                give(self.server, round.question, said).await;
+            }
+            Some(Reply::Nobody) => self.nobody_there(),
+            None => {}
+        }
+    }
+
+    async fn to_the_end(mut self) -> Result<CallToolResponse, ErrorData> {
+        loop {
+            match self.what_happens().await {
+                Happened::Told => {}
+                Happened::Cancelled => return Err(self.let_go().await),
+                Happened::Replied(reply) => self.replied(reply).await,
+                Happened::Step(None) => return Err(self.stopping().await),
+                Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
+                Happened::Step(Some(ToolStep::Closed(question))) => self.closed(question).await,
+                Happened::Step(Some(ToolStep::Asked(question))) => {
+                    if let Some(returned) = self.ask(question).await {
+                        return Ok(returned);
+                    }
+                }
+                Happened::Step(Some(ToolStep::Done(result))) => {
+                    self.withdraw().await;
+                    if let Some(progress) = self.progress {
+                        progress.settle().await;
+                    }
+                    return Ok(answer(result));
+                }
+            }
+        }
+    }
+
+    async fn what_happens(&mut self) -> Happened {
+        let lost = self.note.as_ref().map(|note| note.lost.cancelled());
+        tokio::select! {
+            biased;
+            step = self.call.next() => Happened::Step(step),
+            () = self.cx.ct.cancelled() => Happened::Cancelled,
+            Some(()) = OptionFuture::from(lost) => Happened::Cancelled,
+            Some(reply) = OptionFuture::from(self.asked.as_mut().map(|asked| &mut asked.reply)) => {
+                Happened::Replied(reply)
+            }
+            Some(()) = OptionFuture::from(self.progress.as_mut().map(Progress::tell)) => {
+                Happened::Told
+            }
+        }
+    }
+
+    fn accepted(&mut self, session: SessionId) {
+        if let (Some(progress), Some(view)) = (
+            &mut self.progress,
+            self.server.handle.board().session(session),
+        ) {
+            progress.since = view.state.created.0;
+        }
+    }
+
+    /// Puts a question to the client's person. Where that means to return the call: what it returns.
+    async fn ask(&mut self, question: Arc<QuestionView>) -> Option<CallToolResponse> {
+        if self.nobody || self.settled == Some(question.id) {
+            return None;
+        }
+        match self.client.person? {
+            Person::ByAsking => {
+                self.withdraw().await;
+                let asked = Asked::put(&self.cx.peer, &question, self.client.name.clone()).await;
+                match asked {
+                    Ok(asked) => self.asked = Some(asked),
+                    Err(_) => self.nobody_there(),
+                }
+                None
+            }
+            Person::ByReturning if self.rounds >= MOST_ROUNDS => {
+                self.nobody_there();
+                None
+            }
+            Person::ByReturning => Some(self.return_to_ask(&question)),
+        }
+    }
+
+    fn return_to_ask(&self, question: &QuestionView) -> CallToolResponse {
+        let subject = Subject {
+            agent: &self.server.origin.agent.0,
+            tool: self.tool,
+            arguments: &self.arguments,
+        };
+        let round = Round {
+            session: question.state.session,
+            question: question.id,
+            count: self.rounds + 1,
+        };
+        let sealed = self.server.seal.close(round, &subject);
+        let request = InputRequest::Elicitation(ask::request(question));
+        let requests = BTreeMap::from([(question.id.to_string(), request)]);
+        InputRequiredResult::new(Some(requests), Some(sealed)).into()
+    }
+
+    async fn replied(&mut self, reply: Reply) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        self.asked_for.0 += asked.shown_for().0;
+        match reply {
+            Reply::Said(said) => give(self.server, asked.question, said).await,
+            Reply::Nobody => self.nobody_there(),
+        }
+    }
+
+    fn nobody_there(&mut self) {
+        self.nobody = true;
+        self.call.nobody_there();
+    }
+
+    async fn closed(&mut self, question: QuestionId) {
+        if self
+            .asked
+            .as_ref()
+            .is_some_and(|asked| asked.question == question)
+        {
+            self.withdraw().await;
+        }
+    }
+
+    /// Takes an open question away from the client.
+    async fn withdraw(&mut self) {
+        let Some(asked) = self.asked.take() else {
+            return;
+        };
+        self.asked_for.0 += asked.shown_for().0;
+        let reason = Some("the question no longer matters".into());
+        let told = CancelledNotificationParam::new(Some(asked.request), reason);
+        let _ = self.cx.peer.notify_cancelled(told).await;
+    }
+
+    /// Nobody wants the answer any more. Only a person's interruption ends the command as well; that
+    /// is seen through even though nobody hears of it.
+    async fn let_go(mut self) -> ErrorData {
+        let waited = SystemClock.now().mono.since(self.began);
+        let waited = Millis(waited.0.saturating_sub(self.asked_for.0));
+        let cancelled = self.note.as_ref().and_then(|note| note.cancelled());
+        if let Some(reason) = cancelled {
+            let interrupted = !cancel::time_ran_out(reason, waited);
+            self.withdraw().await;
+            if interrupted {
+                self.call.interrupt();
+                tokio::spawn(self.call.result_only());
+            }
+        }
+        ErrorData::internal_error("the client does not wait for this answer", None)
+    }
+
+    /// The daemon makes way. The front takes the call up again with the next one, so this one stays
+    /// unanswered until the connection ends.
+    async fn stopping(self) -> ErrorData {
+        self.cx.ct.cancelled().await;
+        ErrorData::internal_error("the daemon is stopping; the command goes on", None)
+    }
+}
+
+/// Gives a person's answer. One that comes too late changes nothing.
+async fn give(server: &Server, question: QuestionId, answer: Answer) {
+    let agent = Some(server.origin.agent.clone());
+    let request = Request::Answer { question, answer };
+    let given = server.handle.call(Caller { agent }, request, None).await;
+    given.done().await;
+}
+
+/// A question that a client shows, asked within the call.
+struct Asked {
+    question: QuestionId,
+    request: RequestId,
+    at: Mono,
+    reply: BoxFuture<'static, Reply>,
+}
+
+impl Asked {
+    async fn put(
+        peer: &Peer<RoleServer>,
+        question: &QuestionView,
+        client: String,
+    ) -> Result<Self, ServiceError> {
+        let request = ServerRequest::ElicitRequest(ask::request(question));
+        let options = PeerRequestOptions::no_options();
+        let sent = peer.send_cancellable_request(request, options).await?;
+        let at = SystemClock.now().mono;
+        let request = sent.id.clone();
+        let reply = Box::pin(async move {
+            match sent.await_response().await {
+                Ok(ClientResult::ElicitResult(result)) => {
+                    ask::meaning(&result, &client, SystemClock.now().mono.since(at))
+                }
+                Ok(_) | Err(_) => Reply::Nobody,
+            }
+        });
+        Ok(Asked {
+            question: question.id,
+            request,
+            at,
+            reply,
+        })
+    }
+
+    fn shown_for(&self) -> Millis {
+        SystemClock.now().mono.since(self.at)
+    }
+}
+
+/// Tells a client that asked for it, at once and then every so often, that its call is alive.
+struct Progress {
+    peer: Peer<RoleServer>,
+    token: ProgressToken,
+    /// When the command began, on the calendar.
+    since: u64,
+    last: f64,
+    doing: Doing,
+}
+
+enum Doing {
+    Telling(BoxFuture<'static, ()>),
+    Pausing(BoxFuture<'static, ()>),
+}
+
+impl Progress {
+    fn new(cx: &RequestContext<RoleServer>) -> Option<Self> {
+        let token = cx.meta.get_progress_token()?;
+        let mut progress = Progress {
+            peer: cx.peer.clone(),
+            token,
+            since: SystemClock.now().wall.0,
+            last: -1.0,
+            doing: Doing::Pausing(Box::pin(std::future::ready(()))),
+        };
+        progress.doing = progress.telling();
+        Some(progress)
+    }
+
+    fn telling(&mut self) -> Doing {
+        let run = Millis(SystemClock.now().wall.0.saturating_sub(self.since));
+        // It must grow, whatever the calendar does.
+        self.last = (run.0 as f64 / 1_000.0).floor().max(self.last + 1.0);
+        let whole = Millis(run.0 / 1_000 * 1_000);
+        let told = ProgressNotificationParam::new(self.token.clone(), self.last)
+            .with_message(format!("running for {whole}"));
+        let peer = self.peer.clone();
+        Doing::Telling(Box::pin(async move {
+            let _ = peer.notify_progress(told).await;
+        }))
+    }
+
+    /// One step of it: something was told, or is about to be. Can be let go of and called again.
+    async fn tell(&mut self) {
+        match &mut self.doing {
+            Doing::Telling(telling) => {
+                telling.await;
+                self.doing = Doing::Pausing(Box::pin(pause(PROGRESS)));
+            }
+            Doing::Pausing(pausing) => {
+                Pin::new(pausing).await;
+                self.doing = self.telling();
+            }
+        }
+    }
+
+    /// What is being told has been told: nothing of it may follow the answer.
+    async fn settle(self) {
+        if let Doing::Telling(telling) = self.doing {
+            telling.await;
+        }
+    }
+}

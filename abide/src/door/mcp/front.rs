@@ -1,0 +1,527 @@
+//! `abide mcp`: what a client starts. It copies lines between its own standard input and output and
+//! the daemon's socket, and ends with its client; sessions do not.
+//!
+//! A daemon may go away while calls are unanswered (killed, or replaced by a newer one). The front
+//! then finds or starts the next, says again how the session with the client began and what has not
+//! been answered, each request under its old number, and the client notices nothing. For this it
+//! keeps the opening lines and the lines that wait for an answer, and nothing else.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use memchr::memchr;
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+
+use super::hello::{Hello, RESENT};
+use super::scan::{Kind, Outline, Scanner, one_spelling};
+use super::wire::MESSAGE_LIMIT;
+use crate::config::Places;
+use crate::daemon::life::{self, Door};
+use crate::world::entropy;
+
+/// Milliseconds to wait before each attempt to reach the daemon.
+const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
+/// Connections in a row that may break before they brought a single line.
+const BREAKS: usize = 5;
+/// At the end of input, how long answers that are about to come are waited for. A client that is
+/// gone does not mind; a pipe that was only written to gets what it asked for.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// Lines that want no answer and wait for the next connection.
+const HELD: usize = 256;
+/// How much is read at once.
+const READ: usize = 64 << 10;
+
+/// Runs until the client closes its end.
+pub fn front(places: &Places, agent: String) -> io::Result<()> {
+    let front = Arc::new(Front {
+        places: places.clone(),
+        output: Mutex::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        state: Mutex::new(State::new(introduction(agent)?)),
+        changed: Condvar::new(),
+    });
+    let answers = front.clone();
+    std::thread::Builder::new()
+        .name("answers".into())
+        .spawn(move || answers.bring_answers())?;
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    front.pass_on(input)
+}
+
+fn introduction(agent: String) -> io::Result<Hello> {
+    Ok(Hello {
+        front: format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+        pid: std::process::id(),
+        cwd: std::env::current_dir()?,
+        agent,
+        env: std::env::vars_os().collect(),
+        ..Hello::default()
+    })
+}
+
+struct Front {
+    places: Places,
+    output: Mutex<File>,
+    state: Mutex<State>,
+    /// A request came while there was no connection, or one was answered.
+    changed: Condvar,
+}
+
+/// All that is kept.
+struct State {
+    hello: Hello,
+    link: Option<UnixStream>,
+    /// How this session began: `initialize`, and `notifications/initialized`.
+    opening: Option<Line>,
+    opened: Option<Vec<u8>>,
+    /// Requests that wait for their answer, in their order.
+    unanswered: Vec<Line>,
+    /// Lines that want none and found no connection.
+    held: Vec<Vec<u8>>,
+    /// The daemon's own requests that the client has not answered.
+    asked: Vec<Vec<u8>>,
+    /// An answer that the client has had before.
+    swallow: Option<Vec<u8>>,
+}
+
+/// A request as it came.
+#[derive(Clone)]
+struct Line {
+    number: u64,
+    id: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    fn new(hello: Hello) -> Self {
+        State {
+            hello,
+            link: None,
+            opening: None,
+            opened: None,
+            unanswered: Vec::new(),
+            held: Vec::new(),
+            asked: Vec::new(),
+            swallow: None,
+        }
+    }
+
+    /// Takes a line from the client and sends it on, or keeps it for the next connection.
+    fn take(&mut self, outline: &Outline, line: &[u8]) {
+        match outline.kind() {
+            Kind::Request => {
+                self.keep(outline, line);
+                self.send(line);
+            }
+            Kind::Answer => {
+                let is_it = |id: &Vec<u8>| Some(id) == outline.id.as_ref();
+                // An answer to what was asked before a break concerns nobody any more.
+                if let Some(at) = self.asked.iter().position(is_it) {
+                    self.asked.swap_remove(at);
+                    self.send_or_hold(line);
+                }
+            }
+            Kind::Notification if outline.is("notifications/initialized") => {
+                self.opened = Some(line.to_vec());
+                self.send(line);
+            }
+            Kind::Notification if outline.is("notifications/cancelled") => {
+                if self.send_or_hold(line) {
+                    self.forget_cancelled(line);
+                }
+            }
+            Kind::Notification | Kind::Unknown => drop(self.send_or_hold(line)),
+        }
+    }
+
+    fn keep(&mut self, outline: &Outline, line: &[u8]) {
+        let kept = Line {
+            number: self.hello.next,
+            id: outline.id.clone().unwrap_or_default(),
+            bytes: line.to_vec(),
+        };
+        self.hello.next += 1;
+        if outline.is("initialize") {
+            self.opening = Some(kept.clone());
+            self.opened = None;
+        }
+        self.unanswered.push(kept);
+    }
+
+    /// A cancelled request is not answered.
+    fn forget_cancelled(&mut self, line: &[u8]) {
+        if let Some(id) = cancelled_id(line) {
+            self.unanswered.retain(|kept| kept.id != id);
+        }
+    }
+
+    /// Whether the line has left. Where the connection turns out to be broken, the other thread hears
+    /// of it too, and mends it.
+    fn send(&mut self, line: &[u8]) -> bool {
+        let sent = self
+            .link
+            .as_mut()
+            .is_some_and(|link| link.write_all(line).is_ok());
+        if !sent {
+            self.link = None;
+        }
+        sent
+    }
+
+    fn send_or_hold(&mut self, line: &[u8]) -> bool {
+        let sent = self.send(line);
+        if !sent && self.held.len() < HELD {
+            self.held.push(line.to_vec());
+        }
+        sent
+    }
+
+    /// Everything that a new connection has to hear, the hello first.
+    fn catch_up(&mut self) -> Vec<u8> {
+        let opening = self.opening.clone().filter(|opening| {
+            // Unanswered, it is among the others already.
+            self.unanswered
+                .iter()
+                .all(|kept| kept.number != opening.number)
+        });
+        self.swallow = opening.as_ref().map(|opening| opening.id.clone());
+        let again = || opening.iter().chain(&self.unanswered);
+        self.hello.resent = again().map(|line| line.number).collect();
+        let mut said = self.hello.line();
+        for line in again() {
+            said.extend_from_slice(&line.bytes);
+            if Some(line.number) == self.opening.as_ref().map(|opening| opening.number) {
+                said.extend(self.opened.iter().flatten());
+            }
+        }
+        for line in std::mem::take(&mut self.held) {
+            said.extend_from_slice(&line);
+            if Outline::of(&line).is("notifications/cancelled") {
+                self.forget_cancelled(&line);
+            }
+        }
+        self.hello.connection += 1;
+        said
+    }
+}
+
+/// Which request a cancellation speaks of.
+fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
+    let said: Value = serde_json::from_slice(line).ok()?;
+    let id = said.get("params")?.get("requestId")?;
+    one_spelling(serde_json::to_vec(id).ok()?)
+}
+
+impl Front {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    // ---- from the client to the daemon
+
+    fn pass_on(&self, input: File) -> io::Result<()> {
+        let mut lines = Lines::new(MESSAGE_LIMIT);
+        loop {
+            let more = lines.fill(&input)?;
+            while let Some(piece) = lines.next(!more) {
+                match piece {
+                    Piece::Line(line) => self.client_says(line),
+                    Piece::TooLong(outline) => self.refuse(&outline, -32600, &too_long()),
+                }
+            }
+            if !more {
+                self.hear_last_answers();
+                return Ok(());
+            }
+        }
+    }
+
+    fn client_says(&self, line: &[u8]) {
+        let outline = Outline::of(line);
+        let mut state = self.state();
+        if outline.kind() == Kind::Request && state.unanswered.len() >= RESENT {
+            drop(state);
+            let sentence = format!("{RESENT} requests wait for an answer already");
+            return self.refuse(&outline, -32603, &sentence);
+        }
+        state.take(&outline, line);
+        if state.link.is_none() && outline.kind() == Kind::Request {
+            self.changed.notify_all();
+        }
+    }
+
+    fn hear_last_answers(&self) {
+        let waiting = |state: &mut State| state.link.is_some() && !state.unanswered.is_empty();
+        let _ = self
+            .changed
+            .wait_timeout_while(self.state(), LAST_ANSWERS, waiting);
+    }
+
+    // ---- from the daemon to the client
+
+    /// Connects, brings answers until the connection breaks, and begins again where something waits
+    /// for an answer. Where nothing does, it waits for the next request: a daemon that was stopped
+    /// is not started again for nothing.
+    fn bring_answers(&self) {
+        let mut breaks = 0;
+        loop {
+            match self.connect(breaks) {
+                Ok(link) => {
+                    breaks = if self.bring(link) { 0 } else { breaks + 1 };
+                    self.lost();
+                    if breaks >= BREAKS {
+                        breaks = 0;
+                        self.give_up("it went away again and again while it was asked");
+                    }
+                }
+                Err(e) => self.give_up(&e.to_string()),
+            }
+            let idle = |state: &mut State| state.unanswered.is_empty();
+            drop(self.changed.wait_while(self.state(), idle));
+        }
+    }
+
+    /// The more connections broke before, the later the first attempt.
+    fn connect(&self, breaks: usize) -> io::Result<UnixStream> {
+        let mut last = io::Error::from(io::ErrorKind::NotConnected);
+        for wait in &ATTEMPTS[breaks.min(ATTEMPTS.len() - 1)..] {
+            self.back_off(Duration::from_millis(*wait));
+            match life::connect(&self.places, Door::Mcp).and_then(|link| self.join(link)) {
+                Ok(link) => return Ok(link),
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    /// Lets the daemon know everything, and only then lets new lines through.
+    fn join(&self, mut link: UnixStream) -> io::Result<UnixStream> {
+        let theirs = link.try_clone()?;
+        let mut state = self.state();
+        let said = state.catch_up();
+        link.write_all(&said)?;
+        state.link = Some(link);
+        Ok(theirs)
+    }
+
+    fn back_off(&self, span: Duration) {
+        if !span.is_zero() {
+            let _ = self
+                .changed
+                .wait_timeout_while(self.state(), span, |_| true);
+        }
+    }
+
+    /// Copies answers until the connection breaks. Whether there were any.
+    fn bring(&self, link: UnixStream) -> bool {
+        let mut lines = Lines::new(usize::MAX);
+        let link = File::from(OwnedFd::from(link));
+        let mut any = false;
+        let (mut out, mut answered) = (Vec::new(), Vec::new());
+        while lines.fill(&link).unwrap_or(false) {
+            while let Some(Piece::Line(line)) = lines.next(false) {
+                any = true;
+                if self.daemon_says(line, &mut answered) {
+                    out.extend_from_slice(line);
+                }
+            }
+            self.write(&out);
+            out.clear();
+            if !answered.is_empty() {
+                self.state()
+                    .unanswered
+                    .retain(|kept| !answered.contains(&kept.id));
+                answered.clear();
+                self.changed.notify_all();
+            }
+        }
+        any
+    }
+
+    /// Notes a line from the daemon. Whether the client should see it.
+    fn daemon_says(&self, line: &[u8], answered: &mut Vec<Vec<u8>>) -> bool {
+        let outline = Outline::of(line);
+        match (outline.kind(), outline.id) {
+            (Kind::Answer, Some(id)) => {
+                let mut state = self.state();
+                if state.swallow.as_ref() == Some(&id) {
+                    state.swallow = None;
+                    return false;
+                }
+                answered.push(id);
+            }
+            (Kind::Request, Some(id)) => self.state().asked.push(id),
+            _ => {}
+        }
+        true
+    }
+
+    /// The connection is gone. What it had asked the client will be asked again under another id, so
+    /// the old question is taken away.
+    fn lost(&self) {
+        let asked = {
+            let mut state = self.state();
+            state.link = None;
+            std::mem::take(&mut state.asked)
+        };
+        let mut out = Vec::new();
+        for id in asked {
+            out.extend_from_slice(
+                br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#,
+            );
+            out.extend_from_slice(&id);
+            out.extend_from_slice(b",\"reason\":\"the question will be asked again\"}}\n");
+        }
+        self.write(&out);
+    }
+
+    /// Nothing can be done about the daemon now: whoever waits is told.
+    fn give_up(&self, why: &str) {
+        let unanswered = {
+            let mut state = self.state();
+            state.held.clear();
+            std::mem::take(&mut state.unanswered)
+        };
+        let sentence = format!(
+            "the abide daemon cannot be reached: {why}. Commands that run go on; `abide doctor` \
+             says what to mend, and the next call tries again."
+        );
+        for line in unanswered {
+            let outline = Outline {
+                id: Some(line.id),
+                method: None,
+            };
+            self.refuse(&outline, -32603, &sentence);
+        }
+    }
+
+    fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
+        let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+        line.extend_from_slice(outline.id.as_deref().unwrap_or(b"null"));
+        let error = json!({"code": code, "message": sentence});
+        line.extend_from_slice(format!(",\"error\":{error}}}\n").as_bytes());
+        self.write(&line);
+    }
+
+    /// Whole lines only. A client that no longer reads has gone.
+    fn write(&self, lines: &[u8]) {
+        if lines.is_empty() {
+            return;
+        }
+        let mut output = self.output.lock().expect("no holder panics");
+        if write_all(&mut output, lines).is_err() {
+            std::process::exit(0);
+        }
+    }
+}
+
+fn too_long() -> String {
+    format!("the message is longer than {MESSAGE_LIMIT} bytes")
+}
+
+/// Some clients hand over pipes that do not block.
+fn write_all(output: &mut File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match output.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                until(output.as_fd(), PollFlags::OUT)?;
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+fn until(fd: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Cuts what is read into lines.
+struct Lines {
+    limit: usize,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that have been handed out.
+    used: usize,
+    /// Bytes of `buffer` that hold no further newline.
+    searched: usize,
+    /// A line over the limit, while its end has not been seen.
+    skipping: Option<Scanner>,
+}
+
+enum Piece<'a> {
+    /// With its newline.
+    Line(&'a [u8]),
+    /// Over the limit; all that is left of it.
+    TooLong(Outline),
+}
+
+impl Lines {
+    fn new(limit: usize) -> Self {
+        Lines {
+            limit,
+            buffer: Vec::with_capacity(READ),
+            used: 0,
+            searched: 0,
+            skipping: None,
+        }
+    }
+
+    /// Reads once. Whether there was anything: nothing is the end.
+    fn fill(&mut self, from: &File) -> io::Result<bool> {
+        self.buffer.drain(..self.used);
+        self.searched -= self.used;
+        self.used = 0;
+        self.buffer.reserve(READ);
+        loop {
+            match rustix::io::read(&*from, spare_capacity(&mut self.buffer)) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => until(from.as_fd(), PollFlags::IN)?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// The next line. At the `end` of input, what is left counts as one.
+    fn next(&mut self, end: bool) -> Option<Piece<'_>> {
+        let from = self.used;
+        match memchr(b'\n', &self.buffer[self.searched..]) {
+            Some(at) => self.used = self.searched + at + 1,
+            None if end && from < self.buffer.len() => {
+                self.buffer.push(b'\n');
+                self.used = self.buffer.len();
+            }
+            None => {
+                self.searched = self.buffer.len();
+                if self.searched - from > self.limit || self.skipping.is_some() {
+                    let scanner = self.skipping.get_or_insert_default();
+                    scanner.feed(&self.buffer[from..]);
+                    self.used = self.searched;
+                }
+                return None;
+            }
+        }
+        self.searched = self.used;
+        let line = &self.buffer[from..self.used];
+        match self.skipping.take() {
+            None if line.len() <= self.limit => Some(Piece::Line(line)),
+            skipped => {
+                let mut scanner = skipped.unwrap_or_default();
+                scanner.feed(line);
+                Some(Piece::TooLong(scanner.finish()))
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The one line that a front says before MCP begins: who it is, where it stands, what surrounds it,
+//! and, when it comes back after its connection broke, what it is about to say again.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use serde_json::{Map, Value, json};
+
+/// Longest hello in bytes.
+pub const LIMIT: usize = 1 << 20;
+/// The version of this line. Fields may be added under the same number; a reader skips what it does
+/// not know.
+const VERSION: u64 = 1;
+/// Most requests that a front may say again.
+pub const RESENT: usize = 4_096;
+
+/// What a front says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// Names this front for as long as it lives.
+    pub front: String,
+    /// Its process.
+    pub pid: u32,
+    /// Its folder: the agent's root.
+    pub cwd: PathBuf,
+    /// On whose behalf it speaks.
+    pub agent: String,
+    /// Its whole environment, which commands inherit.
+    pub env: Vec<(OsString, OsString)>,
+    /// How often it has connected before.
+    pub connection: u32,
+    /// The numbers of the requests that it says again, in their order.
+    pub resent: Vec<u64>,
+    /// The number of the first request after those.
+    pub next: u64,
+}
+
+impl Hello {
+    /// The line, with its newline. Where the environment is too large for one line, the largest
+    /// variables are left out.
+    pub fn line(&self) -> Vec<u8> {
+        let mut hello = self.clone();
+        loop {
+            let mut line = hello.encoded().to_string().into_bytes();
+            line.push(b'\n');
+            let size = |(name, value): &(OsString, OsString)| name.len() + value.len();
+            let largest = (0..hello.env.len()).max_by_key(|&i| size(&hello.env[i]));
+            match largest {
+                Some(largest) if line.len() > LIMIT => drop(hello.env.swap_remove(largest)),
+                _ => return line,
+            }
+        }
+    }
+
+    fn encoded(&self) -> Value {
+        let (mut env, mut env_raw) = (Map::new(), Vec::new());
+        for (name, value) in &self.env {
+            match (name.to_str(), value.to_str()) {
+                (Some(name), Some(value)) => drop(env.insert(name.into(), value.into())),
+                _ => env_raw.push(json!([hex(name), hex(value)])),
+            }
+        }
+        json!({
+            "abide": VERSION,
+            "front": self.front,
+            "pid": self.pid,
+            "cwd": self.cwd.to_string_lossy(),
+            "cwd_raw": self.cwd.to_str().is_none().then(|| hex(self.cwd.as_os_str())),
+            "agent": self.agent,
+            "env": env,
+            "env_raw": env_raw,
+            "replay": self.connection > 0,
+            "connection": self.connection,
+            "resent": self.resent,
+            "next": self.next,
+        })
+    }
+
+    /// Reads the line. `None`: it is not a hello that can be understood.
+    pub fn read(line: &[u8]) -> Option<Self> {
+        let said: Value = serde_json::from_slice(line).ok()?;
+        if said.get("abide")?.as_u64()? != VERSION {
+            return None;
+        }
+        let text = |field: &str| said.get(field).and_then(Value::as_str);
+        let number = |field: &str| said.get(field).and_then(Value::as_u64);
+        let cwd = match text("cwd_raw").and_then(unhex) {
+            Some(raw) => raw,
+            None => text("cwd")?.into(),
+        };
+        let resent = said
+            .get("resent")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        Some(Hello {
+            front: text("front").filter(|id| !id.is_empty())?.into(),
+            pid: number("pid")
+                .and_then(|pid| u32::try_from(pid).ok())
+                .unwrap_or(0),
+            cwd: cwd.into(),
+            agent: text("agent")
+                .filter(|agent| !agent.is_empty())
+                .unwrap_or("default")
+                .into(),
+            env: env(&said)?,
+            connection: number("connection")
+                .and_then(|n| u32::try_from(n).ok())
+                .unwrap_or(0),
+            resent: resent
+                .iter()
+                .take(RESENT)
+                .filter_map(Value::as_u64)
+                .collect(),
+            next: number("next").unwrap_or(0),
+        })
+    }
+}
+
+fn env(said: &Value) -> Option<Vec<(OsString, OsString)>> {
+    let mut env = Vec::new();
+    if let Some(plain) = said.get("env") {
+        for (name, value) in plain.as_object()? {
+            env.push((name.into(), value.as_str()?.into()));
+        }
+    }
+    for pair in said
+        .get("env_raw")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let part = |i: usize| pair.get(i).and_then(Value::as_str).and_then(unhex);
+        env.push((part(0)?, part(1)?));
+    }
+    Some(env)
+}
+
+fn hex(text: &OsStr) -> String {
+    text.as_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn unhex(text: &str) -> Option<OsString> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let nibble = |digit: u8| char::from(digit).to_digit(16);
+    let byte = |pair: &[u8]| u8::try_from(nibble(pair[0])? << 4 | nibble(pair[1])?).ok();
+    digits
+        .chunks(2)
+        .map(byte)
+        .collect::<Option<Vec<u8>>>()
+        .map(OsString::from_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            front: "f1".into(),
+            pid: 7,
+            cwd: "/a b".into(),
+            agent: "tester".into(),
+            env: vec![("A".into(), "1\n\"2".into())],
+            connection: 2,
+            resent: vec![3, 5],
+            next: 9,
+        }
+    }
+
+    #[test]
+    fn says_what_it_hears() {
+        let line = hello().line();
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(Hello::read(&line), Some(hello()));
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_survive() {
+        let odd = OsString::from_vec(vec![b'x', 0xff, 0x80]);
+        let mut said = hello();
+        said.cwd = PathBuf::from(&odd);
+        said.env = vec![(odd.clone(), "v".into()), ("N".into(), odd)];
+        assert_eq!(Hello::read(&said.line()), Some(said));
+    }
+
+    #[test]
+    fn an_environment_that_does_not_fit_loses_its_largest_first() {
+        let mut said = hello();
+        said.env.push(("HUGE".into(), "x".repeat(2 * LIMIT).into()));
+        let line = said.line();
+        assert!(line.len() <= LIMIT);
+        assert_eq!(Hello::read(&line), Some(hello()));
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_and_nonsense_is_refused() {
+        let minimal = br#"{"abide":1,"front":"f","cwd":"/","new":{"a":[]}}"#;
+        let read = Hello::read(minimal).expect("a minimal hello");
+        assert_eq!((read.agent.as_str(), read.next), ("default", 0));
+        for line in [
+            &b"garbage"[..],
+            b"{}",
+            br#"{"abide":2,"front":"f","cwd":"/"}"#,
+            br#"{"abide":1,"front":"","cwd":"/"}"#,
+            br#"{"abide":1,"front":"f"}"#,
+            br#"{"abide":1,"front":"f","cwd":"/","env":{"A":1}}"#,
+            br#"{"abide":1,"front":"f","cwd":"/","env_raw":[["4","41"]]}"#,
+            br#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
+        ] {
+            assert_eq!(Hello::read(line), None, "{}", String::from_utf8_lossy(line));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! How long clients wait for a tool call before they give it up. An answer that comes later is lost,
+//! so a call is answered shortly before.
+
+use std::ffi::OsStr;
+
+use abide_core::Millis;
+
+/// `ABIDE_CALL_LIMIT`: the client's own limit on a tool call in seconds, where it is not the usual
+/// one (`0`: it has none). Set it in the client's configuration of this server.
+const OVERRIDE: &str = "ABIDE_CALL_LIMIT";
+/// Claude Code's own setting, in milliseconds, which the servers that it starts inherit.
+const CLAUDE_CODE: &str = "MCP_TOOL_TIMEOUT";
+
+/// A client's limit on a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// So many seconds, whatever happens.
+    Secs(u64),
+    /// So many seconds without a sign of life, and progress is one.
+    Quiet(u64),
+}
+
+/// What is known of clients, by how the name they give begins.
+const CLIENTS: [(&str, Limit); 7] = [
+    ("claude-code", Limit::Quiet(30 * 60)),
+    ("codex-mcp-client", Limit::Secs(300)),
+    ("gemini-cli", Limit::Secs(600)),
+    ("goose", Limit::Secs(300)),
+    ("opencode", Limit::Quiet(60)),
+    ("visual studio code", Limit::Secs(300)),
+    ("visual-studio-code", Limit::Secs(300)),
+];
+
+/// What most others have, and the official libraries where nothing else is said.
+const UNKNOWN: Limit = Limit::Secs(60);
+/// A call is answered earlier than the limit by a sixth of it, but by no more than this.
+const MARGIN: Millis = Millis::from_secs(20);
+
+/// For how long a call of this client may stand by. `None`: as long as it takes. `progress`: the
+/// client hears of progress on this call.
+pub fn standby<'a>(
+    client: &str,
+    progress: bool,
+    var: impl Fn(&str) -> Option<&'a OsStr>,
+) -> Option<Millis> {
+    let number = |name: &str| var(name)?.to_str()?.trim().parse::<f64>().ok();
+    if let Some(secs) = number(OVERRIDE).filter(|secs| secs.is_finite() && *secs >= 0.0) {
+        return (secs > 0.0).then(|| before(Millis((secs * 1_000.0) as u64)));
+    }
+    let name = client.to_lowercase();
+    let known = CLIENTS.iter().find(|(known, _)| name.starts_with(known));
+    if known.is_some_and(|(known, _)| *known == "claude-code")
+        && let Some(millis) = number(CLAUDE_CODE).filter(|millis| *millis >= 1.0)
+    {
+        return Some(before(Millis(millis as u64)));
+    }
+    match known.map_or(UNKNOWN, |(_, limit)| *limit) {
+        Limit::Quiet(_) if progress => None,
+        Limit::Quiet(secs) | Limit::Secs(secs) => Some(before(Millis::from_secs(secs))),
+    }
+}
+
+fn before(limit: Millis) -> Millis {
+    let limit = limit.min(Millis::MAX);
+    Millis(limit.0 - MARGIN.0.min(limit.0 / 6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(client: &str, progress: bool) -> Option<u64> {
+        standby(client, progress, |_| None).map(|standby| standby.0)
+    }
+
+    #[test]
+    fn each_client_is_answered_before_its_own_limit() {
+        for (client, silent, with_progress) in [
+            ("some-client", Some(50_000), Some(50_000)),
+            ("", Some(50_000), Some(50_000)),
+            ("codex-mcp-client", Some(280_000), Some(280_000)),
+            ("claude-code", Some(1_780_000), None),
+            ("gemini-cli-mcp-client-abide", Some(580_000), Some(580_000)),
+            ("goose-desktop", Some(280_000), Some(280_000)),
+            ("opencode", Some(50_000), None),
+            (
+                "Visual Studio Code - Insiders",
+                Some(280_000),
+                Some(280_000),
+            ),
+            ("Cline", Some(50_000), Some(50_000)),
+        ] {
+            assert_eq!(plain(client, false), silent, "{client}");
+            assert_eq!(plain(client, true), with_progress, "{client} with progress");
+        }
+    }
+
+    #[test]
+    fn what_the_user_says_counts_for_every_client() {
+        let said =
+            |value: &'static str| move |name: &str| (name == OVERRIDE).then_some(OsStr::new(value));
+        assert_eq!(standby("claude-code", true, said("3")), Some(Millis(2_500)));
+        assert_eq!(
+            standby("codex-mcp-client", false, said("1200.5")),
+            Some(Millis(1_180_500))
+        );
+        assert_eq!(standby("any", false, said("0")), None);
+        for nonsense in ["", "soon", "-1", "NaN", "inf"] {
+            assert_eq!(
+                standby("any", false, said(nonsense)),
+                Some(Millis(50_000)),
+                "{nonsense}"
+            );
+        }
+    }
+
+    #[test]
+    fn claude_code_says_its_limit_in_the_environment() {
+        let said = |name: &str| (name == CLAUDE_CODE).then_some(OsStr::new("120000"));
+        assert_eq!(standby("claude-code", true, said), Some(Millis(100_000)));
+        assert_eq!(
+            standby("codex-mcp-client", true, said),
+            Some(Millis(280_000))
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! The one prompt: run something and see it through.
+
+use rmcp::ErrorData;
+use rmcp::model::{
+    GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
+};
+use serde_json::Value;
+
+const NAME: &str = "see_it_through";
+
+/// How an agent should use these tools, in a few lines.
+pub const INSTRUCTIONS: &str = "\
+abide runs commands and waits for them.
+- shell: short commands, under a hard time limit.
+- execute_command: whatever may take long (builds, tests, installs). It is never killed for taking \
+long; when it has been quiet for a while, a person is asked.
+A result with status `running` (or STATUS: RUNNING) means that the command goes on in its session: \
+do not start it again. Never poll in a loop and never use `sleep` to wait: one call waits for you.
+All output is kept; what a result leaves out can be read later under its session_id.";
+
+/// All prompts.
+pub fn list() -> Vec<Prompt> {
+    let command = PromptArgument::new("command")
+        .with_description("The command line to run.")
+        .with_required(true);
+    let goal = PromptArgument::new("goal")
+        .with_description("What it should achieve; it is checked at the end.")
+        .with_required(false);
+    let description = "Run a command that may take long, wait for its end without polling, and \
+        report how it went.";
+    vec![
+        Prompt::new(NAME, Some(description), Some(vec![command, goal]))
+            .with_title("Run it and see it through"),
+    ]
+}
+
+/// A prompt with its arguments filled in.
+pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
+    if request.name != NAME {
+        let sentence = format!("there is no prompt '{}'; there is {NAME}", request.name);
+        return Err(ErrorData::invalid_params(sentence, None));
+    }
+    let argument = |name: &str| {
+        let given = request.arguments.as_ref()?.get(name)?;
+        given
+            .as_str()
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+    };
+    let Some(command) = argument("command") else {
+        let given = request
+            .arguments
+            .as_ref()
+            .and_then(|all| all.get("command"));
+        let given = given.map_or_else(|| "nothing".into(), Value::to_string);
+        let sentence = format!("`command` is required and must be text; got {given}.");
+        return Err(ErrorData::invalid_params(sentence, None));
+    };
+    let mut text = format!(
+        "Run this command with execute_command:\n\n{command}\n\n\
+         If the result says `running`, the command goes on in its session: wait for it under its \
+         session_id, and do not start it again. When it has ended, say in a few lines how it ended \
+         (exit code, duration) and quote the lines of its output that matter."
+    );
+    if let Some(goal) = argument("goal") {
+        text.push_str(&format!(
+            "\nThen check whether this was achieved, and say so plainly: {goal}"
+        ));
+    }
+    let message = PromptMessage::new_text(Role::User, text);
+    Ok(GetPromptResult::new(vec![message]).with_description("Run a command and see it through"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn asked(arguments: Value) -> Result<String, String> {
+        let mut request = GetPromptRequestParams::new(NAME);
+        request.arguments = arguments.as_object().cloned();
+        match get(&request) {
+            Ok(result) => Ok(serde_json::to_string(&result).unwrap_or_default()),
+            Err(error) => Err(error.message.into_owned()),
+        }
+    }
+
+    #[test]
+    fn fills_in_what_was_given() {
+        let text = asked(json!({"command": "make all", "goal": "it builds"})).unwrap();
+        assert!(
+            text.contains("make all") && text.contains("it builds"),
+            "{text}"
+        );
+        assert_eq!(
+            asked(json!({"command": 5})).unwrap_err(),
+            "`command` is required and must be text; got 5."
+        );
+        assert_eq!(
+            asked(json!({})).unwrap_err(),
+            "`command` is required and must be text; got nothing."
+        );
+        assert!(get(&GetPromptRequestParams::new("other")).is_err());
+    }
+}

@@ -1,0 +1,342 @@
+//! What a line of JSON-RPC is about, found without reading what it carries: its id, its method, and
+//! whether it is an answer. Both ends of the front's socket use it, so both count the same lines.
+//!
+//! It takes bytes as they come, nests as deep as they like without recursion, and keeps no more than
+//! the few it reports. It forgives: deciding that a line is wrong is the decoder's business.
+
+use memchr::memchr2;
+
+/// Longest id or method that is kept; a longer one is none.
+const KEPT: usize = 512;
+
+/// Bytes that may stand before a message, whatever for.
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// The outline of one message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// The id as JSON, in one spelling (`7`, `"a"`), so that two can be compared.
+    pub id: Option<Vec<u8>>,
+    /// The method.
+    pub method: Option<Vec<u8>>,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It wants an answer.
+    Request,
+    /// It wants none.
+    Notification,
+    /// It is the answer to a request.
+    Answer,
+    /// None of these.
+    Unknown,
+}
+
+impl Outline {
+    /// The outline of a whole line.
+    pub fn of(line: &[u8]) -> Self {
+        let mut scanner = Scanner::default();
+        scanner.feed(line);
+        scanner.finish()
+    }
+
+    /// What kind of message it is.
+    pub fn kind(&self) -> Kind {
+        match (&self.method, &self.id) {
+            (Some(_), Some(_)) => Kind::Request,
+            (Some(_), None) => Kind::Notification,
+            (None, Some(_)) => Kind::Answer,
+            (None, None) => Kind::Unknown,
+        }
+    }
+
+    /// Whether it is of this method.
+    pub fn is(&self, method: &str) -> bool {
+        self.method.as_deref() == Some(method.as_bytes())
+    }
+}
+
+/// Reads a message piece by piece.
+#[derive(Debug, Default)]
+pub struct Scanner {
+    depth: u64,
+    place: Place,
+    string: Option<Escape>,
+    keep: Keep,
+    kept: Vec<u8>,
+    found: Outline,
+}
+
+/// Where in the outermost object the next byte belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Before,
+    Key,
+    Value(Field),
+    After,
+}
+
+/// The fields that matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Id,
+    Method,
+    Other,
+}
+
+/// What the bytes now read are kept for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Keep {
+    #[default]
+    Nothing,
+    Key,
+    Id,
+    Method,
+}
+
+/// Whether the last byte of a string was a backslash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escape {
+    No,
+    Yes,
+}
+
+impl Scanner {
+    /// Reads on.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let used = match self.string {
+                Some(escape) => self.in_string(bytes, escape),
+                None => self.outside(bytes[0]),
+            };
+            bytes = &bytes[used..];
+        }
+    }
+
+    /// What was found.
+    pub fn finish(mut self) -> Outline {
+        self.value_ended();
+        self.found
+    }
+
+    fn in_string(&mut self, bytes: &[u8], escape: Escape) -> usize {
+        if escape == Escape::Yes {
+            self.keep(&bytes[..1]);
+            self.string = Some(Escape::No);
+            return 1;
+        }
+        let Some(at) = memchr2(b'"', b'\\', bytes) else {
+            self.keep(bytes);
+            return bytes.len();
+        };
+        self.keep(&bytes[..=at]);
+        if bytes[at] == b'\\' {
+            self.string = Some(Escape::Yes);
+        } else {
+            self.string = None;
+            self.string_ended();
+        }
+        at + 1
+    }
+
+    /// One byte that is in no string.
+    fn outside(&mut self, byte: u8) -> usize {
+        if self.place == Place::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte) {
+            // A message is an object; in anything else there is nothing to be found.
+            self.place = if byte == b'{' { Place::Key } else { Place::After };
+        }
+        match byte {
+            b'"' => {
+                self.string = Some(Escape::No);
+                if self.depth == 1 {
+                    self.begin_string();
+                }
+                self.keep(b"\"");
+            }
+            b'{' | b'[' => {
+                if self.depth == 1 {
+                    self.drop_kept();
+                }
+                self.depth += 1;
+            }
+            b'}' | b']' => {
+                if self.depth == 1 {
+                    self.value_ended();
+                    self.place = Place::After;
+                }
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b',' if self.depth == 1 && self.place != Place::After => {
+                self.value_ended();
+                self.place = Place::Key;
+            }
+            b' ' | b'\t' | b'\r' | b'\n' | b':' => {}
+            _ if self.depth == 1 && self.place == Place::Value(Field::Id) => {
+                self.keep = Keep::Id;
+                self.keep(&[byte]);
+            }
+            _ => {}
+        }
+        1
+    }
+
+    fn begin_string(&mut self) {
+        self.kept.clear();
+        self.keep = match self.place {
+            Place::Key => Keep::Key,
+            Place::Value(Field::Id) => Keep::Id,
+            Place::Value(Field::Method) => Keep::Method,
+            Place::Before | Place::Value(Field::Other) | Place::After => Keep::Nothing,
+        };
+    }
+
+    fn string_ended(&mut self) {
+        if self.depth != 1 || self.keep != Keep::Key {
+            return;
+        }
+        self.place = Place::Value(match self.kept.as_slice() {
+            b"\"id\"" => Field::Id,
+            b"\"method\"" => Field::Method,
+            _ => Field::Other,
+        });
+        self.drop_kept();
+    }
+
+    fn value_ended(&mut self) {
+        if self.kept.len() <= KEPT {
+            let kept = std::mem::take(&mut self.kept);
+            match self.keep {
+                Keep::Id => self.found.id = one_spelling(kept),
+                Keep::Method => self.found.method = unquoted(&kept),
+                Keep::Nothing | Keep::Key => {}
+            }
+        }
+        self.drop_kept();
+    }
+
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.keep != Keep::Nothing && self.kept.len() <= KEPT {
+            self.kept
+                .extend_from_slice(&bytes[..bytes.len().min(KEPT + 1)]);
+        }
+    }
+
+    fn drop_kept(&mut self) {
+        self.kept.clear();
+        self.keep = Keep::Nothing;
+    }
+}
+
+/// An id in the spelling that our own encoder would give it.
+pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
+    match id.first()? {
+        b'"' if id.contains(&b'\\') => {
+            let text: String = serde_json::from_slice(&id).ok()?;
+            serde_json::to_vec(&text).ok()
+        }
+        b'"' | b'-' | b'0'..=b'9' => Some(id),
+        _ => None,
+    }
+}
+
+fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
+    if text.contains(&b'\\') {
+        return serde_json::from_slice::<String>(text)
+            .ok()
+            .map(String::into_bytes);
+    }
+    Some(text.strip_prefix(b"\"")?.strip_suffix(b"\"")?.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outline(line: &str) -> (Option<String>, Option<String>, Kind) {
+        let found = Outline::of(line.as_bytes());
+        // However the bytes are cut, the outline is the same.
+        for cut in 0..line.len() {
+            let mut scanner = Scanner::default();
+            scanner.feed(&line.as_bytes()[..cut]);
+            scanner.feed(&line.as_bytes()[cut..]);
+            assert_eq!(scanner.finish(), found, "cut at {cut}");
+        }
+        let text = |bytes: &Option<Vec<u8>>| bytes.clone().map(|b| String::from_utf8(b).unwrap());
+        (text(&found.id), text(&found.method), found.kind())
+    }
+
+    fn some(text: &str) -> Option<String> {
+        Some(text.into())
+    }
+
+    #[test]
+    fn finds_the_id_and_method_wherever_they_stand() {
+        assert_eq!(
+            outline(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"id":8}}"#),
+            (some("7"), some("tools/call"), Kind::Request)
+        );
+        assert_eq!(
+            outline(
+                r#" { "method" : "ping" , "params" : { "a" : [ { "id" : 1 } ] } , "id" : "x" } "#
+            ),
+            (some("\"x\""), some("ping"), Kind::Request)
+        );
+        assert_eq!(
+            outline(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
+            (None, some("notifications/initialized"), Kind::Notification)
+        );
+        assert_eq!(
+            outline(r#"{"jsonrpc":"2.0","result":{"method":"no"},"id":-3}"#),
+            (some("-3"), None, Kind::Answer)
+        );
+    }
+
+    #[test]
+    fn is_not_fooled_by_strings() {
+        assert_eq!(
+            outline(r#"{"params":{"command":"echo \"}\",\"id\":9,{"},"method":"m","id":1}"#),
+            (some("1"), some("m"), Kind::Request)
+        );
+        assert_eq!(
+            outline(r#"{"a":"id","b":"\\","id":"q\"r"}"#).0,
+            some(r#""q\"r""#)
+        );
+        assert_eq!(outline(r#"{"id":"\u0041\/"}"#).0, some(r#""A/""#));
+        assert_eq!(outline(r#"{"method":"tools\/call"}"#).1, some("tools/call"));
+    }
+
+    #[test]
+    fn what_is_no_id_is_none() {
+        for line in [
+            r#"{"id":null,"error":{}}"#,
+            r#"{"id":{"a":1},"x":2}"#,
+            r#"{"id":[1]}"#,
+            r#"{"id":true}"#,
+            r#"[{"id":1,"method":"m"}]"#,
+            "garbage",
+            "\"id\":4",
+            "",
+            "}}}{\"id\":1}",
+        ] {
+            assert_eq!(outline(line), (None, None, Kind::Unknown), "{line}");
+        }
+        let long = format!(r#"{{"id":"{}","method":"m"}}"#, "x".repeat(2 * KEPT));
+        assert_eq!(Outline::of(long.as_bytes()).kind(), Kind::Notification);
+    }
+
+    #[test]
+    fn depth_is_no_burden() {
+        let deep = format!(
+            r#"{{"params":{}{},"id":5,"method":"m"}}"#,
+            "[".repeat(1 << 20),
+            "]".repeat(1 << 20)
+        );
+        assert_eq!(
+            Outline::of(deep.as_bytes()).id.as_deref(),
+            Some(b"5".as_slice())
+        );
+    }
+}

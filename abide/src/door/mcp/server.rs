@@ -1,0 +1,185 @@
+//! What the MCP library asks of a server: who it is, what tools and prompts it has, and to call one.
+
+use std::ffi::{OsStr, OsString};
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+
+use abide_core::Agent;
+use futures_util::FutureExt;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
+    Implementation, JsonObject, ListPromptsResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+};
+use rmcp::service::RequestContext;
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
+
+use super::hello::Hello;
+use super::seal::Seal;
+use super::{call, prompt};
+use crate::daemon::Handle;
+use crate::door::tools;
+
+/// How long a client may keep the lists: they change with the version only.
+const FRESH_MS: u64 = 5 * 60 * 1_000;
+
+/// One client's server.
+pub struct Server {
+    pub(super) handle: Handle,
+    pub(super) seal: Arc<Seal>,
+    pub(super) origin: Origin,
+}
+
+/// Where a client's calls come from.
+#[derive(Debug)]
+pub struct Origin {
+    /// Names the front.
+    pub front: String,
+    /// On whose behalf.
+    pub agent: Agent,
+    /// The agent's root folder.
+    pub root: PathBuf,
+    /// What commands inherit.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+impl From<Hello> for Origin {
+    fn from(hello: Hello) -> Self {
+        Origin {
+            front: hello.front,
+            agent: Agent(hello.agent.into()),
+            root: hello.cwd,
+            env: hello.env,
+        }
+    }
+}
+
+impl Origin {
+    /// One variable of the client's environment.
+    pub fn var(&self, name: &str) -> Option<&OsStr> {
+        let (_, value) = self.env.iter().find(|(key, _)| key == name)?;
+        Some(value)
+    }
+}
+
+impl Server {
+    pub fn new(handle: Handle, seal: Arc<Seal>, origin: Origin) -> Self {
+        Server {
+            handle,
+            seal,
+            origin,
+        }
+    }
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_prompts()
+            .build();
+        let abide = Implementation::new("abide", env!("CARGO_PKG_VERSION")).with_title("abide");
+        ServerConfig::new(capabilities)
+            .with_server_info(abide)
+            .with_instructions(prompt::INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let list = ListToolsResult::with_all_items(TOOLS.clone());
+        Ok(match is_modern(&context) {
+            true => list
+                .with_ttl_ms(FRESH_MS)
+                .with_cache_scope(CacheScope::Public),
+            false => list,
+        })
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let list = ListPromptsResult::with_all_items(prompt::list());
+        Ok(match is_modern(&context) {
+            true => list
+                .with_ttl_ms(FRESH_MS)
+                .with_cache_scope(CacheScope::Public),
+            false => list,
+        })
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompt::get(&request).map(GetPromptResponse::from)
+    }
+
+    /// A panic is answered too: without this, its call would never be.
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let called = call::run(self, request, context);
+        let caught = AssertUnwindSafe(called).catch_unwind().await;
+        caught.unwrap_or_else(|_| {
+            let sentence = "the call failed inside abide; what it had started goes on, and the \
+                daemon's log says more";
+            Err(ErrorData::internal_error(sentence, None))
+        })
+    }
+}
+
+/// Whether a request is of the generation without a handshake.
+pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
+static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| tools::all().iter().map(published).collect());
+
+fn published(tool: &tools::Described) -> Tool {
+    let annotations = ToolAnnotations::with_title(tool.title)
+        .read_only(tool.read_only)
+        .destructive(tool.destructive)
+        .idempotent(tool.idempotent)
+        .open_world(tool.open_world);
+    let mut published = Tool::new(tool.name, tool.description, object((tool.input)()));
+    published.title = Some(tool.title.into());
+    published.output_schema = Some(Arc::new(object((tool.output)())));
+    published.annotations = Some(annotations);
+    published
+}
+
+fn object(schema: Value) -> JsonObject {
+    match schema {
+        Value::Object(schema) => schema,
+        other => unreachable!("a tool's schema is an object, not {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_published_whole() {
+        let listed: Vec<&str> = TOOLS.iter().map(|tool| tool.name.as_ref()).collect();
+        let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
+        assert_eq!(listed, known);
+        for tool in TOOLS.iter() {
+            let schema = tool.output_schema.as_ref().expect("an output schema");
+            assert_eq!(schema["type"], "object");
+            assert_eq!(tool.input_schema["type"], "object");
+            assert!(tool.name.len() < 64);
+        }
+    }
+}

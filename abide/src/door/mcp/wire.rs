@@ -1,0 +1,370 @@
+//! The socket between a front and the daemon, as the MCP library wants it: whole messages in, whole
+//! messages out.
+//!
+//! It does what the library's own reader leaves undone: a request that cannot be decoded is answered
+//! under its id, a message that is too long is skipped and answered, a cancellation's reason is put
+//! where the cancelled call finds it before it hears that it was cancelled, and a call learns at once
+//! that its connection is lost.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, ready};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use bytes::{Buf, BytesMut};
+use memchr::memchr;
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, RequestId,
+    ServerNotification,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+
+use super::hello::Hello;
+use super::scan::{Kind, Outline, Scanner};
+
+/// Longest message a client may send.
+pub const MESSAGE_LIMIT: usize = 8 << 20;
+/// Bytes that may wait for a client that does not read; then it is let go.
+const UNREAD_LIMIT: usize = 64 << 20;
+/// How much is read at once.
+const READ: usize = 16 << 10;
+/// The daemon's own requests are numbered from here on for each connection of a front, so that an
+/// answer to one that was asked before a break can never pass for the answer to another.
+const IDS_PER_CONNECTION: i64 = 1_000_000;
+
+/// What a call knows of the message that brought it.
+#[derive(Debug)]
+pub struct Note {
+    /// The number of this request among all that its front has ever passed on. It stays the same
+    /// when the front says it again.
+    pub ordinal: u64,
+    /// Set, with the reason given, before the call hears that it was cancelled.
+    cancelled: OnceLock<Option<String>>,
+    /// The connection is lost.
+    pub lost: CancellationToken,
+}
+
+impl Note {
+    /// Where the client has cancelled the call: the reason it gave, if any.
+    pub fn cancelled(&self) -> Option<Option<&str>> {
+        self.cancelled.get().map(Option::as_deref)
+    }
+}
+
+/// One connection.
+pub struct Wire {
+    stream: Arc<UnixStream>,
+    read: BytesMut,
+    /// Bytes of `read` that hold no newline.
+    searched: usize,
+    /// A message that is too long, while its end has not been seen.
+    skipping: Option<Scanner>,
+    out: Arc<Out>,
+    numbers: Numbers,
+    calls: HashMap<RequestId, Weak<Note>>,
+    first_id: i64,
+    /// Whether the library has taken up a session. Before that, it wants nothing but requests.
+    open: bool,
+    lost: CancellationToken,
+}
+
+/// Numbers requests as their front does.
+#[derive(Debug)]
+struct Numbers {
+    resent: VecDeque<u64>,
+    next: u64,
+}
+
+impl Numbers {
+    fn take(&mut self) -> u64 {
+        self.resent.pop_front().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+/// Reads the front's hello. What was read beyond it is the beginning of MCP.
+pub async fn hello(stream: &UnixStream) -> Option<(Hello, BytesMut)> {
+    let mut read = BytesMut::with_capacity(READ);
+    let mut searched = 0;
+    loop {
+        if let Some(at) = memchr(b'\n', &read[searched..]) {
+            let line = read.split_to(searched + at + 1);
+            return Hello::read(&line).map(|hello| (hello, read));
+        }
+        searched = read.len();
+        if searched > super::hello::LIMIT || receive(stream, &mut read).await? == 0 {
+            return None;
+        }
+    }
+}
+
+/// Some more bytes; none at the end. `None`: the connection is broken.
+async fn receive(stream: &UnixStream, into: &mut BytesMut) -> Option<usize> {
+    loop {
+        stream.readable().await.ok()?;
+        into.reserve(READ);
+        match stream.try_read_buf(into) {
+            Ok(count) => return Some(count),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+impl Wire {
+    /// A connection whose front has said hello.
+    pub fn new(stream: UnixStream, read: BytesMut, hello: &Hello) -> Self {
+        let stream = Arc::new(stream);
+        Wire {
+            out: Arc::new(Out {
+                stream: stream.clone(),
+                unsent: Mutex::default(),
+            }),
+            stream,
+            read,
+            searched: 0,
+            skipping: None,
+            numbers: Numbers {
+                resent: hello.resent.iter().copied().collect(),
+                next: hello.next,
+            },
+            calls: HashMap::new(),
+            first_id: i64::from(hello.connection) * IDS_PER_CONNECTION,
+            open: false,
+            lost: CancellationToken::new(),
+        }
+    }
+
+    /// The next whole line. `None`: there will be no more.
+    async fn line(&mut self) -> Option<BytesMut> {
+        loop {
+            if let Some(at) = memchr(b'\n', &self.read[self.searched..]) {
+                let line = self.read.split_to(self.searched + at + 1);
+                self.searched = 0;
+                match self.skipping.take() {
+                    None if line.len() <= MESSAGE_LIMIT => return Some(line),
+                    skipped => self.skipped(skipped.unwrap_or_default(), &line),
+                }
+                continue;
+            }
+            self.searched = self.read.len();
+            if self.searched > MESSAGE_LIMIT || self.skipping.is_some() {
+                let scanner = self.skipping.get_or_insert_default();
+                scanner.feed(&self.read);
+                self.read.clear();
+                self.searched = 0;
+            }
+            if receive(&self.stream, &mut self.read).await? == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// A message that is too long has ended.
+    fn skipped(&mut self, mut scanner: Scanner, rest: &[u8]) {
+        scanner.feed(rest);
+        let outline = scanner.finish();
+        if outline.kind() == Kind::Request {
+            self.numbers.take();
+        }
+        let sentence = format!("the message is longer than {MESSAGE_LIMIT} bytes");
+        self.refuse(&outline, -32600, &sentence);
+    }
+
+    /// The message in a line, where the library should see one.
+    fn message(&mut self, line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let line = line
+            .strip_prefix(b"\xef\xbb\xbf")
+            .unwrap_or(line)
+            .trim_ascii();
+        if line.is_empty() {
+            return None;
+        }
+        let outline = Outline::of(line);
+        let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
+        match serde_json::from_slice(line) {
+            Ok(message) => self.known(message, ordinal),
+            Err(fault) => {
+                let code = if fault.is_data() { -32600 } else { -32700 };
+                if matches!(outline.kind(), Kind::Request | Kind::Unknown) {
+                    self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
+                }
+                None
+            }
+        }
+    }
+
+    /// Notes what a message means for the calls under way, and passes it on.
+    fn known(
+        &mut self,
+        mut message: RxJsonRpcMessage<RoleServer>,
+        ordinal: Option<u64>,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+        match &mut message {
+            JsonRpcMessage::Request(asked) => {
+                let note = Arc::new(Note {
+                    ordinal: ordinal.unwrap_or_else(|| self.numbers.take()),
+                    cancelled: OnceLock::new(),
+                    lost: self.lost.clone(),
+                });
+                self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
+                self.open |= opens(&asked.request);
+                asked.request.extensions_mut().insert(note);
+            }
+            JsonRpcMessage::Notification(told) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &told.notification
+                    && let Some(id) = &cancelled.params.request_id
+                    && let Some(note) = self.calls.remove(id).and_then(|note| note.upgrade())
+                {
+                    let _ = note.cancelled.set(cancelled.params.reason.clone());
+                }
+            }
+            JsonRpcMessage::Response(answer) => answer.id = self.our_id(&answer.id)?,
+            JsonRpcMessage::Error(error) => error.id = Some(self.our_id(error.id.as_ref()?)?),
+        }
+        let asked = matches!(message, JsonRpcMessage::Request(_));
+        (self.open || asked).then_some(message)
+    }
+
+    /// The library's own number of one of its requests. `None`: it was asked before a break, or never.
+    fn our_id(&self, id: &RequestId) -> Option<RequestId> {
+        let RequestId::Number(number) = id else {
+            return None;
+        };
+        let number = number.checked_sub(self.first_id)?;
+        (0..IDS_PER_CONNECTION)
+            .contains(&number)
+            .then_some(RequestId::Number(number))
+    }
+
+    fn their_id(&self, id: &mut RequestId) {
+        if let RequestId::Number(number) = id {
+            *number = *number % IDS_PER_CONNECTION + self.first_id;
+        }
+    }
+
+    fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
+        let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+        line.extend_from_slice(outline.id.as_deref().unwrap_or(b"null"));
+        let error = serde_json::json!({"code": code, "message": sentence});
+        line.extend_from_slice(format!(",\"error\":{error}}}\n").as_bytes());
+        let _ = self.out.push(line);
+    }
+
+    fn give_up(&self) {
+        self.lost.cancel();
+        let _ = rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Both);
+    }
+}
+
+/// Whether the library takes up a session with this request.
+fn opens(request: &ClientRequest) -> bool {
+    match request {
+        ClientRequest::InitializeRequest(_) => true,
+        ClientRequest::DiscoverRequest(_) | ClientRequest::PingRequest(_) => false,
+        other => other.get_meta().protocol_version().is_some(),
+    }
+}
+
+impl Transport<RoleServer> for Wire {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        mut item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        match &mut item {
+            JsonRpcMessage::Request(asked) => self.their_id(&mut asked.id),
+            JsonRpcMessage::Notification(told) => {
+                if let ServerNotification::CancelledNotification(cancelled) = &mut told.notification
+                    && let Some(id) = &mut cancelled.params.request_id
+                {
+                    self.their_id(id);
+                }
+            }
+            JsonRpcMessage::Response(answer) => drop(self.calls.remove(&answer.id)),
+            JsonRpcMessage::Error(error) => {
+                error.id.as_ref().map(|id| self.calls.remove(id));
+            }
+        }
+        let sent = serde_json::to_vec(&item)
+            .map_err(io::Error::from)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                self.out.push(line)
+            });
+        if sent.is_err() {
+            self.give_up();
+        }
+        ready(sent)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            let Some(line) = self.line().await else {
+                self.lost.cancel();
+                return None;
+            };
+            if let Some(message) = self.message(&line) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.lost.cancel();
+        Ok(())
+    }
+}
+
+/// The way out. A line leaves at once where the socket takes it; the rest follows in order.
+#[derive(Debug)]
+struct Out {
+    stream: Arc<UnixStream>,
+    unsent: Mutex<BytesMut>,
+}
+
+impl Out {
+    fn push(self: &Arc<Self>, mut line: Vec<u8>) -> io::Result<()> {
+        let mut unsent = self.unsent.lock().expect("no holder panics");
+        if !unsent.is_empty() {
+            if unsent.len() + line.len() > UNREAD_LIMIT {
+                return Err(io::Error::other("the client does not read its answers"));
+            }
+            unsent.extend_from_slice(&line);
+            return Ok(());
+        }
+        let sent = match self.stream.try_write(&line) {
+            Ok(sent) => sent,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(e) => return Err(e),
+        };
+        if sent < line.len() {
+            unsent.extend_from_slice(&line.split_off(sent));
+            tokio::spawn(self.clone().flush());
+        }
+        Ok(())
+    }
+
+    async fn flush(self: Arc<Self>) {
+        while self.stream.writable().await.is_ok() {
+            let mut unsent = self.unsent.lock().expect("no holder panics");
+            match self.stream.try_write(&unsent) {
+                Ok(sent) => unsent.advance(sent),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+            if unsent.is_empty() {
+                return;
+            }
+        }
+    }
+}

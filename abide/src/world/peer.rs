@@ -1,0 +1,118 @@
+//! Who is at the other end of a socket. Only the kernel is believed.
+
+use std::path::Path;
+
+/// The process that connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its id, where the kernel can tell one.
+    pub pid: Option<i32>,
+    /// Whose it is.
+    pub uid: u32,
+}
+
+/// The name under which a keeper runs.
+const KEEPER: &str = "abide-keeper";
+/// What the name of every session's control group begins with.
+const GROUP: &str = "abide-session_";
+/// Processes have no longer line of ancestors than this, or something is wrong with them.
+const ANCESTORS: usize = 4_096;
+
+/// Whether a process belongs to a session: to the tree of a command that is kept here. One that
+/// cannot be looked at (any more) counts as such, because nothing speaks for it.
+pub fn peer_is_inside_a_session(pid: i32) -> bool {
+    is_inside(Path::new("/proc"), pid)
+}
+
+fn is_inside(proc: &Path, pid: i32) -> bool {
+    let mut pid = pid;
+    for _ in 0..ANCESTORS {
+        let folder = proc.join(pid.to_string());
+        let Ok(groups) = std::fs::read_to_string(folder.join("cgroup")) else {
+            return true;
+        };
+        if groups
+            .split(['/', '\n'])
+            .any(|name| name.starts_with(GROUP))
+        {
+            return true;
+        }
+        let Ok(stat) = std::fs::read(folder.join("stat")) else {
+            return true;
+        };
+        let Some((name, parent)) = name_and_parent(&stat) else {
+            return true;
+        };
+        if name == KEEPER.as_bytes() {
+            return true;
+        }
+        if parent <= 0 {
+            return false;
+        }
+        pid = parent;
+    }
+    true
+}
+
+/// The name stands in parentheses and may itself hold any byte.
+fn name_and_parent(stat: &[u8]) -> Option<(&[u8], i32)> {
+    let open = stat.iter().position(|b| *b == b'(')?;
+    let close = stat.iter().rposition(|b| *b == b')')?;
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let parent = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some((stat.get(open + 1..close)?, parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(proc: &Path, pid: i32, name: &str, parent: i32, group: &str) {
+        let folder = proc.join(pid.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(
+            folder.join("stat"),
+            format!("{pid} ({name}) S {parent} 1 1"),
+        )
+        .unwrap();
+        std::fs::write(folder.join("cgroup"), format!("0::/{group}\n")).unwrap();
+    }
+
+    #[test]
+    fn a_command_is_known_by_its_group_or_by_its_keeper() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        process(proc, 1, "init", 0, "");
+        process(proc, 10, "bash", 1, "user.slice");
+        process(proc, 20, "abide-keeper", 1, "user.slice");
+        process(proc, 21, "sh", 20, "user.slice");
+        process(proc, 22, "a) S 1 (b", 21, "user.slice");
+        process(proc, 30, "sh", 1, "user.slice/abide-session_k3v9x2bc");
+        process(
+            proc,
+            31,
+            "sh",
+            1,
+            "user.slice/abide-session_k3v9x2bc/deeper",
+        );
+        assert!(!is_inside(proc, 1));
+        assert!(!is_inside(proc, 10));
+        for inside in [20, 21, 22, 30, 31] {
+            assert!(is_inside(proc, inside), "{inside}");
+        }
+    }
+
+    #[test]
+    fn nothing_speaks_for_a_process_that_is_gone() {
+        let proc = tempfile::tempdir().unwrap();
+        assert!(is_inside(proc.path(), 99));
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "a", 8, "");
+        process(proc.path(), 8, "b", 7, "");
+        assert!(is_inside(proc.path(), 7));
+    }
+}

@@ -1,0 +1,104 @@
+//! The terminal that a person sits at: asked directly, whatever standard input and output are.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
+use tokio::io::unix::AsyncFd;
+
+/// What a terminal has that does not tell its size.
+const SIZE: (u16, u16) = (80, 24);
+
+/// The controlling terminal of this process.
+pub struct Terminal {
+    device: AsyncFd<OwnedFd>,
+}
+
+impl Terminal {
+    /// The terminal at which this process stands in the foreground: only then can whoever sits
+    /// there be asked. Must be called where the runtime is.
+    pub fn in_front() -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let device = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
+        let front = termios::tcgetpgrp(&device).ok()?;
+        if front != rustix::process::getpgrp() {
+            return None;
+        }
+        // SAFETY: the descriptor belongs to what is registered and is closed with it.
+        let device = unsafe { AsyncFd::register(device) }.ok()?;
+        Some(Terminal { device })
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> (u16, u16) {
+        size_of(self.device.as_fd())
+    }
+
+    /// Reads what was typed: whole lines, or single keys in raw mode. Nothing: the end was typed.
+    pub async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = self.device.readable().await?;
+            match ready.try_io(|device| Ok(rustix::io::read(device, &mut *room)?)) {
+                Ok(read) => return read,
+                Err(_) => continue,
+            }
+        }
+    }
+
+    /// Writes to the screen.
+    pub fn write(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match rustix::io::write(&self.device, bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let mut wanted = [PollFd::new(&self.device, PollFlags::OUT)];
+                    match rustix::event::poll(&mut wanted, None) {
+                        Ok(_) | Err(Errno::INTR) => {}
+                        Err(fault) => return Err(fault.into()),
+                    }
+                }
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what was typed before now: it cannot be meant for what is asked now.
+    pub fn forget_typed(&self) {
+        let _ = termios::tcflush(&self.device, QueueSelector::IFlush);
+    }
+
+    /// Every key comes as it is typed, until the guard is dropped.
+    pub fn raw(&self) -> io::Result<Raw> {
+        let device = rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?;
+        let before = termios::tcgetattr(&device)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        termios::tcsetattr(&device, OptionalActions::Now, &raw)?;
+        Ok(Raw { device, before })
+    }
+}
+
+/// A terminal in raw mode.
+pub struct Raw {
+    device: OwnedFd,
+    before: Termios,
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        let _ = termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);
+    }
+}
+
+/// Columns and rows of the terminal behind a descriptor.
+pub fn size_of(device: BorrowedFd<'_>) -> (u16, u16) {
+    match termios::tcgetwinsize(device) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
+        _ => SIZE,
+    }
+}

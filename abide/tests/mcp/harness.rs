@@ -1,0 +1,384 @@
+//! A client of few words, and the folder that it and its daemon live in.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Nothing in these tests takes this long; a test that hangs fails instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One installation of abide.
+pub struct Home {
+    dir: TempDir,
+}
+
+impl Home {
+    pub fn new() -> Self {
+        Home {
+            dir: TempDir::new().expect("a folder for the test"),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub fn abide(&self, args: &[&str]) -> Command {
+        #[expect(clippy::disallowed_methods, reason = "the program under test")]
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command
+            .args(args)
+            .env("ABIDE_DIR", self.path("abide"))
+            .env_remove("ABIDE_AGENT")
+            .env_remove("ABIDE_CALL_LIMIT")
+            .env_remove("MCP_TOOL_TIMEOUT")
+            .current_dir(self.dir.path());
+        command
+    }
+
+    /// A place where a command can say something that the test waits for.
+    pub fn ear(&self, name: &str) -> Ear {
+        let path = self.path(name);
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a fifo");
+        Ear(path)
+    }
+
+    /// How many lines a file has; none where it is missing.
+    pub fn lines(&self, name: &str) -> usize {
+        std::fs::read_to_string(self.path(name)).map_or(0, |text| text.lines().count())
+    }
+
+    fn daemon(&self) -> Option<Process> {
+        let pid = std::fs::read_to_string(self.path("abide/run/lock")).ok()?;
+        Process::open(pid.trim().parse().ok()?)
+    }
+
+    pub fn kill_daemon(&self) {
+        let daemon = self.daemon().expect("a daemon runs");
+        daemon.signal(Signal::KILL);
+        daemon.wait_gone();
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = self.abide(&["stop"]).output();
+        if let Some(daemon) = self.daemon() {
+            daemon.signal(Signal::TERM);
+            daemon.wait_gone();
+        }
+    }
+}
+
+/// Hears what a command says.
+pub struct Ear(PathBuf);
+
+impl Ear {
+    /// Waits until something is said.
+    pub fn hear(&self) -> String {
+        let said = std::fs::read_to_string(&self.0).expect("the fifo can be read");
+        said.trim().to_string()
+    }
+
+    pub fn path(&self) -> std::path::Display<'_> {
+        self.0.display()
+    }
+}
+
+/// A process, held so that its number cannot come to mean another one.
+pub struct Process(OwnedFd);
+
+impl Process {
+    pub fn open(pid: i32) -> Option<Self> {
+        let pid = Pid::from_raw(pid)?;
+        pidfd_open(pid, PidfdFlags::empty()).ok().map(Process)
+    }
+
+    pub fn said_by(ear: &Ear) -> Self {
+        let pid = ear.hear().parse().expect("a process number");
+        Process::open(pid).expect("the process lives")
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.0, signal);
+    }
+
+    fn gone_within(&self, span: Duration) -> bool {
+        let span = Timespec::try_from(span).expect("a short span");
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        poll(&mut fds, Some(&span)).is_ok_and(|ready| ready > 0)
+    }
+
+    pub fn wait_gone(&self) {
+        assert!(self.gone_within(PATIENCE), "the process lives on");
+    }
+
+    pub fn is_alive(&self) -> bool {
+        !self.gone_within(Duration::ZERO)
+    }
+}
+
+/// A stopwatch.
+pub struct Watch(Instant);
+
+impl Watch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a test measures what a user feels"
+    )]
+    pub fn start() -> Self {
+        Watch(Instant::now())
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Which generation of the protocol a client speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Era {
+    Legacy,
+    Modern,
+}
+
+pub const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
+
+/// What a client can do, and how it is set up.
+#[derive(Clone, Copy)]
+pub struct Setup<'a> {
+    pub era: Era,
+    pub asks: bool,
+    pub env: &'a [(&'a str, &'a str)],
+}
+
+pub const LEGACY: Setup = Setup {
+    era: Era::Legacy,
+    asks: true,
+    env: &[],
+};
+pub const MODERN: Setup = Setup {
+    era: Era::Modern,
+    ..LEGACY
+};
+
+pub fn setup(era: Era) -> Setup<'static> {
+    Setup { era, ..LEGACY }
+}
+
+/// A client at the pipes of `abide mcp`.
+pub struct Client {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+    unread: VecDeque<Value>,
+    meta: Value,
+    last_id: u64,
+}
+
+impl Client {
+    pub fn start(home: &Home, setup: Setup<'_>) -> Self {
+        let mut client = Client::silent(home, setup);
+        if setup.era == Era::Legacy {
+            client.initialize("2025-11-25", setup.asks);
+        }
+        client
+    }
+
+    /// A client that has not said anything yet.
+    pub fn silent(home: &Home, setup: Setup<'_>) -> Self {
+        let mut child = home
+            .abide(&["mcp"])
+            .envs(setup.env.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("abide mcp starts");
+        let pipe = child.stdout.take().expect("a pipe");
+        let (lines, output) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let meta = match setup.era {
+            Era::Legacy => json!({}),
+            Era::Modern => json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": capabilities(setup.asks),
+            }),
+        };
+        Client {
+            input: child.stdin.take(),
+            child,
+            output,
+            unread: VecDeque::new(),
+            meta,
+            last_id: 0,
+        }
+    }
+
+    pub fn initialize(&mut self, version: &str, asks: bool) -> Value {
+        let id = self.request(
+            "initialize",
+            json!({
+                "protocolVersion": version,
+                "capabilities": capabilities(asks),
+                "clientInfo": {"name": "tests", "version": "1"},
+            }),
+        );
+        let answer = self.answer(id);
+        self.notify("notifications/initialized", json!({}));
+        answer["result"].clone()
+    }
+
+    pub fn write(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("the input is open");
+        input.write_all(line.as_bytes()).expect("abide mcp reads");
+        input.write_all(b"\n").expect("abide mcp reads");
+    }
+
+    pub fn send(&mut self, message: &Value) {
+        self.write(&message.to_string());
+    }
+
+    pub fn request(&mut self, method: &str, mut params: Value) -> u64 {
+        self.last_id += 1;
+        let id = self.last_id;
+        let mut meta = self.meta.clone();
+        if let Some(given) = params.get("_meta").and_then(Value::as_object) {
+            for (name, value) in given {
+                meta[name] = value.clone();
+            }
+        }
+        if meta != json!({}) {
+            params["_meta"] = meta;
+        }
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    pub fn notify(&mut self, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
+    }
+
+    pub fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Calls a tool and gives its result.
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let id = self.begin(tool, arguments);
+        self.result(id)
+    }
+
+    pub fn result(&mut self, id: u64) -> Value {
+        let answer = self.answer(id);
+        assert!(answer.get("result").is_some(), "no result: {answer}");
+        answer["result"].clone()
+    }
+
+    /// The answer to a request; what comes before it is kept.
+    pub fn answer(&mut self, id: u64) -> Value {
+        self.heard(|message| message["id"] == id && message.get("method").is_none())
+    }
+
+    /// What the server asks of the client.
+    pub fn asked(&mut self) -> Value {
+        self.heard(|message| message["method"] == "elicitation/create")
+    }
+
+    pub fn notified(&mut self, method: &str) -> Value {
+        self.heard(|message| message["method"] == method)["params"].clone()
+    }
+
+    pub fn reply(&mut self, question: &Value, action: &str) {
+        let result = json!({"action": action, "content": {}});
+        self.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
+    }
+
+    /// The first message of this kind, read or still to come.
+    pub fn heard(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(at) = self.unread.iter().position(&wanted) {
+            return self.unread.remove(at).expect("it is there");
+        }
+        loop {
+            let line = self
+                .output
+                .recv_timeout(PATIENCE)
+                .expect("abide mcp says something");
+            let message: Value = serde_json::from_str(&line).expect("abide mcp speaks JSON");
+            if wanted(&message) {
+                return message;
+            }
+            self.unread.push_back(message);
+        }
+    }
+
+    /// Whether something of this kind was heard so far.
+    pub fn has_heard(&self, wanted: impl Fn(&Value) -> bool) -> bool {
+        self.unread.iter().any(wanted)
+    }
+
+    /// The next request takes the id of the last one.
+    pub fn forget_id(&mut self) {
+        self.last_id -= 1;
+    }
+
+    pub fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Waits for the front's end, and gives all that it said until then.
+    pub fn ended(&mut self) -> (bool, Vec<Value>) {
+        let status = self.child.wait().expect("it ends");
+        let rest = self
+            .output
+            .iter()
+            .filter_map(|line| serde_json::from_str(&line).ok());
+        (status.success(), rest.collect())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
+fn capabilities(asks: bool) -> Value {
+    if asks {
+        json!({"elicitation": {"form": {}}})
+    } else {
+        json!({})
+    }
+}
+
+/// The text of a result, having made sure that it is everywhere it belongs.
+pub fn text(result: &Value) -> &str {
+    let text = result["content"][0]["text"].as_str().expect("a text");
+    assert_eq!(
+        result["structuredContent"]["text"], text,
+        "the facts hold the text too"
+    );
+    text
+}
+
+pub fn is_error(result: &Value) -> bool {
+    result["isError"] == true
+}

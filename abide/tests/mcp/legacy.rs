@@ -1,0 +1,399 @@
+//! Up to 2025-11-25: a handshake first, and questions asked within the call.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Ear, Home, LEGACY, Process, Setup, Watch, is_error, setup, text};
+use crate::harness::{ERAS, Era};
+
+#[test]
+fn shakes_hands_in_every_version_and_lists_its_tools() {
+    let home = Home::new();
+    for (asked, given) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
+        let mut client = Client::silent(&home, LEGACY);
+        let info = client.initialize(asked, true);
+        assert_eq!(info["protocolVersion"], given, "{asked}");
+        assert_eq!(info["serverInfo"]["name"], "abide");
+        assert!(
+            info["instructions"]
+                .as_str()
+                .is_some_and(|text| text.contains("shell"))
+        );
+        let id = client.request("tools/list", json!({}));
+        let list = client.result(id);
+        assert_eq!(
+            list["tools"].as_array().map(Vec::len),
+            Some(list_names(&list).len())
+        );
+        assert!(
+            list.get("resultType").is_none() && list.get("ttlMs").is_none(),
+            "{list}"
+        );
+        for tool in list["tools"].as_array().expect("tools") {
+            assert_eq!(tool["inputSchema"]["type"], "object");
+            assert_eq!(tool["outputSchema"]["type"], "object");
+            assert!(tool["annotations"]["destructiveHint"].is_boolean());
+        }
+        let id = client.request("ping", json!({}));
+        assert_eq!(client.result(id), json!({}));
+    }
+}
+
+fn list_names(list: &Value) -> Vec<&str> {
+    let tools = list["tools"].as_array().expect("tools");
+    let names: Vec<&str> = tools
+        .iter()
+        .filter_map(|tool| tool["name"].as_str())
+        .collect();
+    for needed in ["shell", "execute_command"] {
+        assert!(names.contains(&needed), "{names:?}");
+    }
+    names
+}
+
+#[test]
+fn has_a_prompt() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let id = client.request("prompts/list", json!({}));
+    let prompts = client.result(id)["prompts"].clone();
+    let name = &prompts[0]["name"];
+    let id = client.request(
+        "prompts/get",
+        json!({"name": name, "arguments": {"command": "make"}}),
+    );
+    let said = client.result(id)["messages"][0]["content"]["text"].clone();
+    assert!(
+        said.as_str().is_some_and(|text| text.contains("make")),
+        "{said}"
+    );
+    let id = client.request("prompts/get", json!({"name": "nonsense"}));
+    assert_eq!(client.answer(id)["error"]["code"], -32602);
+}
+
+#[test]
+fn runs_a_command_in_the_clients_folder_and_environment() {
+    let home = Home::new();
+    let env = [("GREETING", "good day")];
+    for era in ERAS {
+        let mut client = Client::start(
+            &home,
+            Setup {
+                env: &env,
+                ..setup(era)
+            },
+        );
+        let result = client.call("shell", json!({"command": "echo $GREETING; pwd; exit 3"}));
+        let facts = &result["structuredContent"];
+        assert_eq!(facts["status"], "ERROR");
+        assert_eq!(facts["return_code"], 3);
+        assert!(!is_error(&result));
+        let folder = std::fs::canonicalize(home.path(".")).expect("the folder");
+        let wanted = format!("STDOUT:\ngood day\n{}\nSTDERR:", folder.display());
+        assert!(text(&result).contains(&wanted), "{result}");
+    }
+}
+
+#[test]
+fn refuses_bad_input_in_one_sentence_and_an_unknown_tool_as_such() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let result = client.call("shell", json!({"command": "  "}));
+        assert!(is_error(&result));
+        assert_eq!(text(&result), "ERROR: Shell command cannot be empty.");
+        let result = client.call("shell", json!({"command": "true", "timeout": 0}));
+        assert!(
+            is_error(&result) && text(&result).contains("`timeout`"),
+            "{result}"
+        );
+        let id = client.begin("no_such_tool", json!({}));
+        let error = client.answer(id)["error"].clone();
+        assert_eq!(error["code"], -32602);
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|said| said.contains("no_such_tool"))
+        );
+        let id = client.request("no/such/method", json!({}));
+        assert_eq!(client.answer(id)["error"]["code"], -32601);
+    }
+}
+
+/// A command that says its process, then stays silent.
+fn silent(ear: &Ear) -> String {
+    format!("echo $$ > {}; exec sleep 60", ear.path())
+}
+
+#[test]
+fn accepting_goes_on_waiting_any_number_of_times() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let go = home.ear("go");
+    let command = format!("echo run >> count; echo one; cat {}; echo two", go.path());
+    let id = client.begin(
+        "execute_command",
+        json!({"command": command, "timeout": 0.2}),
+    );
+    for _ in 0..3 {
+        let question = client.asked();
+        let params = &question["params"];
+        let message = params["message"].as_str().expect("a message");
+        assert!(message.starts_with("Command has been idle for 200ms. Continue waiting?\n"));
+        assert!(
+            message.contains("echo run >> count") && message.contains("one"),
+            "{message}"
+        );
+        assert_eq!(
+            params["requestedSchema"],
+            json!({"type": "object", "properties": {}})
+        );
+        client.reply(&question, "accept");
+    }
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    let result = client.result(id);
+    assert!(
+        text(&result).contains("one\ntwo\n[exited with code 0 after "),
+        "{result}"
+    );
+    assert_eq!(home.lines("count"), 1);
+}
+
+#[test]
+fn declining_kills() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let ear = home.ear("ear");
+    let command = format!("echo before; {}", silent(&ear));
+    let id = client.begin(
+        "execute_command",
+        json!({"command": command, "timeout": 0.3}),
+    );
+    let process = Process::said_by(&ear);
+    let question = client.asked();
+    client.reply(&question, "decline");
+    let result = client.result(id);
+    assert!(is_error(&result));
+    let said = text(&result);
+    assert!(
+        said.starts_with("command execution timeout: no output for 300ms"),
+        "{said}"
+    );
+    assert!(said.contains("before"), "{said}");
+    assert_eq!(result["structuredContent"]["end"], "idle_declined");
+    process.wait_gone();
+}
+
+#[test]
+fn cancelling_the_question_or_failing_to_ask_it_means_that_nobody_is_there() {
+    let home = Home::new();
+    for how in ["cancel", "error"] {
+        let mut client = Client::start(&home, LEGACY);
+        let ear = home.ear(how);
+        let id = client.begin(
+            "execute_command",
+            json!({"command": silent(&ear), "timeout": 0.3}),
+        );
+        let process = Process::said_by(&ear);
+        let question = client.asked();
+        if how == "cancel" {
+            client.reply(&question, "cancel");
+        } else {
+            let error = json!({"code": -32603, "message": "no dialog here"});
+            client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "error": error}));
+        }
+        still_running(&client.result(id), &process);
+    }
+}
+
+fn still_running(result: &Value, process: &Process) {
+    let facts = &result["structuredContent"];
+    assert_eq!(facts["status"], "running", "{result}");
+    assert!(
+        facts["session_id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("session_"))
+    );
+    assert!(!is_error(result));
+    assert!(process.is_alive());
+}
+
+#[test]
+fn without_a_way_to_ask_the_agent_decides() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(
+            &home,
+            Setup {
+                asks: false,
+                ..setup(era)
+            },
+        );
+        let ear = home.ear(&format!("{era:?}"));
+        let id = client.begin(
+            "execute_command",
+            json!({"command": silent(&ear), "timeout": 0.3}),
+        );
+        let process = Process::said_by(&ear);
+        still_running(&client.result(id), &process);
+    }
+}
+
+#[test]
+fn a_question_that_no_longer_matters_is_withdrawn() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let go = home.ear("go");
+    let command = format!("cat {}; echo awake; exit 4", go.path());
+    let id = client.begin(
+        "execute_command",
+        json!({"command": command, "timeout": 0.3}),
+    );
+    let question = client.asked();
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    assert_eq!(
+        client.notified("notifications/cancelled")["requestId"],
+        question["id"]
+    );
+    let result = client.result(id);
+    assert!(
+        text(&result).starts_with("awake\n[exited with code 4"),
+        "{result}"
+    );
+    // Too late, and harmless.
+    client.reply(&question, "decline");
+    let result = client.call("shell", json!({"command": "echo fine"}));
+    assert_eq!(result["structuredContent"]["status"], "SUCCESS");
+}
+
+#[test]
+fn a_person_who_cancels_the_call_ends_the_command() {
+    let home = Home::new();
+    for (era, reason) in [
+        (Era::Legacy, json!("User requested cancellation")),
+        (Era::Legacy, Value::Null),
+        (Era::Modern, json!("AbortError: This operation was aborted")),
+    ] {
+        let mut client = Client::start(&home, setup(era));
+        let ear = home.ear(&format!("{era:?}{}", reason.is_null()));
+        let id = client.begin("execute_command", json!({"command": silent(&ear)}));
+        let process = Process::said_by(&ear);
+        cancel(&mut client, id, &reason);
+        process.wait_gone();
+        client.call("shell", json!({"command": "true"}));
+        assert!(
+            !client.has_heard(|message| message["id"] == id),
+            "a cancelled call is not answered"
+        );
+    }
+}
+
+fn cancel(client: &mut Client, id: u64, reason: &Value) {
+    let mut params = json!({"requestId": id});
+    if !reason.is_null() {
+        params["reason"] = reason.clone();
+    }
+    client.notify("notifications/cancelled", params);
+}
+
+#[test]
+fn a_client_whose_time_ran_out_only_stops_waiting() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let ear = home.ear(&format!("{era:?}"));
+        let id = client.begin("shell", json!({"command": silent(&ear)}));
+        let process = Process::said_by(&ear);
+        cancel(
+            &mut client,
+            id,
+            &json!("McpError: MCP error -32001: Request timed out"),
+        );
+        client.call("shell", json!({"command": "sleep 0.5"}));
+        assert!(process.is_alive());
+        assert!(!client.has_heard(|message| message["id"] == id));
+    }
+}
+
+#[test]
+fn a_cancelled_call_takes_its_question_along() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let ear = home.ear("ear");
+    let id = client.begin(
+        "execute_command",
+        json!({"command": silent(&ear), "timeout": 0.2}),
+    );
+    let process = Process::said_by(&ear);
+    let question = client.asked();
+    cancel(&mut client, id, &Value::Null);
+    assert_eq!(
+        client.notified("notifications/cancelled")["requestId"],
+        question["id"]
+    );
+    process.wait_gone();
+}
+
+#[test]
+fn answers_shortly_before_the_clients_own_limit() {
+    let home = Home::new();
+    let env = [("ABIDE_CALL_LIMIT", "2")];
+    for era in ERAS {
+        for (tool, status) in [("shell", "RUNNING"), ("execute_command", "running")] {
+            let mut client = Client::start(
+                &home,
+                Setup {
+                    env: &env,
+                    ..setup(era)
+                },
+            );
+            let ear = home.ear(&format!("{era:?}{tool}"));
+            let watch = Watch::start();
+            let id = client.begin(tool, json!({"command": silent(&ear)}));
+            let process = Process::said_by(&ear);
+            let result = client.result(id);
+            assert!(
+                (1.0..2.0).contains(&watch.elapsed().as_secs_f64()),
+                "{:?}",
+                watch.elapsed()
+            );
+            assert_eq!(result["structuredContent"]["status"], status, "{result}");
+            assert!(
+                result["structuredContent"]["effective_timeout"].is_number(),
+                "{result}"
+            );
+            assert!(process.is_alive());
+        }
+    }
+}
+
+#[test]
+fn tells_of_progress_where_it_is_wanted() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let call = json!({
+            "name": "shell",
+            "arguments": {"command": "sleep 12.4"},
+            "_meta": {"progressToken": "p1"},
+        });
+        let id = client.request("tools/call", call);
+        let first = client.notified("notifications/progress");
+        let second = client.notified("notifications/progress");
+        assert_eq!(first["progressToken"], "p1");
+        assert!(
+            first["progress"].as_f64() < second["progress"].as_f64(),
+            "{first} {second}"
+        );
+        assert_eq!(second["message"], "running for 12s");
+        client.result(id);
+        client.call("shell", json!({"command": "true"}));
+        assert!(!client.has_heard(|message| message["method"] == "notifications/progress"));
+    }
+}

@@ -1,0 +1,199 @@
+//! Clients and daemons that come and go.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Client, ERAS, Home, LEGACY, Process, Watch, setup, text};
+
+#[test]
+fn a_killed_daemon_goes_unnoticed() {
+    let home = Home::new();
+    for era in ERAS {
+        for tool in ["shell", "execute_command"] {
+            let mut client = Client::start(&home, setup(era));
+            let name = format!("{era:?}{tool}");
+            let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
+            let (ear_at, go_at) = (ear.path(), go.path());
+            let count = format!("{name}.count");
+            let command =
+                format!("echo run >> {count}; echo $$ > {ear_at}; cat {go_at}; echo over; exit 3");
+            let id = client.begin(tool, json!({"command": command}));
+            let process = Process::said_by(&ear);
+            home.kill_daemon();
+            assert!(process.is_alive(), "a daemon's end ends no command");
+            std::fs::write(home.path(&format!("{name}.go")), "").expect("the command reads");
+            let result = client.result(id);
+            assert!(text(&result).contains("over"), "{result}");
+            assert_eq!(result["structuredContent"]["exit_code"], 3, "{result}");
+            assert_eq!(home.lines(&count), 1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn several_calls_at_once_survive_their_daemon() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let mut ids = Vec::new();
+    let mut ears = Vec::new();
+    for n in 0..5 {
+        let ear = home.ear(&format!("ear{n}"));
+        let command = format!(
+            "echo run >> count; echo $$ > {}; while ! test -e done; do sleep 0.05; done; echo {n}",
+            ear.path()
+        );
+        ids.push(client.begin("shell", json!({"command": command})));
+        ears.push(ear);
+    }
+    for ear in &ears {
+        ear.hear();
+    }
+    home.kill_daemon();
+    kill_again_when_back(&home);
+    std::fs::write(home.path("done"), "").expect("a file");
+    for (n, id) in ids.into_iter().enumerate() {
+        let result = client.result(id);
+        assert!(
+            text(&result).contains(&format!("STDOUT:\n{n}\n")),
+            "{result}"
+        );
+    }
+    assert_eq!(home.lines("count"), 5);
+}
+
+/// Makes sure that the daemon is back, by another client's call, and kills it once more.
+fn kill_again_when_back(home: &Home) {
+    Client::start(home, LEGACY).call("shell", json!({"command": "true"}));
+    home.kill_daemon();
+}
+
+#[test]
+fn an_open_question_is_asked_again_by_the_next_daemon() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let go = home.ear("go");
+    let command = format!("echo run >> count; cat {}; echo over", go.path());
+    let id = client.begin(
+        "execute_command",
+        json!({"command": command, "timeout": 0.3}),
+    );
+    let first = client.asked();
+    home.kill_daemon();
+    assert_eq!(
+        client.notified("notifications/cancelled")["requestId"],
+        first["id"]
+    );
+    let second = client.asked();
+    assert_ne!(first["id"], second["id"]);
+    // An answer to what the old daemon asked is nobody's answer now.
+    client.reply(&first, "decline");
+    client.reply(&second, "accept");
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    let result = client.result(id);
+    assert!(
+        text(&result).starts_with("over\n[exited with code 0"),
+        "{result}"
+    );
+    assert_eq!(home.lines("count"), 1);
+}
+
+#[test]
+fn an_idle_client_finds_the_next_daemon() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        client.call("shell", json!({"command": "true"}));
+        home.kill_daemon();
+        let result = client.call("shell", json!({"command": "echo back"}));
+        assert!(text(&result).contains("back"), "{result}");
+    }
+}
+
+#[test]
+fn a_cancellation_reaches_the_next_daemon() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let ear = home.ear("ear");
+    let command = format!("echo $$ > {}; exec sleep 60", ear.path());
+    let id = client.begin("execute_command", json!({"command": command}));
+    let process = Process::said_by(&ear);
+    home.kill_daemon();
+    client.notify(
+        "notifications/cancelled",
+        json!({"requestId": id, "reason": "stop"}),
+    );
+    process.wait_gone();
+}
+
+#[test]
+fn the_front_ends_with_its_client_and_nothing_else_does() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let ear = home.ear(&format!("{era:?}"));
+        let command = format!("echo $$ > {}; exec sleep 60", ear.path());
+        client.begin("shell", json!({"command": command}));
+        let process = Process::said_by(&ear);
+        let watch = Watch::start();
+        client.close_input();
+        assert!(client.ended().0);
+        assert!(watch.elapsed().as_secs_f64() < 2.0, "{:?}", watch.elapsed());
+        assert!(process.is_alive());
+    }
+}
+
+#[test]
+fn a_pipe_that_is_only_written_to_gets_its_answers() {
+    let home = Home::new();
+    Client::start(&home, LEGACY).call("shell", json!({"command": "true"}));
+    let mut client = Client::silent(&home, LEGACY);
+    let params = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "printf", "version": "1"},
+    });
+    client.request("initialize", params);
+    client.notify("notifications/initialized", json!({}));
+    client.begin("shell", json!({"command": "echo hi"}));
+    client.close_input();
+    let (_, said) = client.ended();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(text(&said[1]["result"]).contains("hi"));
+}
+
+#[test]
+fn a_request_id_that_is_used_again_is_another_call() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let name = format!("{era:?}");
+        for _ in 0..2 {
+            let id = client.begin("shell", json!({"command": format!("echo run >> {name}")}));
+            client.result(id);
+            client.forget_id();
+        }
+        assert_eq!(home.lines(&name), 2);
+    }
+}
+
+#[test]
+fn agents_see_only_their_own() {
+    let home = Home::new();
+    let answers: Vec<Value> = ["one", "two"]
+        .iter()
+        .map(|agent| {
+            let env = [("ABIDE_AGENT", *agent)];
+            let mut client = Client::start(
+                &home,
+                crate::harness::Setup {
+                    env: &env,
+                    ..LEGACY
+                },
+            );
+            let arguments = json!({"command": "echo run >> count", "idempotency_key": "same"});
+            client.call("shell", arguments)
+        })
+        .collect();
+    let ids = |at: usize| answers[at]["structuredContent"]["session_id"].clone();
+    assert_ne!(ids(0), ids(1));
+    assert_eq!(home.lines("count"), 2);
+}

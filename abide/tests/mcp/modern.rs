@@ -1,0 +1,189 @@
+//! From 2026-07-28 on: no handshake, and a call that must ask returns and comes back.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Client, Home, MODERN, Process, is_error, text};
+
+#[test]
+fn discovers_lists_and_calls_without_a_handshake() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    let id = client.request("server/discover", json!({}));
+    let found = client.result(id);
+    let versions = found["supportedVersions"].as_array().expect("versions");
+    assert!(versions.contains(&json!("2026-07-28")), "{found}");
+    assert!(
+        found["capabilities"]["tools"].is_object() && found["capabilities"]["prompts"].is_object()
+    );
+    let id = client.request("tools/list", json!({}));
+    let list = client.result(id);
+    assert_eq!(list["resultType"], "complete");
+    assert!(
+        list["ttlMs"].is_u64() && list["cacheScope"].is_string(),
+        "{list}"
+    );
+    let result = client.call("shell", json!({"command": "echo hi"}));
+    assert_eq!(result["resultType"], "complete");
+    assert!(text(&result).contains("STDOUT:\nhi\n"), "{result}");
+}
+
+/// Calls `execute_command`, and again whenever it returns to ask.
+fn retry(client: &mut Client, arguments: &Value, asked: &Value, action: &str) -> u64 {
+    let responses: serde_json::Map<String, Value> = asked["inputRequests"]
+        .as_object()
+        .expect("requests")
+        .keys()
+        .map(|key| (key.clone(), json!({"action": action, "content": {}})))
+        .collect();
+    client.request(
+        "tools/call",
+        json!({
+            "name": "execute_command",
+            "arguments": arguments,
+            "inputResponses": responses,
+            "requestState": asked["requestState"],
+        }),
+    )
+}
+
+fn returned(client: &mut Client, id: u64) -> Value {
+    let result = client.result(id);
+    assert_eq!(result["resultType"], "input_required", "{result}");
+    result
+}
+
+#[test]
+fn a_call_that_returns_to_ask_never_runs_its_command_twice() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    let go = home.ear("go");
+    let command = format!("echo run >> count; echo one; cat {}; echo two", go.path());
+    let arguments = json!({"command": command, "timeout": 0.2});
+    let mut id = client.begin("execute_command", arguments.clone());
+    for _ in 0..3 {
+        let asked = returned(&mut client, id);
+        let requests = asked["inputRequests"].as_object().expect("requests");
+        let request = requests.values().next().expect("one");
+        assert_eq!(request["method"], "elicitation/create");
+        let message = request["params"]["message"].as_str().expect("a message");
+        assert!(message.starts_with("Command has been idle for 200ms. Continue waiting?\n"));
+        id = retry(&mut client, &arguments, &asked, "accept");
+    }
+    // The last round may be waiting or have returned again: both come to the same end.
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    let mut result = client.result(id);
+    if result["resultType"] == "input_required" {
+        id = retry(&mut client, &arguments, &result, "accept");
+        result = client.result(id);
+    }
+    assert!(
+        text(&result).contains("one\ntwo\n[exited with code 0"),
+        "{result}"
+    );
+    assert_eq!(home.lines("count"), 1);
+}
+
+#[test]
+fn declining_kills_and_cancelling_does_not() {
+    let home = Home::new();
+    for action in ["decline", "cancel"] {
+        let mut client = Client::start(&home, MODERN);
+        let ear = home.ear(action);
+        let command = format!("echo before; echo $$ > {}; exec sleep 60", ear.path());
+        let arguments = json!({"command": command, "timeout": 0.3});
+        let id = client.begin("execute_command", arguments.clone());
+        let process = Process::said_by(&ear);
+        let asked = returned(&mut client, id);
+        let id = retry(&mut client, &arguments, &asked, action);
+        let result = client.result(id);
+        if action == "decline" {
+            assert!(is_error(&result));
+            assert!(text(&result).starts_with("command execution timeout: no output for 300ms"));
+            process.wait_gone();
+        } else {
+            assert_eq!(result["structuredContent"]["status"], "running", "{result}");
+            assert!(process.is_alive());
+        }
+    }
+}
+
+#[test]
+fn coming_back_after_the_question_was_closed_finds_the_end() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    let (go, ear) = (home.ear("go"), home.ear("ear"));
+    let (go_at, ear_at) = (go.path(), ear.path());
+    let command = format!("echo run >> count; echo $$ > {ear_at}; cat {go_at}; echo over; exit 5");
+    let arguments = json!({"command": command, "timeout": 0.2});
+    let id = client.begin("execute_command", arguments.clone());
+    let process = Process::said_by(&ear);
+    let asked = returned(&mut client, id);
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    process.wait_gone();
+    let id = retry(&mut client, &arguments, &asked, "accept");
+    let result = client.result(id);
+    assert!(
+        text(&result).starts_with("over\n[exited with code 5"),
+        "{result}"
+    );
+    let id = retry(&mut client, &arguments, &asked, "decline");
+    assert!(text(&client.result(id)).starts_with("over\n[exited with code 5"));
+    assert_eq!(home.lines("count"), 1);
+}
+
+#[test]
+fn what_was_tampered_with_starts_nothing() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    let arguments = json!({"command": "echo run >> count; sleep 30", "timeout": 0.2});
+    let id = client.begin("execute_command", arguments.clone());
+    let asked = returned(&mut client, id);
+    let mut forged = asked.clone();
+    forged["requestState"] = json!(format!("{}x", asked["requestState"].as_str().unwrap_or("")));
+    let id = retry(&mut client, &arguments, &forged, "accept");
+    assert_eq!(client.answer(id)["error"]["code"], -32602);
+    let other = json!({"command": "echo other >> count; sleep 30", "timeout": 0.2});
+    let id = retry(&mut client, &other, &asked, "accept");
+    assert_eq!(client.answer(id)["error"]["code"], -32602);
+    assert_eq!(home.lines("count"), 1);
+    let id = retry(&mut client, &arguments, &asked, "decline");
+    assert!(is_error(&client.result(id)));
+}
+
+#[test]
+fn a_person_who_is_always_patient_does_not_exhaust_the_client() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    let arguments = json!({"command": "echo run >> count; sleep 30", "timeout": 0.05});
+    let mut id = client.begin("execute_command", arguments.clone());
+    for round in 0.. {
+        let result = client.result(id);
+        if result["resultType"] == "complete" {
+            assert_eq!(result["structuredContent"]["status"], "running", "{result}");
+            assert!((5..10).contains(&round), "{round} rounds");
+            break;
+        }
+        id = retry(&mut client, &arguments, &result, "accept");
+    }
+    assert_eq!(home.lines("count"), 1);
+}
+
+#[test]
+fn a_round_survives_the_daemon() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    let go = home.ear("go");
+    let command = format!("echo run >> count; cat {}; echo over", go.path());
+    let arguments = json!({"command": command, "timeout": 0.2});
+    let id = client.begin("execute_command", arguments.clone());
+    let asked = returned(&mut client, id);
+    home.kill_daemon();
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    let id = retry(&mut client, &arguments, &asked, "accept");
+    let result = client.result(id);
+    assert!(
+        text(&result).starts_with("over\n[exited with code 0"),
+        "{result}"
+    );
+    assert_eq!(home.lines("count"), 1);
+}

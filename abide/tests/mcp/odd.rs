@@ -1,0 +1,130 @@
+//! What no decent client sends.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::{Client, ERAS, Home, LEGACY, MODERN, setup, text};
+
+fn works(client: &mut Client) {
+    let result = client.call("shell", json!({"command": "echo fine"}));
+    assert!(text(&result).contains("STDOUT:\nfine\n"), "{result}");
+}
+
+#[test]
+fn garbage_is_answered_and_forgotten() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        for (line, code) in [
+            ("garbage", -32700),
+            ("{\"jsonrpc\":\"2.0\",", -32700),
+            ("[]", -32600),
+            (
+                "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+                -32600,
+            ),
+            ("42", -32600),
+            ("{}", -32600),
+        ] {
+            client.write(line);
+            let error =
+                client.heard(|message| message["id"].is_null() && message["error"].is_object());
+            assert_eq!(error["error"]["code"], code, "{line}: {error}");
+        }
+        client.write("");
+        client.write("   \r");
+        works(&mut client);
+    }
+}
+
+#[test]
+fn a_request_that_cannot_be_read_is_answered_under_its_id() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    client.write(&format!(
+        r#"{{"jsonrpc":"2.0","method":"tools/call","params":{deep},"id":"deep"}}"#
+    ));
+    let error = client.heard(|message| message["id"] == "deep");
+    assert_eq!(error["error"]["code"], -32700, "{error}");
+    client.write(r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":7},"id":"odd"}"#);
+    let error = client.heard(|message| message["id"] == "odd");
+    assert!(error["error"]["code"].is_i64(), "{error}");
+    client.write(r#"{"jsonrpc":"2.0","method":"tools/list","id":1.5}"#);
+    client.heard(|message| message["id"] == 1.5 && message["error"].is_object());
+    works(&mut client);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_answered_under_its_id() {
+    let home = Home::new();
+    for setup in [LEGACY, MODERN] {
+        let mut client = Client::start(&home, setup);
+        let long = "x".repeat(9 << 20);
+        let id = client.begin("shell", json!({"command": "true", "stdin": long}));
+        let error = client.answer(id);
+        assert_eq!(error["error"]["code"], -32600, "{error}");
+        works(&mut client);
+    }
+}
+
+#[test]
+fn large_messages_pass_both_ways() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let long = "y".repeat(900_000);
+    let arguments = json!({"command": "cat", "stdin": long, "raw": true, "max_output": 1_000_000});
+    let result = client.call("shell", arguments);
+    assert!(
+        text(&result).contains(&long),
+        "{} bytes came back",
+        text(&result).len()
+    );
+}
+
+#[test]
+fn stray_notifications_and_answers_do_no_harm() {
+    let home = Home::new();
+    let mut client = Client::silent(&home, LEGACY);
+    client.notify("notifications/cancelled", json!({"requestId": 99}));
+    client.notify("notifications/made_up", json!({}));
+    client.write(r#"{"jsonrpc":"2.0","id":0,"result":{"action":"accept"}}"#);
+    client.initialize("2025-11-25", true);
+    client.write(r#"{"jsonrpc":"2.0","id":5,"result":{"action":"accept"}}"#);
+    client.write(r#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}"#);
+    client.notify(
+        "notifications/cancelled",
+        json!({"requestId": 12345, "reason": "?"}),
+    );
+    client.notify("notifications/cancelled", json!({}));
+    client.notify("notifications/made_up", json!({}));
+    works(&mut client);
+}
+
+#[test]
+fn a_connection_that_does_not_say_hello_is_closed() {
+    let home = Home::new();
+    works(&mut Client::start(&home, LEGACY));
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
+    let long = "z".repeat(2 << 20);
+    for said in [
+        "nonsense\n",
+        &format!("{initialize}\n"),
+        "{\"abide\":99}\n",
+        &long,
+    ] {
+        let mut socket = UnixStream::connect(home.path("abide/run/mcp.sock")).expect("it listens");
+        socket
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("a timeout");
+        // It may close before everything is written.
+        let _ = socket.write_all(said.as_bytes());
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    }
+    works(&mut Client::start(&home, LEGACY));
+}
