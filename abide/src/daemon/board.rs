@@ -69,8 +69,10 @@ pub struct QuestionView {
     pub ran: abide_core::Millis,
     /// Its last line of output, as raw bytes; doors make it safe to show.
     pub last_line: Vec<u8>,
-    /// What the kernel knows of it.
-    pub facts: Facts,
+    /// What the kernel knows of it, where it could be asked.
+    pub facts: Option<Facts>,
+    /// How much of one processor it used just now, in percent.
+    pub cpu_percent: u32,
 }
 
 /// What changed, for those who follow.
@@ -155,11 +157,17 @@ impl Board {
         let _ = self.changes.send(Change::Session(id));
     }
 
-    pub(super) fn ask(&self, view: Arc<QuestionView>) {
+    /// Shows an open question in lists.
+    pub(super) fn show(&self, view: Arc<QuestionView>) {
         self.questions
             .write()
             .expect("no holder panics")
-            .insert(view.id, view.clone());
+            .insert(view.id, view);
+    }
+
+    /// Shows it and tells everybody who follows.
+    pub(super) fn ask(&self, view: Arc<QuestionView>) {
+        self.show(view.clone());
         let _ = self.changes.send(Change::Asked(view));
     }
 

@@ -38,7 +38,11 @@ pub(super) async fn drive(
     handle: Handle,
     seams: Seams,
 ) {
-    let Seams { clock, store, keepers } = seams;
+    let Seams {
+        clock,
+        store,
+        keepers,
+    } = seams;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
     let mut turn = Vec::with_capacity(TURN);
@@ -73,9 +77,7 @@ pub(super) async fn drive(
                         calls.remove(&call);
                     }
                     if let Event::Forgotten { sessions } = &event {
-                        effects.extend(
-                            sessions.iter().map(|&session| Effect::Publish { session }),
-                        );
+                        effects.extend(sessions.iter().map(|&session| Effect::Publish { session }));
                     }
                     house.step(now, event, &mut effects);
                 }

@@ -14,8 +14,8 @@ use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
 use tokio::sync::mpsc;
 
-use super::drive::{Seams, drive};
 use super::Handle;
+use super::drive::{Seams, drive};
 use crate::config::{Config, Places};
 use crate::door::{http, mcp};
 use crate::world::clock::{Clock, SystemClock};
@@ -122,7 +122,7 @@ fn start(places: &Places) -> io::Result<()> {
 }
 
 fn make_folders(places: &Places) -> io::Result<()> {
-    socket::private_folder(&places.state)?;
+    socket::own_folder(&places.state)?;
     socket::private_folder(&places.runtime)?;
     socket::private_folder(&places.sessions())
 }
@@ -210,6 +210,8 @@ impl Runtime {
     /// the keepers are made of it.
     pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        // Made by us first, so that the database and what it keeps beside it are closed to others.
+        open_private(&places.database()).context("cannot make the database")?;
         let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
@@ -220,14 +222,27 @@ impl Runtime {
             .into_iter()
             .map(|(session, state)| Event::Found { session, state })
             .collect();
-        recovered
-            .extend(open.into_iter().map(|(question, state)| Event::Reopened { question, state }));
+        recovered.extend(
+            open.into_iter()
+                .map(|(question, state)| Event::Reopened { question, state }),
+        );
         recovered.push(Event::Recovered);
         keepers.warm_up();
         tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
         let house = House::new(entropy::bits());
-        let seams = Seams { clock, store: Arc::new(store), keepers };
-        let driving = tokio::spawn(drive(house, recovered, calls, happened, handle.clone(), seams));
+        let seams = Seams {
+            clock,
+            store: Arc::new(store),
+            keepers,
+        };
+        let driving = tokio::spawn(drive(
+            house,
+            recovered,
+            calls,
+            happened,
+            handle.clone(),
+            seams,
+        ));
         Ok(Runtime { handle, driving })
     }
 
@@ -244,14 +259,21 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
     let seal = seal(&places.state.join("seal"))?;
     let http_listener = listen(&places.http_socket())?;
     let mcp_listener = listen(&places.mcp_socket())?;
-    let daemon = http::Daemon { started_at, places: places.clone() };
+    let daemon = http::Daemon {
+        started_at,
+        places: places.clone(),
+    };
     tokio::spawn(http::serve(http_listener, handle.clone(), daemon));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
     tokio::spawn(stop_on_signal(handle));
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    tracing::info!("abide {} is ready, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
+    tracing::info!(
+        "abide {} is ready, process {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id()
+    );
     runtime.stopped().await;
     for socket in [places.http_socket(), places.mcp_socket()] {
         let _ = std::fs::remove_file(socket);

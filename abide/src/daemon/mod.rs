@@ -8,5 +8,5 @@ mod perform;
 mod retention;
 
 pub use board::{Board, Change, QuestionView, SessionView};
-pub use life::Runtime;
 pub use handle::{Handle, Input, Launch, Pending, Stdin, Step, Watcher};
+pub use life::Runtime;

@@ -15,9 +15,10 @@ use super::drive::OpenCall;
 use super::handle::{Handle, Launch, Stdin, Step};
 use crate::config::Containment;
 use crate::keeper::crash_point;
+use crate::keeper::folder::{self, Meta};
 use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
-use crate::world::facts;
+use crate::world::facts::facts;
 use crate::world::keepers::Keepers;
 use crate::world::store::Store;
 use crate::world::tail;
@@ -43,11 +44,7 @@ struct Detail {
 }
 
 impl Performer {
-    pub fn new(
-        handle: Handle,
-            store: Arc<dyn Store>,
-        keepers: Arc<Keepers>,
-    ) -> Self {
+    pub fn new(handle: Handle, store: Arc<dyn Store>, keepers: Arc<Keepers>) -> Self {
         Performer {
             handle,
             store,
@@ -182,16 +179,29 @@ impl Performer {
         crash_point("session.post_start");
     }
 
-    /// Gathers what the kernel knows, then shows the question everywhere at once.
+    /// Shows the question in lists at once, and wherever people look as soon as it is known what the
+    /// command is doing.
     fn ask(&self, house: &House, id: QuestionId, now: Now) {
         crash_point("ask.pending");
         let Some(question) = house.question(id).cloned() else {
             return;
         };
-        let Some(session) = house.session(question.session).cloned() else {
+        let Some(session) = house.session(question.session) else {
             return;
         };
         let folder = self.keepers.folder(question.session);
+        let meta = folder::read_meta(&folder).ok().flatten();
+        let first = QuestionView {
+            id,
+            command: session.command.clone(),
+            agent: session.agent.clone(),
+            ran: abide_core::Millis(now.wall.0.saturating_sub(session.created.0)),
+            last_line: tail::last_line(&folder),
+            facts: meta.as_ref().map(facts),
+            cpu_percent: 0,
+            state: question,
+        };
+        self.handle.board().show(Arc::new(first.clone()));
         let (asking, handle) = (self.asking.clone(), self.handle.clone());
         asking
             .lock()
@@ -199,18 +209,8 @@ impl Performer {
             .entry(id)
             .or_default();
         tokio::spawn(async move {
-            let before = facts::of_session(&folder);
             pause(CPU_SAMPLE).await;
-            let facts = facts::of_session(&folder).since(&before);
-            let view = Arc::new(QuestionView {
-                id,
-                command: session.command.clone(),
-                agent: session.agent.clone(),
-                ran: abide_core::Millis(now.wall.0.saturating_sub(session.created.0)),
-                last_line: tail::last_line(&folder),
-                state: question,
-                facts,
-            });
+            let view = Arc::new(looked_again(first, meta.as_ref()));
             // Closed meanwhile: there is nothing to show any more.
             let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else {
                 return;
@@ -264,6 +264,20 @@ impl Performer {
         };
         // A door that does not listen to its news still gets its answer.
         let _ = open.slot.news.try_send(step);
+    }
+}
+
+/// The second look, which tells how busy the command is.
+fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
+    let (Some(before), Some(meta)) = (first.facts, meta) else {
+        return first;
+    };
+    let now = facts(meta);
+    let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
+    QuestionView {
+        facts: Some(now),
+        cpu_percent: now.cpu_percent(&before, passed),
+        ..first
     }
 }
 

@@ -19,15 +19,22 @@ const ROUND: Duration = Duration::from_secs(3_600);
 /// Looks through the past for as long as the daemon lives.
 pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>) {
     loop {
-        let ended: Vec<_> =
-            handle.board().sessions().into_iter().filter(|view| is_over(view)).collect();
+        let ended: Vec<_> = handle
+            .board()
+            .sessions()
+            .into_iter()
+            .filter(|view| is_over(view))
+            .collect();
         let config = handle.config().clone();
         let now = clock.now().wall;
         let remover = handle.clone();
         let removed = tokio::task::spawn_blocking(move || {
             let past: Vec<Past> = ended.iter().map(|view| Past::of(view)).collect();
             let doomed = choose(past, now, config.keep_days, config.keep_bytes);
-            doomed.into_iter().filter(|id| remove(&remover, *id)).collect::<Vec<_>>()
+            doomed
+                .into_iter()
+                .filter(|id| remove(&remover, *id))
+                .collect::<Vec<_>>()
         })
         .await
         .unwrap_or_default();
@@ -63,12 +70,18 @@ struct Past {
 
 impl Past {
     fn of(view: &SessionView) -> Self {
-        Past { id: view.id, created: view.state.created, bytes: size_of(&view.folder) }
+        Past {
+            id: view.id,
+            created: view.state.created,
+            bytes: size_of(&view.folder),
+        }
     }
 }
 
 fn size_of(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return 0;
+    };
     entries
         .flatten()
         .map(|entry| match entry.metadata() {
@@ -100,7 +113,11 @@ mod tests {
     use super::*;
 
     fn past(bits: u64, created: u64, bytes: u64) -> Past {
-        Past { id: SessionId::from_bits(bits), created: Wall(created), bytes }
+        Past {
+            id: SessionId::from_bits(bits),
+            created: Wall(created),
+            bytes,
+        }
     }
 
     #[test]

@@ -1,2 +1,267 @@
-pub struct Mask;
-impl Mask { pub fn new<'a>(_: impl IntoIterator<Item=(std::borrow::Cow<'a,str>, std::borrow::Cow<'a,str>)>) -> Self { Mask } pub fn apply(&self, t: String) -> String { t } }
+//! Hides secrets in a text for a model.
+//!
+//! Two kinds: the values of secret-looking variables that were given with the call, and tokens
+//! whose shape is known. A shape must be so clear that hashes, UUIDs and encoded blobs are left
+//! alone: a model needs those. This is a courtesy, not a boundary: a secret that a command encodes
+//! is not found.
+
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use regex::{Captures, Regex};
+
+/// Shorter values are words of everyday text.
+const VALUE_MIN: usize = 8;
+/// Variables that are looked at.
+const VALUES_MAX: usize = 256;
+
+/// Parts of names that say: what I hold is secret.
+const SECRET_NAMES: &[&str] = &[
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "KEY",
+    "CREDENTIAL",
+    "AUTH",
+    "COOKIE",
+    "PRIVATE",
+    "DSN",
+    "_PWD",
+    "_PASS",
+];
+/// Names that hold such a part and are not secret.
+const OPEN_NAMES: &[&str] = &[
+    "SSH_AUTH_SOCK",
+    "PUBLIC_KEY",
+    "KEYBOARD",
+    "KEYMAP",
+    "XAUTHORITY",
+];
+
+/// What is hidden in the texts of one call.
+pub struct Mask {
+    values: Option<AhoCorasick>,
+    names: Vec<String>,
+}
+
+impl Mask {
+    /// Knows the shapes of tokens, and the secrets among these variables.
+    pub fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut names = Vec::new();
+        let mut values = Vec::new();
+        let secret = |(name, value): &(&str, &str)| value.len() >= VALUE_MIN && is_secret(name);
+        for (name, value) in variables.into_iter().filter(secret).take(VALUES_MAX) {
+            // A value of several lines is shown line by line.
+            for line in value.lines().map(str::trim) {
+                if line.len() >= VALUE_MIN {
+                    names.push(format!("[masked:{name}]"));
+                    values.push(line.to_owned());
+                }
+            }
+        }
+        let values = if values.is_empty() {
+            None
+        } else {
+            let builder = AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(values);
+            builder.ok()
+        };
+        Mask { values, names }
+    }
+
+    pub fn apply(&self, text: String) -> String {
+        let text = match &self.values {
+            Some(values) if values.is_match(&text) => values.replace_all(&text, &self.names),
+            _ => text,
+        };
+        if !HINTS.is_match(&text) {
+            return text;
+        }
+        let mut text = text;
+        for (shape, name) in SHAPES.iter() {
+            if shape.is_match(&text) {
+                let hide = |found: &Captures<'_>| {
+                    let lead = found.name("lead").map_or("", |lead| lead.as_str());
+                    let trail = found.name("trail").map_or("", |trail| trail.as_str());
+                    format!("{lead}[masked:{name}]{trail}")
+                };
+                text = shape.replace_all(&text, hide).into_owned();
+            }
+        }
+        text
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    !OPEN_NAMES.iter().any(|open| name.contains(open))
+        && SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+/// A text without any of these holds no token of a known shape.
+static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    build(&[
+        "AKIA",
+        "ASIA",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+        "github_pat_",
+        "sk-",
+        "xoxb-",
+        "xoxp-",
+        "xoxa-",
+        "xoxr-",
+        "xoxs-",
+        "xapp-",
+        "eyJ",
+        "PRIVATE KEY",
+        "earer ",
+        "EARER ",
+        "asic ",
+        "npm_",
+        "glpat-",
+        "AIza",
+        "sk_live_",
+        "rk_live_",
+        "sk_test_",
+        "pypi-",
+        "hf_",
+        "dckr_pat_",
+        "SG.",
+        "://",
+    ])
+});
+
+/// Shapes, the most telling first.
+static SHAPES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    [
+        (r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[\s\S]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s]*)", "private_key"),
+        (r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b|\bgh[pousr]_[A-Za-z0-9]{36,255}\b", "github_token"),
+        (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", "aws_key_id"),
+        (r"(?i)(?P<lead>aws_?(?:secret_?)?(?:access_?)?key[\x22']?\s*[=:]\s*[\x22']?)[A-Za-z0-9/+]{40}\b", "aws_secret"),
+        (r"\bsk-ant-[A-Za-z0-9_-]{20,}", "anthropic_key"),
+        (r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]*[A-Z0-9][A-Za-z0-9_-]{18,}", "openai_key"),
+        (r"\bxox[abprs]-[A-Za-z0-9-]{10,}|\bxapp-[A-Za-z0-9-]{10,}", "slack_token"),
+        (r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}", "jwt"),
+        (r"\bnpm_[A-Za-z0-9]{36}\b", "npm_token"),
+        (r"\bglpat-[A-Za-z0-9_-]{20,}", "gitlab_token"),
+        (r"\bAIza[A-Za-z0-9_-]{35}", "google_key"),
+        (r"\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}", "stripe_key"),
+        (r"\bpypi-[A-Za-z0-9_-]{50,}", "pypi_token"),
+        (r"\bhf_[A-Za-z0-9]{30,}\b", "hugging_face_token"),
+        (r"\bdckr_pat_[A-Za-z0-9_-]{20,}", "docker_token"),
+        (r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}", "sendgrid_key"),
+        (r"(?i)(?P<lead>\bbearer\s+)[A-Za-z0-9._~+/=-]{16,}", "bearer"),
+        (r"(?i)(?P<lead>\bauthorization:\s*basic\s+)[A-Za-z0-9+/=]{8,}", "basic_auth"),
+        (r"(?P<lead>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s:/@]{3,}(?P<trail>@)", "password"),
+    ]
+    .into_iter()
+    .map(|(shape, name)| (compiled(shape), name))
+    .collect()
+});
+
+#[expect(
+    clippy::expect_used,
+    reason = "the words are constants, and a test builds them"
+)]
+fn build(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::new(words).expect("words build")
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the shapes are constants, and a test builds them"
+)]
+fn compiled(shape: &str) -> Regex {
+    Regex::new(shape).expect("shape compiles")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masked(text: &str) -> String {
+        Mask::new([]).apply(text.to_owned())
+    }
+
+    #[test]
+    fn values_of_secret_variables_are_hidden() {
+        let mask = Mask::new([
+            ("DB_PASSWORD", "correct-horse"),
+            ("HOME", "/home/dev/project"),
+            ("API_KEY", "short"),
+            ("SSH_AUTH_SOCK", "/run/agent.sock"),
+        ]);
+        let text = "login correct-horse in /home/dev/project, short, /run/agent.sock";
+        assert_eq!(
+            mask.apply(text.to_owned()),
+            "login [masked:DB_PASSWORD] in /home/dev/project, short, /run/agent.sock"
+        );
+    }
+
+    #[test]
+    fn a_longer_secret_wins_over_one_it_begins_with() {
+        let mask = Mask::new([("A_TOKEN", "abcdefgh"), ("B_TOKEN", "abcdefgh-ijkl")]);
+        assert_eq!(
+            mask.apply("x abcdefgh-ijkl".to_owned()),
+            "x [masked:B_TOKEN]"
+        );
+    }
+
+    #[test]
+    fn tokens_of_known_shapes_are_hidden() {
+        let r = |part: &str, times: usize| part.repeat(times);
+        for (token, name) in [
+            (format!("ghp_{}", r("aB3d", 9)), "github_token"),
+            (format!("github_pat_{}", r("aB3_", 8)), "github_token"),
+            (format!("AKIA{}", r("Q7RS", 4)), "aws_key_id"),
+            (format!("sk-ant-api03-{}", r("aB3-", 8)), "anthropic_key"),
+            (format!("sk-proj-{}", r("aB3d", 10)), "openai_key"),
+            (format!("xoxb-{}", r("1234-", 5) + "ab"), "slack_token"),
+            (format!("npm_{}", r("aB3d", 9)), "npm_token"),
+            (format!("glpat-{}", r("aB3d", 5)), "gitlab_token"),
+            (format!("AIza{}", r("aB3d5", 7)), "google_key"),
+            (format!("sk_live_{}", r("aB3d", 6)), "stripe_key"),
+            (format!("eyJ{0}.eyJ{0}.{0}", r("aB3d", 5)), "jwt"),
+        ] {
+            assert_eq!(
+                masked(&format!("got {token} here")),
+                format!("got [masked:{name}] here")
+            );
+        }
+        assert_eq!(
+            masked("Authorization: Bearer abcdef0123456789abcdef"),
+            "Authorization: Bearer [masked:bearer]"
+        );
+        assert_eq!(
+            masked("postgres://app:hunter22@db.example.invalid/x"),
+            "postgres://app:[masked:password]@db.example.invalid/x"
+        );
+        let key =
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----\nrest";
+        assert_eq!(masked(key), "[masked:private_key]\nrest");
+    }
+
+    #[test]
+    fn what_a_model_needs_is_left_alone() {
+        for text in [
+            "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
+            "id 123e4567-e89b-12d3-a456-426614174000",
+            "sha512-qO5kZ3Vb1yVZ0b9mJrC1mP9iJ0aN4N6kTq2yQw6xk8m0z8Q1b2c3d4e5f6g7h8i9j0==",
+            "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+            "npm_config_registry=https://registry.example.invalid:8080/",
+            "git clone https://example.invalid/a/b.git",
+            "task-runner sk-learn ask-for-something-longer-than-that",
+            "the bearer of this letter",
+            "-----BEGIN PUBLIC KEY-----",
+        ] {
+            assert_eq!(masked(text), text);
+        }
+    }
+}

@@ -1,8 +1,10 @@
 //! A control group of a session's own: the one means that nothing in the tree can slip out of
 //! without being allowed to.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -34,6 +36,8 @@ pub struct Leaf {
     pub path: PathBuf,
     /// Its folder, opened.
     pub folder: OwnedFd,
+    /// What becomes exceptional when the answer of [`Leaf::populated`] changes.
+    pub events: File,
 }
 
 impl Leaf {
@@ -67,6 +71,7 @@ impl Leaf {
         Ok(Leaf {
             path: path.to_owned(),
             folder,
+            events: File::open(path.join("cgroup.events"))?,
         })
     }
 
@@ -81,14 +86,12 @@ impl Leaf {
     /// Whether any process lives in it or below it. A group that cannot be read is taken as empty:
     /// it is gone.
     pub fn populated(&self) -> bool {
-        std::fs::read_to_string(self.path.join("cgroup.events"))
-            .is_ok_and(|events| events.lines().any(|line| line == "populated 1"))
-    }
-
-    /// The file that becomes exceptional when the answer of [`Leaf::populated`] changes.
-    pub fn events(&self) -> Option<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        rustix::fs::openat(&self.folder, "cgroup.events", flags, Mode::empty()).ok()
+        let mut bytes = [0; COUNTERS_SIZE];
+        let len = self.events.read_at(&mut bytes, 0).unwrap_or(0);
+        bytes[..len].starts_with(b"populated 1")
+            || bytes[..len]
+                .windows(12)
+                .any(|line| line == b"\npopulated 1")
     }
 
     /// The processes in it and below it.
@@ -183,7 +186,14 @@ pub fn oom_file(pid: i32) -> Option<PathBuf> {
 
 /// The value of `oom_kill` in a file of counters.
 pub fn counter(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path)
+    count(&File::open(path).ok()?)
+}
+
+/// The same, where the file is open already.
+pub fn count(file: &File) -> Option<u64> {
+    let mut bytes = [0; COUNTERS_SIZE];
+    let len = file.read_at(&mut bytes, 0).ok()?;
+    std::str::from_utf8(&bytes[..len])
         .ok()?
         .lines()
         .find_map(|line| line.strip_prefix("oom_kill "))?
@@ -191,6 +201,9 @@ pub fn counter(path: &Path) -> Option<u64> {
         .parse()
         .ok()
 }
+
+/// Files of counters are no longer than this.
+const COUNTERS_SIZE: usize = 512;
 
 #[cfg(test)]
 mod tests {

@@ -305,7 +305,7 @@ pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
 pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder, flags, Mode::empty())?;
-    write(&folder, ENDING, &ending.to_text())
+    put(&create(&folder, ENDING)?, &ending.to_text())
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
@@ -316,20 +316,20 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// One file, in one write.
-pub(super) fn write(folder: &OwnedFd, name: &str, text: &str) -> io::Result<()> {
-    put(folder, name, text, OFlags::TRUNC)
+/// An empty file, which counts as absent until something whole is put into it.
+pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(
+        folder.as_fd(),
+        name,
+        flags,
+        Mode::RUSR | Mode::WUSR,
+    )?)
 }
 
-/// One line more, in one write.
-pub(super) fn append(folder: &OwnedFd, name: &str, line: &str) -> io::Result<()> {
-    put(folder, name, line, OFlags::APPEND)
-}
-
-fn put(folder: &OwnedFd, name: &str, text: &str, how: OFlags) -> io::Result<()> {
-    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC | how;
-    let file = rustix::fs::openat(folder.as_fd(), name, flags, Mode::RUSR | Mode::WUSR)?;
-    let wrote = rustix::io::write(&file, text.as_bytes())?;
+/// Puts text behind what the file holds, in one write.
+pub(super) fn put(file: &OwnedFd, text: &str) -> io::Result<()> {
+    let wrote = rustix::io::write(file, text.as_bytes())?;
     if wrote < text.len() {
         return Err(io::ErrorKind::StorageFull.into());
     }

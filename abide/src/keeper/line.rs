@@ -68,15 +68,20 @@ impl Line {
         }
     }
 
-    /// Takes in what has come. What came before the connection broke still counts.
-    pub fn receive(&mut self) {
+    /// Takes in what has come; whether there was anything. What came before the connection broke
+    /// still counts.
+    pub fn receive(&mut self) -> bool {
         let mut bytes = [0; READ_SIZE];
         match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
             Ok((0, _)) => self.broken = true,
-            Ok((count, _)) => self.inbox.extend_from_slice(&bytes[..count]),
+            Ok((count, _)) => {
+                self.inbox.extend_from_slice(&bytes[..count]);
+                return true;
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.broken = true,
         }
+        false
     }
 
     /// The next frame that came. While `input_waits`, nothing passes an input frame, so that order

@@ -1,17 +1,18 @@
 //! Where a keeper lives: its folder, its socket, its control group, and what it found out about the
 //! machine before there was anything to run.
 
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use abide_core::Containment;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, Leaf};
-use super::folder::{CTL, Keeper as Identity};
+use super::folder::{self, CTL, ENDING, Keeper as Identity, META};
 use super::proc;
 use super::serve::unlink_ctl;
 use super::spawn::Failure;
@@ -40,9 +41,14 @@ pub struct Place {
     pub leaf: Option<Leaf>,
     /// The mask for new files that the command is to have.
     pub umask: libc::mode_t,
+    /// The file that will say what was to be run.
+    pub meta: OwnedFd,
+    /// The file that will say how it ended.
+    pub ending: OwnedFd,
+    /// This very process, so named that no other is taken for it.
+    pub identity: Identity,
     path: PathBuf,
-    boot_id: String,
-    oom_file: Option<PathBuf>,
+    oom: Option<(PathBuf, File)>,
 }
 
 /// Counts of out-of-memory kills before the command ran.
@@ -109,6 +115,9 @@ impl Place {
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| fail(e.into()))?;
+        // What would take time later is made now: a spare waits anyway.
+        let meta = folder::create(&folder, META).map_err(fail)?;
+        let ending = folder::create(&folder, ENDING).map_err(fail)?;
         let listener = listen(&folder).map_err(fail)?;
         let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
         let name = path.file_name().and_then(|name| name.to_str());
@@ -122,9 +131,14 @@ impl Place {
             signals,
             leaf,
             umask: around.umask,
+            meta,
+            ending,
+            identity: identity(around),
             path: path.to_owned(),
-            boot_id: around.boot_id.clone(),
-            oom_file: around.oom_file.clone(),
+            oom: around
+                .oom_file
+                .clone()
+                .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
         })
     }
 
@@ -136,24 +150,14 @@ impl Place {
         }
     }
 
-    /// This very process, so named that no other is taken for it.
-    pub fn identity(&self) -> Identity {
-        let pid = std::process::id();
-        Identity {
-            pid,
-            start_ticks: proc::stat(pid as i32).map_or(0, |stat| stat.start_ticks),
-            boot_id: self.boot_id.clone(),
-        }
-    }
-
     /// Notes the count of out-of-memory kills.
     pub fn oom_watch(&self) -> OomWatch {
         OomWatch {
-            file: self.oom_file.clone(),
+            file: self.oom.as_ref().map(|(path, _)| path.clone()),
             before: self
-                .oom_file
-                .as_deref()
-                .and_then(cgroup::counter)
+                .oom
+                .as_ref()
+                .and_then(|(_, file)| cgroup::count(file))
                 .unwrap_or(0),
         }
     }
@@ -181,8 +185,20 @@ impl Place {
             leaf.remove();
         }
         if spare {
+            for name in [META, ENDING] {
+                let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
+            }
             let _ = rustix::fs::rmdir(&self.path);
         }
+    }
+}
+
+fn identity(around: &Surroundings) -> Identity {
+    let pid = std::process::id();
+    Identity {
+        pid,
+        start_ticks: proc::stat(pid as i32).map_or(0, |stat| stat.start_ticks),
+        boot_id: around.boot_id.clone(),
     }
 }
 

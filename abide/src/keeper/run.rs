@@ -10,7 +10,7 @@ use super::cgroup::Leaf;
 use super::clock::{boot_ms, mono_ms};
 use super::crash::crash_point;
 use super::feed::Feed;
-use super::folder::{self, ENDING, EndingFile};
+use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
 use super::log::{Log, Stream, Taken};
@@ -44,9 +44,9 @@ pub struct Run {
     root: i32,
     leader: i32,
     leaf: Option<Leaf>,
-    group_events: Option<OwnedFd>,
+    strangers: bool,
     oom: OomWatch,
-    folder: OwnedFd,
+    ending: OwnedFd,
     log: Log,
     streams: [Option<Source>; 2],
     pty: Option<Pty>,
@@ -62,6 +62,18 @@ pub struct Run {
     watch: Option<u64>,
     said: Said,
     notices: Vec<FromKeeper>,
+}
+
+/// What a run takes over from the place it is started in.
+pub(super) struct Own {
+    /// The group its tree is in.
+    pub leaf: Option<Leaf>,
+    /// What was counted before it.
+    pub oom: OomWatch,
+    /// Where its ending is written.
+    pub ending: OwnedFd,
+    /// Where its log goes.
+    pub log_folder: OwnedFd,
 }
 
 struct Source {
@@ -116,10 +128,7 @@ impl Run {
         launch: &Launch,
         spawned: Spawned,
         contained_by: Containment,
-        leaf: Option<Leaf>,
-        oom: OomWatch,
-        folder: OwnedFd,
-        log_folder: OwnedFd,
+        own: Own,
     ) -> Self {
         let now = mono_ms();
         let mut feed = Feed::new(spawned.input, spawned.pty.is_some());
@@ -143,11 +152,11 @@ impl Run {
             grace_ms: launch.grace_ms,
             root: std::process::id() as i32,
             leader: spawned.leader,
-            leaf,
-            group_events: None,
-            oom,
-            folder,
-            log: Log::new(log_folder, launch.log_quota),
+            leaf: own.leaf,
+            strangers: false,
+            oom: own.oom,
+            ending: own.ending,
+            log: Log::new(own.log_folder, launch.log_quota),
             streams: [sources.next(), sources.next()],
             pty: spawned.pty,
             started_mono: now,
@@ -206,7 +215,8 @@ impl Run {
 
     /// What tells that a control group has become empty, where that is still to be learnt.
     pub fn group_events(&self) -> Option<BorrowedFd<'_>> {
-        self.group_events.as_ref().map(AsFd::as_fd)
+        let leaf = self.leaf.as_ref().filter(|_| self.strangers)?;
+        Some(leaf.events.as_fd())
     }
 
     /// When something is due.
@@ -434,11 +444,9 @@ impl Run {
         if self.empty
             && let Some(leaf) = &self.leaf
         {
-            // Somebody who is not a descendant may have been put into the group. The file is
-            // opened before it is looked at, so that no change is missed.
-            let events = leaf.events();
-            self.empty = !leaf.populated();
-            self.group_events = events.filter(|_| !self.empty);
+            // Somebody who is not a descendant may have been put into the group.
+            self.strangers = leaf.populated();
+            self.empty = !self.strangers;
         }
     }
 
@@ -501,7 +509,7 @@ impl Run {
             };
             crash_point("exit.pre_record");
             let text = EndingFile::Ended(ending).to_text();
-            let _ = folder::write(&self.folder, ENDING, &text);
+            let _ = folder::put(&self.ending, &text);
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
         }
@@ -527,13 +535,13 @@ impl Run {
         }
         if self.empty && !self.said.emptied {
             self.said.emptied = true;
-            let _ = folder::append(&self.folder, ENDING, folder::EMPTIED);
+            let _ = folder::put(&self.ending, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
         if self.closed() && !self.said.closed {
             self.said.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
-            let _ = folder::append(&self.folder, ENDING, &line);
+            let _ = folder::put(&self.ending, &line);
             frames.push(FromKeeper::Closed);
         }
     }

@@ -12,7 +12,7 @@ use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
 use super::line::Line;
 use super::place::Place;
-use super::run::Run;
+use super::run::{Own, Run};
 use super::spawn::{self, Failure};
 use abide_core::Containment;
 
@@ -189,6 +189,10 @@ impl Keeper {
         };
         let own = rustix::process::geteuid();
         if rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == own) {
+            // What was said over the old connection before it was replaced still counts.
+            while self.line.as_mut().is_some_and(Line::receive) {
+                self.obey_all();
+            }
             self.line = Some(Line::new(socket));
             self.greet();
         }
@@ -225,6 +229,10 @@ impl Keeper {
                 line.receive();
             }
         }
+        self.obey_all();
+    }
+
+    fn obey_all(&mut self) {
         loop {
             let waits = self.input_waits();
             let Some(frame) = self.line.as_mut().and_then(|line| line.next(waits)) else {
@@ -266,7 +274,7 @@ impl Keeper {
                     sentence: failure.sentence.clone(),
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::write(&self.place.folder, folder::ENDING, &ending.to_text());
+                let _ = folder::put(&self.place.ending, &ending.to_text());
                 say(&mut self.line, &failed(&failure));
                 self.stage = Stage::Failed(failure);
             }
@@ -275,48 +283,46 @@ impl Keeper {
 
     fn try_start(&mut self, launch: &Launch) -> Result<Run, Failure> {
         let contained_by = self.hold(launch.containment)?;
-        let cgroup = self.place.leaf.as_ref().map(|leaf| leaf.path.as_path());
-        let meta = Meta::new(launch, contained_by, cgroup, self.place.identity());
-        folder::write(&self.place.folder, folder::META, &meta.to_text())
+        // An unused group is only taken away at the end: that takes time.
+        let leaf = match contained_by {
+            Containment::Cgroup => self.place.leaf.as_ref(),
+            Containment::PidNamespace | Containment::Subreaper => None,
+        };
+        let cgroup = leaf.map(|leaf| leaf.path.as_path());
+        let meta = Meta::new(launch, contained_by, cgroup, self.place.identity.clone());
+        folder::put(&self.place.meta, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
-        let log_folder = self.place.folder.try_clone();
-        let log_folder =
-            log_folder.map_err(|fault| Failure::new("cannot open the session's folder", &fault))?;
+        let copy = |fd: &OwnedFd| {
+            fd.try_clone()
+                .map_err(|fault| Failure::new("cannot open the session's folder", &fault))
+        };
+        let (ending, log_folder) = (copy(&self.place.ending)?, copy(&self.place.folder)?);
         let oom = self.place.oom_watch();
-        let spawned = spawn::spawn(launch, self.place.leaf.as_ref(), self.place.umask)?;
-        let leaf = self.place.leaf.take();
-        let folder = self.place.folder.try_clone();
-        let folder = folder.map_err(|fault| Failure::new("cannot open the folder", &fault))?;
-        Ok(Run::new(
-            launch,
-            spawned,
-            contained_by,
+        let spawned = spawn::spawn(launch, leaf, self.place.umask)?;
+        let leaf = match contained_by {
+            Containment::Cgroup => self.place.leaf.take(),
+            Containment::PidNamespace | Containment::Subreaper => None,
+        };
+        let own = Own {
             leaf,
             oom,
-            folder,
+            ending,
             log_folder,
-        ))
+        };
+        Ok(Run::new(launch, spawned, contained_by, own))
     }
 
     /// Settles by what means the tree will be held together.
-    fn hold(&mut self, wanted: Hold) -> Result<Containment, Failure> {
+    fn hold(&self, wanted: Hold) -> Result<Containment, Failure> {
+        let no = |why: &str| Failure {
+            errno: 0,
+            sentence: format!("cannot contain the command: {why}"),
+        };
         match (wanted, self.place.leaf.is_some()) {
             (Hold::Auto | Hold::Cgroup, true) => Ok(Containment::Cgroup),
-            (Hold::Auto, false) => Ok(Containment::Subreaper),
-            (Hold::Subreaper, _) => {
-                if let Some(leaf) = self.place.leaf.take() {
-                    leaf.remove();
-                }
-                Ok(Containment::Subreaper)
-            }
-            (Hold::Cgroup, false) => Err(Failure {
-                errno: 0,
-                sentence: "cannot contain the command: no control group can be made here".into(),
-            }),
-            (Hold::PidNamespace, _) => Err(Failure {
-                errno: 0,
-                sentence: "cannot contain the command: process namespaces are not supported".into(),
-            }),
+            (Hold::Auto, false) | (Hold::Subreaper, _) => Ok(Containment::Subreaper),
+            (Hold::Cgroup, false) => Err(no("no control group can be made here")),
+            (Hold::PidNamespace, _) => Err(no("process namespaces are not supported yet")),
         }
     }
 }

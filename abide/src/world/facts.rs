@@ -1,15 +1,251 @@
-#[derive(Clone, Debug, Default)]
+//! What the kernel knows of a session right now: busy, asleep, stopped, or waiting for somebody to
+//! type. It is read from `/proc`, never guessed from what a command has written.
+
+use crate::keeper::folder::Meta;
+use crate::keeper::proc::{self, Stat};
+use crate::keeper::tree;
+
+/// What the processes of a session do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// At least one uses a processor.
+    Busy,
+    /// All of them wait for something.
+    Sleeping,
+    /// All of them are stopped.
+    Stopped,
+    /// One of them waits for input from its terminal or from its session's input.
+    WaitingForInput,
+}
+
+/// One look at a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    pub waiting_for_input: bool,
+    /// What they do.
+    pub doing: Doing,
+    /// Processor time of the processes that live now. Two looks give a rate.
+    pub cpu_ms: u64,
+    /// How many there are.
+    pub processes: u32,
 }
+
 impl Facts {
-    pub fn since(self, _: &Facts) -> Facts {
-        self
+    /// Whether it waits for somebody to type.
+    pub fn waiting_for_input(&self) -> bool {
+        self.doing == Doing::WaitingForInput
     }
-    pub fn describe(&self) -> String {
-        String::new()
+
+    /// How much of one processor was used since an `earlier` look, in percent.
+    pub fn cpu_percent(&self, earlier: &Facts, passed_ms: u64) -> u32 {
+        let used = self.cpu_ms.saturating_sub(earlier.cpu_ms);
+        (used * 100).checked_div(passed_ms).unwrap_or(0) as u32
     }
 }
-pub fn of_session(_: &std::path::Path) -> Facts {
-    Facts::default()
+
+/// Looks at all processes of a session.
+pub fn facts(meta: &Meta) -> Facts {
+    let fed = Fed::of(meta.keeper.pid as i32);
+    let mut all = Facts {
+        doing: Doing::Sleeping,
+        cpu_ms: 0,
+        processes: 0,
+    };
+    let (mut busy, mut stopped, mut waiting) = (false, 0, false);
+    for pid in tree::members(meta) {
+        let Some(stat) = proc::stat(pid) else {
+            continue;
+        };
+        all.processes += 1;
+        all.cpu_ms += stat.cpu_ticks * 1_000 / ticks_per_second();
+        match stat.state {
+            b'R' | b'D' => busy = true,
+            b'T' | b't' => stopped += 1,
+            b'S' => waiting |= waits_for_input(pid, &stat, &fed),
+            _ => {}
+        }
+    }
+    all.doing = if waiting {
+        Doing::WaitingForInput
+    } else if busy {
+        Doing::Busy
+    } else if stopped > 0 && stopped == all.processes {
+        Doing::Stopped
+    } else {
+        Doing::Sleeping
+    };
+    all
+}
+
+/// The pipe through which a keeper feeds its session, where there is one.
+struct Fed(Option<String>);
+
+impl Fed {
+    /// A keeper reads from all its pipes but one: the one it can write to is the session's input.
+    fn of(keeper: i32) -> Self {
+        let Ok(listing) = std::fs::read_dir(format!("/proc/{keeper}/fd")) else {
+            return Fed(None);
+        };
+        Fed(listing.flatten().find_map(|item| {
+            let target = link(&item.path())?;
+            let number = item.file_name();
+            let info = format!("/proc/{keeper}/fdinfo/{}", number.to_str()?);
+            let info = std::fs::read_to_string(info).ok()?;
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+            let flags = i32::from_str_radix(flags.trim(), 8).ok()?;
+            let writes = flags & libc::O_ACCMODE == libc::O_WRONLY;
+            (writes && target.starts_with("pipe:")).then_some(target)
+        }))
+    }
+}
+
+fn link(path: &std::path::Path) -> Option<String> {
+    std::fs::read_link(path)
+        .ok()?
+        .into_os_string()
+        .into_string()
+        .ok()
+}
+
+/// Whether the process is blocked in a call on a descriptor that a person can type into.
+fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> bool {
+    threads(pid).into_iter().any(|tid| {
+        let path = format!("/proc/{pid}/task/{tid}/syscall");
+        let Some(call) = std::fs::read_to_string(path)
+            .ok()
+            .as_deref()
+            .and_then(Call::parse)
+        else {
+            return false;
+        };
+        watched(pid, call).into_iter().any(|fd| {
+            link(format!("/proc/{pid}/fd/{fd}").as_ref())
+                .is_some_and(|target| typed_into(pid, fd, stat, fed, &target))
+        })
+    })
+}
+
+fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed, target: &str) -> bool {
+    if target.starts_with("pipe:") {
+        return fed.0.as_deref() == Some(target);
+    }
+    // Only the foreground group gets what is typed; anybody else is stopped when it reads.
+    let own_terminal = stat.tty != 0 && stat.tpgid == stat.pgrp;
+    own_terminal && (target == "/dev/tty" || device(pid, fd) == Some(stat.tty as u32))
+}
+
+/// The terminal behind a descriptor, numbered as `stat` numbers it.
+fn device(pid: i32, fd: i32) -> Option<u32> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let about = std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
+    if !about.file_type().is_char_device() {
+        return None;
+    }
+    let (major, minor) = (libc::major(about.rdev()), libc::minor(about.rdev()));
+    Some((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12))
+}
+
+fn threads(pid: i32) -> Vec<i32> {
+    let Ok(listing) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    listing
+        .flatten()
+        .filter_map(|item| item.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A system call that a thread is blocked in.
+#[derive(Clone, Copy)]
+struct Call {
+    number: i64,
+    args: [u64; 6],
+}
+
+impl Call {
+    /// `None`: it runs, or is blocked outside of a call.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split_ascii_whitespace();
+        let number = words.next()?.parse().ok()?;
+        let mut args = [0; 6];
+        for arg in &mut args {
+            *arg = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        }
+        Some(Call { number, args })
+    }
+}
+
+/// The most descriptors of one call that are looked at.
+const WATCHED_LIMIT: usize = 1_024;
+
+/// The descriptors whose input the call waits for.
+fn watched(pid: i32, call: Call) -> Vec<i32> {
+    let Call { number, args } = call;
+    match number {
+        libc::SYS_read | libc::SYS_readv => vec![args[0] as i32],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll => polled(pid, args[0], args[1]),
+        libc::SYS_ppoll => polled(pid, args[0], args[1]),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select => selected(pid, args[0], args[1]),
+        libc::SYS_pselect6 => selected(pid, args[0], args[1]),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_epoll_wait => in_epoll(pid, args[0] as i32),
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => in_epoll(pid, args[0] as i32),
+        _ => Vec::new(),
+    }
+}
+
+fn polled(pid: i32, at: u64, count: u64) -> Vec<i32> {
+    let count = (count as usize).min(WATCHED_LIMIT);
+    let Some(bytes) = memory(pid, at, count * size_of::<libc::pollfd>()) else {
+        return Vec::new();
+    };
+    bytes
+        .chunks_exact(size_of::<libc::pollfd>())
+        .filter(|entry| i16::from_ne_bytes([entry[4], entry[5]]) & libc::POLLIN != 0)
+        .map(|entry| i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]))
+        .collect()
+}
+
+fn selected(pid: i32, count: u64, at: u64) -> Vec<i32> {
+    let count = (count as usize).min(WATCHED_LIMIT);
+    if at == 0 {
+        return Vec::new();
+    }
+    let Some(bits) = memory(pid, at, count.div_ceil(8)) else {
+        return Vec::new();
+    };
+    (0..count)
+        .filter(|fd| bits[fd / 8] & (1 << (fd % 8)) != 0)
+        .map(|fd| fd as i32)
+        .collect()
+}
+
+fn in_epoll(pid: i32, epoll: i32) -> Vec<i32> {
+    let info = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{epoll}")).unwrap_or_default();
+    info.lines()
+        .filter_map(|line| {
+            let mut words = line.strip_prefix("tfd:")?.split_ascii_whitespace();
+            let fd = words.next()?.parse().ok()?;
+            let mut rest = words.skip_while(|word| *word != "events:").skip(1);
+            let events = i32::from_str_radix(rest.next()?, 16).ok()?;
+            (events & libc::EPOLLIN != 0).then_some(fd)
+        })
+        .take(WATCHED_LIMIT)
+        .collect()
+}
+
+fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; len];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
+    memory.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
+}
+
+fn ticks_per_second() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
+        .unwrap_or(100)
+        .max(1)
 }

@@ -42,6 +42,16 @@ fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io:
 
 /// Makes a folder that only its owner may enter, or makes sure that an existing one is such.
 pub fn private_folder(path: &Path) -> io::Result<()> {
+    check(path, 0o077, "can be entered by others; run chmod 700 on it")
+}
+
+/// The same for a folder that somebody may have made for us: others may look into it, since what we
+/// put there is closed to them, but not change it.
+pub fn own_folder(path: &Path) -> io::Result<()> {
+    check(path, 0o022, "can be changed by others; run chmod 700 on it")
+}
+
+fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
@@ -55,8 +65,8 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
         "is not a folder (a link is not accepted)"
     } else if found.uid() != owner {
         "belongs to another user"
-    } else if found.mode() & 0o077 != 0 {
-        "can be entered by others; run chmod 700 on it"
+    } else if found.mode() & forbidden != 0 {
+        complaint
     } else {
         return Ok(());
     };

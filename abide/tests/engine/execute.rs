@@ -12,9 +12,16 @@ use super::{Engine, living, with_engine};
 
 /// Calls as a client that reaches a person.
 async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
-    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-    let context = Context { reaches_person: true, ..engine.context() };
-    tools::begin(&engine.handle, "execute_command", arguments, context).await.expect("right")
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object")
+    };
+    let context = Context {
+        reaches_person: true,
+        ..engine.context()
+    };
+    tools::begin(&engine.handle, "execute_command", arguments, context)
+        .await
+        .expect("right")
 }
 
 async fn asked(call: &mut ToolCall) -> Arc<QuestionView> {
@@ -28,8 +35,14 @@ async fn asked(call: &mut ToolCall) -> Arc<QuestionView> {
 }
 
 async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Outcome {
-    let request = Request::Answer { question: question.id, answer };
-    let pending = engine.handle.call(Caller { agent: None }, request, None).await;
+    let request = Request::Answer {
+        question: question.id,
+        answer,
+    };
+    let pending = engine
+        .handle
+        .call(Caller { agent: None }, request, None)
+        .await;
     pending.done().await.expect("the engine runs")
 }
 
@@ -37,7 +50,9 @@ async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Out
 fn the_output_then_one_line() {
     with_engine(async |engine| {
         let command = "echo out; echo err >&2";
-        let result = engine.call("execute_command", json!({"command": command})).await;
+        let result = engine
+            .call("execute_command", json!({"command": command}))
+            .await;
         assert_eq!(result.text, "out\nerr\n[exited with code 0 after 0s]");
         assert_eq!(result.facts["status"], "exited");
         assert!(!result.is_error);
@@ -47,7 +62,9 @@ fn the_output_then_one_line() {
 #[test]
 fn an_exit_code_is_a_result_and_no_error() {
     with_engine(async |engine| {
-        let result = engine.call("execute_command", json!({"command": "exit 4"})).await;
+        let result = engine
+            .call("execute_command", json!({"command": "exit 4"}))
+            .await;
         assert_eq!(result.text, "[exited with code 4 after 0s]");
         assert!(!result.is_error);
     });
@@ -58,7 +75,12 @@ fn where_nobody_can_be_asked_the_agent_decides() {
     with_engine(async |engine| {
         let mark = format!("5{}", std::process::id());
         let command = format!("echo so far; exec sleep {mark}");
-        let result = engine.call("execute_command", json!({"command": command, "timeout": 0.1})).await;
+        let result = engine
+            .call(
+                "execute_command",
+                json!({"command": command, "timeout": 0.1}),
+            )
+            .await;
         assert_eq!(result.facts["status"], "running");
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
         assert_eq!(result.facts["waiting_for_input"], false);
@@ -80,7 +102,10 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
         for _ in 0..3 {
             let question = asked(&mut call).await;
             let text = tools::question_text(&question);
-            assert!(text.starts_with("Command has been idle for 100ms. Continue waiting?\n"), "{text}");
+            assert!(
+                text.starts_with("Command has been idle for 100ms. Continue waiting?\n"),
+                "{text}"
+            );
             assert!(text.contains(&command), "{text}");
             assert!(text.contains("last output: started"), "{text}");
             assert_eq!(answer(&engine, &question, Answer::Yes).await, Outcome::Done);
@@ -91,7 +116,13 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
         assert_eq!(answer(&engine, &question, Answer::No).await, Outcome::Done);
         let result = call.result_only().await.expect("an answer");
         assert!(result.is_error);
-        assert!(result.text.starts_with("command execution timeout: no output for 100ms\nstarted"), "{}", result.text);
+        assert!(
+            result
+                .text
+                .starts_with("command execution timeout: no output for 100ms\nstarted"),
+            "{}",
+            result.text
+        );
         assert_eq!(result.facts["end"], "idle_declined");
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
     });
@@ -107,7 +138,13 @@ fn an_interruption_kills_the_tree() {
         call.interrupt();
         let result = call.result_only().await.expect("an answer");
         assert!(result.is_error);
-        assert!(result.text.starts_with("command execution cancelled by user\nbefore"), "{}", result.text);
+        assert!(
+            result
+                .text
+                .starts_with("command execution cancelled by user\nbefore"),
+            "{}",
+            result.text
+        );
         assert_eq!(result.facts["end"], "user");
         assert!(engine.handle.board().questions().is_empty());
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
@@ -132,7 +169,13 @@ fn new_output_withdraws_the_question_and_the_call_goes_on() {
         };
         assert!(closed);
         assert_eq!(result.facts["exit_code"], 0);
-        assert!(result.text.starts_with("it goes on\n[exited with code 0 after "), "{}", result.text);
+        assert!(
+            result
+                .text
+                .starts_with("it goes on\n[exited with code 0 after "),
+            "{}",
+            result.text
+        );
         let late = answer(&engine, &question, Answer::No).await;
         assert!(matches!(late, Outcome::Refused(_)), "{late:?}");
     });
@@ -142,12 +185,18 @@ fn new_output_withdraws_the_question_and_the_call_goes_on() {
 fn a_way_to_a_person_that_leads_nowhere_hands_the_session_over() {
     with_engine(async |engine| {
         let mark = format!("3{}", std::process::id());
-        let mut call = begin(&engine, json!({"command": format!("sleep {mark}"), "timeout": 0.1})).await;
+        let mut call = begin(
+            &engine,
+            json!({"command": format!("sleep {mark}"), "timeout": 0.1}),
+        )
+        .await;
         asked(&mut call).await;
         call.nobody_there();
         let result = call.result_only().await.expect("an answer");
         assert_eq!(result.facts["status"], "running");
-        engine.kill(result.facts["session_id"].as_str().expect("a session")).await;
+        engine
+            .kill(result.facts["session_id"].as_str().expect("a session"))
+            .await;
     });
 }
 
@@ -157,7 +206,9 @@ fn a_wait_that_is_dropped_ends_no_command() {
         let fifo = engine.fifo("go");
         let command = format!("read _ < {}; echo finished", fifo.display());
         let mut call = begin(&engine, json!({"command": command})).await;
-        let ToolStep::Accepted(session) = call.next().await.expect("a step") else { panic!("accepted first") };
+        let ToolStep::Accepted(session) = call.next().await.expect("a step") else {
+            panic!("accepted first")
+        };
         drop(call);
         std::fs::write(&fifo, "\n").expect("the command hears");
         let view = engine.ended(&session.to_string()).await;
@@ -170,9 +221,15 @@ fn bad_limits_are_refused() {
     with_engine(async |engine| {
         for timeout in [json!(0), json!(-1), json!("x"), json!(1e300), json!([])] {
             let arguments = json!({"command": "true", "timeout": timeout});
-            let refused = engine.try_call("execute_command", arguments).await.expect_err("refused");
+            let refused = engine
+                .try_call("execute_command", arguments)
+                .await
+                .expect_err("refused");
             let sentence = refused.to_string();
-            assert!(sentence.starts_with("`timeout` must be a number of seconds above 0"), "{sentence}");
+            assert!(
+                sentence.starts_with("`timeout` must be a number of seconds above 0"),
+                "{sentence}"
+            );
         }
         assert!(engine.handle.board().sessions().is_empty());
     });

@@ -23,11 +23,15 @@ pub struct Engine {
 
 impl Engine {
     pub async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
-        self.try_call(tool, arguments).await.expect("the arguments are right")
+        self.try_call(tool, arguments)
+            .await
+            .expect("the arguments are right")
     }
 
     pub async fn try_call(&self, tool: &str, arguments: Value) -> Result<ToolResult, NotCalled> {
-        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object")
+        };
         let call = tools::begin(&self.handle, tool, arguments, self.context()).await?;
         Ok(call.result_only().await.expect("the engine runs"))
     }
@@ -46,16 +50,29 @@ impl Engine {
     /// Kills a session and waits until its tree is gone.
     pub async fn kill(&self, session: &str) {
         let session = session.parse().expect("an id");
-        let request = Request::Kill { session, end: End::Agent };
-        let pending = self.handle.call(Caller { agent: None }, request, None).await;
+        let request = Request::Kill {
+            session,
+            end: End::Agent,
+        };
+        let pending = self
+            .handle
+            .call(Caller { agent: None }, request, None)
+            .await;
         pending.done().await.expect("the engine runs");
     }
 
     /// Waits until a session has ended.
     pub async fn ended(&self, session: &str) -> Arc<SessionView> {
         let session = session.parse().expect("an id");
-        let request = Request::Join { session, asking: Asking::Never, standby: None };
-        let pending = self.handle.call(Caller { agent: None }, request, None).await;
+        let request = Request::Join {
+            session,
+            asking: Asking::Never,
+            standby: None,
+        };
+        let pending = self
+            .handle
+            .call(Caller { agent: None }, request, None)
+            .await;
         let outcome = pending.done().await.expect("the engine runs");
         assert_eq!(outcome, Outcome::Ended(session));
         self.handle.board().session(session).expect("it is there")
@@ -83,7 +100,10 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
     config: Config,
     test: impl FnOnce(Engine) -> F,
 ) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let dir = TempDir::new().expect("a folder for the test");
     runtime.block_on(async {
         let places = Places::under(&dir.path().join("abide"));
@@ -91,7 +111,11 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
         let engine = Runtime::start(&places, config, program).expect("the engine starts");
         let handle = engine.handle.clone();
-        let done = test(Engine { handle: handle.clone(), dir }).await;
+        let done = test(Engine {
+            handle: handle.clone(),
+            dir,
+        })
+        .await;
         handle.stop().await;
         engine.stopped().await;
         done
@@ -102,11 +126,20 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
 pub fn living(command_line: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        let line: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
+        let line: Vec<_> = line
+            .split(|b| *b == 0)
+            .map(String::from_utf8_lossy)
+            .collect();
         if line.join(" ").trim_end() == command_line {
             found.push(pid);
         }

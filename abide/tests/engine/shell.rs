@@ -22,8 +22,15 @@ fn the_text_has_the_contracts_layout() {
 #[test]
 fn every_result_carries_every_fact() {
     with_engine(async |engine| {
-        let facts = engine.call("shell", json!({"command": "printf abc"})).await.facts;
-        assert!(facts["session_id"].as_str().is_some_and(|id| id.starts_with("session_")));
+        let facts = engine
+            .call("shell", json!({"command": "printf abc"}))
+            .await
+            .facts;
+        assert!(
+            facts["session_id"]
+                .as_str()
+                .is_some_and(|id| id.starts_with("session_"))
+        );
         assert_eq!(facts["status"], "SUCCESS");
         assert_eq!(facts["return_code"], 0);
         assert_eq!(facts["exit_code"], 0);
@@ -41,7 +48,9 @@ fn every_result_carries_every_fact() {
 #[test]
 fn an_exit_code_that_is_not_0_is_an_error_status() {
     with_engine(async |engine| {
-        let result = engine.call("shell", json!({"command": "echo bad >&2; exit 3"})).await;
+        let result = engine
+            .call("shell", json!({"command": "echo bad >&2; exit 3"}))
+            .await;
         assert_eq!(
             result.text,
             "COMMAND: echo bad >&2; exit 3\nSTATUS: ERROR\nRETURN_CODE: 3\nSTDOUT:\n\nSTDERR:\nbad"
@@ -55,7 +64,11 @@ fn an_exit_code_that_is_not_0_is_an_error_status() {
 fn a_signal_counts_as_128_and_its_number() {
     with_engine(async |engine| {
         let result = engine.call("shell", json!({"command": "kill -9 $$"})).await;
-        assert!(result.text.contains("STATUS: ERROR\nRETURN_CODE: 137\n"), "{}", result.text);
+        assert!(
+            result.text.contains("STATUS: ERROR\nRETURN_CODE: 137\n"),
+            "{}",
+            result.text
+        );
         assert_eq!(result.facts["exit_code"], Value::Null);
         assert_eq!(result.facts["signal"], 9);
         assert_eq!(result.facts["end"], "signaled");
@@ -65,8 +78,14 @@ fn a_signal_counts_as_128_and_its_number() {
 #[test]
 fn a_command_that_is_not_there_is_the_shells_error() {
     with_engine(async |engine| {
-        let result = engine.call("shell", json!({"command": "no-such-program-here"})).await;
-        assert!(result.text.contains("STATUS: ERROR\nRETURN_CODE: 127\n"), "{}", result.text);
+        let result = engine
+            .call("shell", json!({"command": "no-such-program-here"}))
+            .await;
+        assert!(
+            result.text.contains("STATUS: ERROR\nRETURN_CODE: 127\n"),
+            "{}",
+            result.text
+        );
     });
 }
 
@@ -78,9 +97,23 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
             "echo partial; printf 'no newline'; setsid sleep {mark} & \
              (setsid sh -c 'trap \"\" TERM HUP INT; sleep {mark}; sleep {mark}' &) ; sleep {mark}"
         );
-        let result = engine.call("shell", json!({"command": command, "timeout": 1})).await;
-        assert!(result.text.contains("STATUS: TIMEOUT_ERROR\nRETURN_CODE: -1\n"), "{}", result.text);
-        assert!(result.text.contains("STDOUT:\npartial\nno newline\nSTDERR:\n"), "{}", result.text);
+        let result = engine
+            .call("shell", json!({"command": command, "timeout": 1}))
+            .await;
+        assert!(
+            result
+                .text
+                .contains("STATUS: TIMEOUT_ERROR\nRETURN_CODE: -1\n"),
+            "{}",
+            result.text
+        );
+        assert!(
+            result
+                .text
+                .contains("STDOUT:\npartial\nno newline\nSTDERR:\n"),
+            "{}",
+            result.text
+        );
         let warning = "\nWARNING: Command timed out after 1s. Partial output captured.";
         assert!(result.text.contains(warning), "{}", result.text);
         assert_eq!(result.facts["end"], "deadline");
@@ -97,7 +130,11 @@ fn what_runs_on_in_the_background_is_named_and_lives_on() {
         let result = engine.call("shell", json!({"command": command})).await;
         assert!(result.text.contains("STATUS: SUCCESS"), "{}", result.text);
         let session = result.facts["session_id"].as_str().expect("a session");
-        assert!(result.text.contains(&format!("sleep {mark}")), "{}", result.text);
+        assert!(
+            result.text.contains(&format!("sleep {mark}")),
+            "{}",
+            result.text
+        );
         assert!(result.text.contains(session), "{}", result.text);
         let left = result.facts["still_running"].as_array().expect("a list");
         assert_eq!(left.len(), 1);
@@ -111,18 +148,38 @@ fn what_runs_on_in_the_background_is_named_and_lives_on() {
 #[test]
 fn a_folder_that_is_not_there_is_fatal() {
     with_engine(async |engine| {
-        let result = engine.call("shell", json!({"command": "true", "cwd": "/no/such/folder"})).await;
-        assert!(result.text.contains("STATUS: FATAL_ERROR\nRETURN_CODE: -2\n"), "{}", result.text);
+        let result = engine
+            .call(
+                "shell",
+                json!({"command": "true", "cwd": "/no/such/folder"}),
+            )
+            .await;
+        assert!(
+            result
+                .text
+                .contains("STATUS: FATAL_ERROR\nRETURN_CODE: -2\n"),
+            "{}",
+            result.text
+        );
         assert!(result.text.contains("/no/such/folder"), "{}", result.text);
     });
 }
 
 #[test]
 fn a_shell_that_is_not_there_is_fatal() {
-    let config = Config { shell: vec!["/no/such/shell".into(), "-c".into()], ..Config::default() };
+    let config = Config {
+        shell: vec!["/no/such/shell".into(), "-c".into()],
+        ..Config::default()
+    };
     with_configured_engine(config, async |engine| {
         let result = engine.call("shell", json!({"command": "true"})).await;
-        assert!(result.text.contains("STATUS: FATAL_ERROR\nRETURN_CODE: -2\n"), "{}", result.text);
+        assert!(
+            result
+                .text
+                .contains("STATUS: FATAL_ERROR\nRETURN_CODE: -2\n"),
+            "{}",
+            result.text
+        );
         assert!(result.text.contains("/no/such/shell"), "{}", result.text);
     });
 }
@@ -138,14 +195,22 @@ fn folder_environment_and_input_reach_the_command() {
             "stdin": "from stdin"
         });
         let result = engine.call("shell", arguments).await;
-        assert!(result.text.contains("STDOUT:\ninner\nhi there\nfrom stdin\n"), "{}", result.text);
+        assert!(
+            result
+                .text
+                .contains("STDOUT:\ninner\nhi there\nfrom stdin\n"),
+            "{}",
+            result.text
+        );
     });
 }
 
 #[test]
 fn without_input_reading_ends_at_once() {
     with_engine(async |engine| {
-        let result = engine.call("shell", json!({"command": "cat; echo over"})).await;
+        let result = engine
+            .call("shell", json!({"command": "cat; echo over"}))
+            .await;
         assert!(result.text.contains("STDOUT:\nover\n"), "{}", result.text);
     });
 }
@@ -153,11 +218,20 @@ fn without_input_reading_ends_at_once() {
 #[test]
 fn bad_input_is_one_sentence_and_starts_nothing() {
     let table = [
-        (json!({"command": ""}), "ERROR: Shell command cannot be empty."),
-        (json!({"command": " \n\t"}), "ERROR: Shell command cannot be empty."),
+        (
+            json!({"command": ""}),
+            "ERROR: Shell command cannot be empty.",
+        ),
+        (
+            json!({"command": " \n\t"}),
+            "ERROR: Shell command cannot be empty.",
+        ),
         (json!({}), "ERROR: Shell command cannot be empty."),
         (json!({"command": 7}), "`command` must be text; got 7."),
-        (json!({"command": "a\u{0}b"}), "`command` must be text without NUL bytes; got one at byte 1."),
+        (
+            json!({"command": "a\u{0}b"}),
+            "`command` must be text without NUL bytes; got one at byte 1.",
+        ),
         (
             json!({"command": "true", "timeout": 0}),
             "`timeout` must be a whole number of seconds, at least 1 and at most 100 years; got 0.",
@@ -182,12 +256,18 @@ fn bad_input_is_one_sentence_and_starts_nothing() {
             json!({"command": "true", "max_output": 1_000_001}),
             "`max_output` must be a whole number from 1 to 1000000; got 1000001.",
         ),
-        (json!({"command": "true", "env": "A=1"}), "`env` must be an object of names and text values; got \"A=1\"."),
+        (
+            json!({"command": "true", "env": "A=1"}),
+            "`env` must be an object of names and text values; got \"A=1\".",
+        ),
         (
             json!({"command": "true", "env": {"A=": "1"}}),
             "`env` names must not be empty and must hold neither '=' nor NUL; got \"A=\".",
         ),
-        (json!({"command": "true", "raw": "yes"}), "`raw` must be true or false; got \"yes\"."),
+        (
+            json!({"command": "true", "raw": "yes"}),
+            "`raw` must be true or false; got \"yes\".",
+        ),
         (
             json!({"command": "true", "tiemout": 5}),
             "`tiemout` is not a field of this tool; the fields are command, timeout, cwd, env, stdin, \
@@ -196,7 +276,10 @@ fn bad_input_is_one_sentence_and_starts_nothing() {
     ];
     with_engine(async |engine| {
         for (arguments, sentence) in table {
-            let refused = engine.try_call("shell", arguments).await.expect_err("it is refused");
+            let refused = engine
+                .try_call("shell", arguments)
+                .await
+                .expect_err("it is refused");
             assert_eq!(refused.to_string(), sentence);
         }
         assert!(engine.handle.board().sessions().is_empty());
@@ -206,8 +289,14 @@ fn bad_input_is_one_sentence_and_starts_nothing() {
 #[test]
 fn an_unknown_tool_names_those_there_are() {
     with_engine(async |engine| {
-        let refused = engine.try_call("shel", json!({})).await.expect_err("there is none");
-        assert!(refused.to_string().contains("there is no tool 'shel'"), "{refused}");
+        let refused = engine
+            .try_call("shel", json!({}))
+            .await
+            .expect_err("there is none");
+        assert!(
+            refused.to_string().contains("there is no tool 'shel'"),
+            "{refused}"
+        );
         assert!(refused.to_string().contains("execute_command"), "{refused}");
     });
 }
@@ -217,18 +306,31 @@ fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
     with_engine(async |engine| {
         let mark = format!("9{}", std::process::id());
         let command = format!("echo early; exec sleep {mark}");
-        let Value::Object(arguments) = json!({"command": command, "timeout": 2}) else { unreachable!() };
+        let Value::Object(arguments) = json!({"command": command, "timeout": 2}) else {
+            unreachable!()
+        };
         let standby = Some(abide_core::Millis(300));
-        let context = tools::Context { standby, ..engine.context() };
-        let call = tools::begin(&engine.handle, "shell", arguments, context).await.expect("right");
+        let context = tools::Context {
+            standby,
+            ..engine.context()
+        };
+        let call = tools::begin(&engine.handle, "shell", arguments, context)
+            .await
+            .expect("right");
         let result = call.result_only().await.expect("an answer");
         assert!(result.text.contains("STATUS: RUNNING\n"), "{}", result.text);
         assert!(result.text.contains("STDOUT:\nearly\n"), "{}", result.text);
         assert_eq!(result.facts["effective_timeout"], 0.3);
-        let session = result.facts["session_id"].as_str().expect("a session").to_owned();
+        let session = result.facts["session_id"]
+            .as_str()
+            .expect("a session")
+            .to_owned();
         assert!(result.text.contains(&session), "{}", result.text);
         let view = engine.ended(&session).await;
-        assert_eq!(view.ending().map(|ending| ending.end.as_str()), Some("deadline"));
+        assert_eq!(
+            view.ending().map(|ending| ending.end.as_str()),
+            Some("deadline")
+        );
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
@@ -241,11 +343,18 @@ fn the_same_key_never_runs_twice() {
         let second = engine.call("shell", arguments).await;
         assert_eq!(first.facts["session_id"], second.facts["session_id"]);
         assert_eq!(first.text, second.text);
-        assert_eq!(std::fs::read_to_string(engine.path("runs")).expect("a file"), "ran\n");
+        assert_eq!(
+            std::fs::read_to_string(engine.path("runs")).expect("a file"),
+            "ran\n"
+        );
         let other = json!({"command": "echo other", "idempotency_key": "k"});
         let refused = engine.call("shell", other).await;
         assert!(refused.is_error);
-        assert!(refused.text.contains("used for another command"), "{}", refused.text);
+        assert!(
+            refused.text.contains("used for another command"),
+            "{}",
+            refused.text
+        );
     });
 }
 
@@ -255,8 +364,16 @@ fn long_output_is_shortened_and_says_where_the_rest_is() {
         let command = "awk 'BEGIN { for (i = 0; i < 20000; i++) print \"word\" i * 7919 % 10007 \" tail\" i }'";
         let result = engine.call("shell", json!({"command": command})).await;
         let session = result.facts["session_id"].as_str().expect("a session");
-        assert!(result.text.chars().count() < 11_000, "{}", result.text.chars().count());
-        assert!(result.text.contains("WARNING: stdout was shortened: "), "{}", result.text);
+        assert!(
+            result.text.chars().count() < 11_000,
+            "{}",
+            result.text.chars().count()
+        );
+        assert!(
+            result.text.contains("WARNING: stdout was shortened: "),
+            "{}",
+            result.text
+        );
         assert!(result.text.contains(session), "{}", result.text);
     });
 }
@@ -264,7 +381,8 @@ fn long_output_is_shortened_and_says_where_the_rest_is() {
 #[test]
 fn secrets_of_the_call_are_masked() {
     with_engine(async |engine| {
-        let arguments = json!({"command": "echo $API_TOKEN", "env": {"API_TOKEN": "hunter2hunter2"}});
+        let arguments =
+            json!({"command": "echo $API_TOKEN", "env": {"API_TOKEN": "hunter2hunter2"}});
         let result = engine.call("shell", arguments).await;
         assert!(!result.text.contains("hunter2"), "{}", result.text);
     });

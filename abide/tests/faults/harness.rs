@@ -25,14 +25,19 @@ pub struct Answer {
 
 impl Abide {
     pub fn new() -> Self {
-        Abide { dir: TempDir::new().expect("a folder for the test") }
+        Abide {
+            dir: TempDir::new().expect("a folder for the test"),
+        }
     }
 
     /// The real binary, set up for this folder.
     pub fn command<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-        command.args(args).env("ABIDE_DIR", self.dir.path()).env_remove("ABIDE_CRASH_AT");
+        command
+            .args(args)
+            .env("ABIDE_DIR", self.dir.path())
+            .env_remove("ABIDE_CRASH_AT");
         command
     }
 
@@ -42,7 +47,11 @@ impl Abide {
 
     /// Starts a daemon that kills itself at `point`.
     pub fn start_to_crash_at(&self, point: &str) {
-        let out = self.command(["status"]).env("ABIDE_CRASH_AT", point).output().expect("abide runs");
+        let out = self
+            .command(["status"])
+            .env("ABIDE_CRASH_AT", point)
+            .output()
+            .expect("abide runs");
         assert!(out.status.success(), "{out:?}");
     }
 
@@ -65,8 +74,11 @@ impl Abide {
     }
 
     fn connect(&self) -> UnixStream {
-        let stream = UnixStream::connect(self.dir.path().join("run/http.sock")).expect("the daemon listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+        let stream =
+            UnixStream::connect(self.dir.path().join("run/http.sock")).expect("the daemon listens");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a timeout can be set");
         stream
     }
 
@@ -82,7 +94,9 @@ impl Abide {
     }
 
     pub fn get(&self, path: &str) -> Value {
-        self.request("GET", path, &Value::Null).expect("the daemon answers").body
+        self.request("GET", path, &Value::Null)
+            .expect("the daemon answers")
+            .body
     }
 
     /// Sends a request and leaves its answer to be read later.
@@ -95,7 +109,12 @@ impl Abide {
     /// Counts as a person who watches, for as long as the stream is held; reads questions line by line.
     pub fn watch(&self) -> BufReader<UnixStream> {
         let mut stream = self.connect();
-        send(&mut stream, "GET", "/v1/questions?follow=true", &Value::Null);
+        send(
+            &mut stream,
+            "GET",
+            "/v1/questions?follow=true",
+            &Value::Null,
+        );
         BufReader::new(stream)
     }
 
@@ -112,7 +131,11 @@ impl Drop for Abide {
 }
 
 fn send(stream: &mut UnixStream, method: &str, path: &str, body: &Value) {
-    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
     write!(
         stream,
         "{method} {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -128,7 +151,10 @@ pub fn receive(mut stream: UnixStream) -> Option<Answer> {
     let text = String::from_utf8(bytes).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
     let status = head.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Answer { status, body: serde_json::from_str(body).unwrap_or(Value::Null) })
+    Some(Answer {
+        status,
+        body: serde_json::from_str(body).unwrap_or(Value::Null),
+    })
 }
 
 /// The next line of a stream that holds `wanted`.
@@ -162,8 +188,15 @@ impl Handle {
     pub fn wait_gone(&self) {
         use rustix::event::{PollFd, PollFlags, poll};
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let patience = rustix::time::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-        assert_eq!(poll(&mut fds, Some(&patience)).expect("poll works"), 1, "it did not end");
+        let patience = rustix::time::Timespec {
+            tv_sec: PATIENCE.as_secs() as i64,
+            tv_nsec: 0,
+        };
+        assert_eq!(
+            poll(&mut fds, Some(&patience)).expect("poll works"),
+            1,
+            "it did not end"
+        );
     }
 }
 
@@ -171,9 +204,20 @@ impl Handle {
 pub fn living(command_line: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        let line: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else {
+            continue;
+        };
+        let line: Vec<_> = line
+            .split(|b| *b == 0)
+            .map(String::from_utf8_lossy)
+            .collect();
         if line.join(" ").trim_end() == command_line {
             found.push(pid);
         }

@@ -23,10 +23,15 @@ fn crash_then_retry(point: &str) -> (Abide, Value) {
     abide.start_to_crash_at(point);
     let daemon = Handle::on(abide.pid());
     let call = json!({"command": counting(&abide, "runs"), "idempotency_key": "once"});
-    assert!(abide.post("/v1/tools/shell", &call).is_none(), "the daemon was to die at {point}");
+    assert!(
+        abide.post("/v1/tools/shell", &call).is_none(),
+        "the daemon was to die at {point}"
+    );
     daemon.wait_gone();
     abide.start();
-    let answer = abide.post("/v1/tools/shell", &call).expect("the second daemon answers");
+    let answer = abide
+        .post("/v1/tools/shell", &call)
+        .expect("the second daemon answers");
     assert_eq!(answer.status, 200, "{}", answer.body);
     (abide, answer.body)
 }
@@ -35,7 +40,13 @@ fn ran_once(abide: &Abide, result: &Value) {
     assert_eq!(runs(abide, "runs"), 1, "{result}");
     assert_eq!(result["status"], "SUCCESS", "{result}");
     assert_eq!(result["exit_code"], 0, "{result}");
-    assert!(result["text"].as_str().unwrap_or_default().contains("STDOUT:\noutput\n"), "{result}");
+    assert!(
+        result["text"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("STDOUT:\noutput\n"),
+        "{result}"
+    );
 }
 
 #[test]
@@ -76,7 +87,8 @@ fn k4_a_running_command_never_notices_and_loses_no_byte() {
         ready.display(),
         go.display()
     );
-    let call = json!({"command": command, "idempotency_key": "k4", "max_output": 1_000_000, "raw": true});
+    let call =
+        json!({"command": command, "idempotency_key": "k4", "max_output": 1_000_000, "raw": true});
     let lost = abide.begin("/v1/tools/shell", &call);
     std::fs::read(&ready).expect("the command is halfway");
     abide.kill_daemon();
@@ -89,7 +101,10 @@ fn k4_a_running_command_never_notices_and_loses_no_byte() {
     let expected: String = (1..=40_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(result["bytes_total"], expected.len());
     let text = result["text"].as_str().expect("text");
-    assert!(text.contains(expected.trim_end()), "the output has a gap or a repetition");
+    assert!(
+        text.contains(expected.trim_end()),
+        "the output has a gap or a repetition"
+    );
 }
 
 #[test]
@@ -105,77 +120,110 @@ fn k9_a_question_survives_under_its_id_and_is_answered_once() {
     drop((watching, asking));
     abide.start();
     let open = abide.get("/v1/questions");
-    let question = open["questions"][0]["question_id"].as_str().expect("it is still open").to_owned();
+    let question = open["questions"][0]["question_id"]
+        .as_str()
+        .expect("it is still open")
+        .to_owned();
     let mut watching = abide.watch();
     let asking = abide.begin("/v1/tools/execute_command", &call);
     line_with(&mut watching, &question);
     let answer = format!("/v1/questions/{question}/answer");
-    let first = abide.post(&answer, &json!({"answer": "no"})).expect("an answer");
+    let first = abide
+        .post(&answer, &json!({"answer": "no"}))
+        .expect("an answer");
     assert_eq!(first.status, 200, "{}", first.body);
-    let second = abide.post(&answer, &json!({"answer": "yes"})).expect("an answer");
+    let second = abide
+        .post(&answer, &json!({"answer": "yes"}))
+        .expect("an answer");
     assert_eq!(second.status, 409, "{}", second.body);
     let result = receive(asking).expect("the call is answered").body;
     assert_eq!(result["end"], "idle_declined", "{result}");
     assert!(
-        result["text"].as_str().unwrap_or_default().contains("command execution timeout: no output for 200ms"),
+        result["text"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("command execution timeout: no output for 200ms"),
         "{result}"
     );
     assert!(living(&command).is_empty());
 }
 
-/// Starts a sleeping command and returns its session and its keeper's process.
-fn sleeping(abide: &Abide, command: &str) -> (String, i32) {
+/// A command that sleeps as its session's leader, and what is known of it.
+struct Sleeper {
+    session: String,
+    line: String,
+    child: Handle,
+    keeper: Handle,
+}
+
+fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
+    let line = format!("sleep {mark}{}", std::process::id());
     // Nobody watches, so the call comes back as soon as the command has been quiet.
-    let call = json!({"command": command, "timeout": 0.05});
-    let result = abide.post("/v1/tools/execute_command", &call).expect("an answer").body;
+    let call = json!({"command": format!("exec {line}"), "timeout": 0.05});
+    let result = abide
+        .post("/v1/tools/execute_command", &call)
+        .expect("an answer")
+        .body;
     assert_eq!(result["status"], "running", "{result}");
     let session = result["session_id"].as_str().expect("a session").to_owned();
-    let pid = living(command).first().copied().expect("it runs");
+    let pid = living(&line).first().copied().expect("it runs");
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
-    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-    (session, parent.and_then(|parent| parent.parse().ok()).expect("its keeper"))
+    let parent = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().nth(1));
+    let keeper = parent
+        .and_then(|parent| parent.parse().ok())
+        .expect("its keeper");
+    Sleeper {
+        session,
+        line,
+        child: Handle::on(pid),
+        keeper: Handle::on(keeper),
+    }
+}
+
+impl Sleeper {
+    fn is_lost_and_gone(&self, abide: &Abide) {
+        self.child.wait_gone();
+        // Killing a session that is gone already is answered with how it ended.
+        abide
+            .post(&format!("/v1/sessions/{}/kill", self.session), &json!({}))
+            .expect("an answer");
+        let view = abide.get(&format!("/v1/sessions/{}", self.session));
+        assert_eq!(view["end"], "lost", "{view}");
+        assert_eq!(view["exit_code"], Value::Null, "{view}");
+        assert!(living(&self.line).is_empty());
+    }
 }
 
 #[test]
 fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
     let abide = Abide::new();
     abide.start();
-    let command = format!("exec sleep 2718{}", std::process::id());
-    let line = command.trim_start_matches("exec ");
-    let (session, keeper) = {
-        let call = json!({"command": command, "timeout": 0.05});
-        let result = abide.post("/v1/tools/execute_command", &call).expect("an answer").body;
-        let session = result["session_id"].as_str().expect("a session").to_owned();
-        let pid = living(line).first().copied().expect("it runs");
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a parent");
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
-        (session, parent.and_then(|parent| parent.parse::<i32>().ok()).expect("its keeper"))
-    };
-    let child = Handle::on(living(line)[0]);
-    Handle::on(keeper).kill();
-    child.wait_gone();
-    // Killing a session that is gone already is answered with how it ended.
-    abide.post(&format!("/v1/sessions/{session}/kill"), &json!({})).expect("an answer");
-    let view = abide.get(&format!("/v1/sessions/{session}"));
-    assert_eq!(view["end"], "lost", "{view}");
-    assert_eq!(view["exit_code"], Value::Null, "{view}");
-    assert!(living(line).is_empty());
+    let sleeper = sleeper(&abide, "2718");
+    sleeper.keeper.kill();
+    sleeper.is_lost_and_gone(&abide);
 }
 
 #[test]
 fn k15_keeper_and_daemon_both_killed_leave_nothing_behind() {
-    let abide = Abide::new();
-    abide.start();
-    let command = format!("sleep 1618{}", std::process::id());
-    let (session, keeper) = sleeping(&abide, &command);
-    let child = Handle::on(living(&command)[0]);
-    abide.kill_daemon();
-    Handle::on(keeper).kill();
-    abide.start();
-    child.wait_gone();
-    let view = abide.get(&format!("/v1/sessions/{session}"));
-    assert_eq!(view["end"], "lost", "{view}");
-    assert_eq!(view["exit_code"], Value::Null, "{view}");
+    for keeper_first in [false, true] {
+        let abide = Abide::new();
+        abide.start();
+        let sleeper = sleeper(&abide, "1618");
+        let daemon = Handle::on(abide.pid());
+        if keeper_first {
+            sleeper.keeper.kill();
+            daemon.kill();
+        } else {
+            daemon.kill();
+            sleeper.keeper.kill();
+        }
+        daemon.wait_gone();
+        abide.start();
+        sleeper.is_lost_and_gone(&abide);
+    }
 }
 
 #[test]
@@ -194,8 +242,14 @@ fn s13_a_command_cannot_answer_its_own_question() {
     );
     for fifo in ["q", "done"] {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, abide.path(fifo), rustix::fs::FileType::Fifo, mode, 0)
-            .expect("a fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            abide.path(fifo),
+            rustix::fs::FileType::Fifo,
+            mode,
+            0,
+        )
+        .expect("a fifo");
     }
     let call = json!({"command": script, "timeout": 0.2});
     let asking = abide.begin("/v1/tools/execute_command", &call);
@@ -212,7 +266,9 @@ fn s13_a_command_cannot_answer_its_own_question() {
     let said = std::fs::read_to_string(&answers).expect("what it was told");
     assert!(said.contains("only a person can"), "{said}");
     let answer = format!("/v1/questions/{question}/answer");
-    let ours = abide.post(&answer, &json!({"answer": "no"})).expect("an answer");
+    let ours = abide
+        .post(&answer, &json!({"answer": "no"}))
+        .expect("an answer");
     assert_eq!(ours.status, 200, "{}", ours.body);
     receive(asking).expect("the call is answered");
 }

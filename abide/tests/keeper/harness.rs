@@ -33,6 +33,15 @@ impl Nursery {
     }
 
     pub fn with_env(env: &[(&str, &str)]) -> Self {
+        Self::build(env, None)
+    }
+
+    /// Files cannot grow beyond this: writing to them fails as on a full disk.
+    pub fn with_file_limit(bytes: u64) -> Self {
+        Self::build(&[], Some(bytes))
+    }
+
+    fn build(env: &[(&str, &str)], file_limit: Option<u64>) -> Self {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -51,6 +60,13 @@ impl Nursery {
                     3 => libc::fcntl(3, libc::F_SETFD, 0),
                     _ => libc::dup2(fd, 3),
                 };
+                if let Some(bytes) = file_limit {
+                    let limit = libc::rlimit {
+                        rlim_cur: bytes,
+                        rlim_max: bytes,
+                    };
+                    libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
+                }
                 match moved {
                     -1 => Err(std::io::Error::last_os_error()),
                     _ => Ok(()),
@@ -179,7 +195,6 @@ impl Keeper {
         Away {
             folder: self.folder,
             pid: self.pid,
-            leader: self.leader,
         }
     }
 
@@ -321,7 +336,6 @@ impl Keeper {
 pub struct Away {
     pub folder: PathBuf,
     pub pid: u32,
-    pub leader: u32,
 }
 
 impl Away {

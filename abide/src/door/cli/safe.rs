@@ -1,12 +1,10 @@
 //! Output of commands, made safe to show: no escape sequence and no control character comes through,
 //! so nothing that a command wrote once can reprogram the terminal it is read at later.
 
-use anstream::adapter::StripBytes;
-
 /// Cleans a stream of bytes, piece by piece.
 #[derive(Default)]
 pub struct Cleaner {
-    strip: StripBytes,
+    within: Within,
     /// The beginning of a character whose rest has not come yet.
     partial: Vec<u8>,
     after_return: bool,
@@ -15,8 +13,9 @@ pub struct Cleaner {
 impl Cleaner {
     /// The next piece, as text.
     pub fn clean(&mut self, bytes: &[u8]) -> String {
-        for part in self.strip.strip_next(bytes) {
-            self.partial.extend_from_slice(part);
+        for byte in bytes {
+            let shown = self.within.step(*byte);
+            self.partial.extend(shown);
         }
         let whole = std::mem::take(&mut self.partial);
         let mut text = String::with_capacity(whole.len());
@@ -57,6 +56,45 @@ impl Cleaner {
                 c => text.push(c),
             }
         }
+    }
+}
+
+/// Where in an escape sequence the stream stands.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Within {
+    #[default]
+    Text,
+    Escape,
+    Control,
+    /// A title, a clipboard, a picture: everything up to its terminator.
+    Letter,
+    LetterEscape,
+}
+
+impl Within {
+    /// Goes on by one byte; returns it where it is text.
+    fn step(&mut self, byte: u8) -> Option<u8> {
+        let (next, shown) = match (*self, byte) {
+            (Within::Letter, 0x1b) => (Within::LetterEscape, None),
+            (_, 0x1b) => (Within::Escape, None),
+            (Within::Text, _) => (Within::Text, Some(byte)),
+            // No sequence reaches over a line, so one that is never ended hides no more than one.
+            (_, b'\n') => (Within::Text, Some(byte)),
+            (Within::LetterEscape, b'\\') => (Within::Text, None),
+            (Within::Escape | Within::LetterEscape, b'[') => (Within::Control, None),
+            (Within::Escape | Within::LetterEscape, b']' | b'P' | b'X' | b'^' | b'_') => {
+                (Within::Letter, None)
+            }
+            (Within::Escape | Within::LetterEscape, 0x20..=0x2f) => (Within::Escape, None),
+            (Within::Escape | Within::LetterEscape, _) => (Within::Text, None),
+            (Within::Control, 0x20..=0x3f) => (Within::Control, None),
+            (Within::Control, 0x40..=0x7e) => (Within::Text, None),
+            (Within::Control, _) => (Within::Text, Some(byte)),
+            (Within::Letter, 0x07 | 0x18 | 0x1a) => (Within::Text, None),
+            (Within::Letter, _) => (Within::Letter, None),
+        };
+        *self = next;
+        shown
     }
 }
 

@@ -16,6 +16,7 @@ const DCS_MAX: usize = 4 << 20;
 const PARAMS_MAX: usize = 16;
 /// How far to look for the end of a line that could be taken at once.
 const LOOK_AHEAD: usize = 4_096;
+const COLOUR_MAX: usize = 32;
 const PARAM_CEILING: u16 = 9_999;
 const REPLACEMENT: &str = "\u{FFFD}";
 
@@ -96,9 +97,10 @@ enum State {
     TextEscape,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Sequence {
-    params: Vec<u16>,
+    params: [u16; PARAMS_MAX],
+    count: usize,
     marker: u8,
     intermediate: bool,
 }
@@ -165,6 +167,9 @@ impl Decoder {
         if used > 0 {
             return used;
         }
+        if let Some(length) = colour_length(bytes) {
+            return length;
+        }
         if is_control(bytes[0]) {
             self.step(bytes[0], surface);
             return 1;
@@ -174,10 +179,12 @@ impl Decoder {
 
     /// Takes bytes up to the next control character, or to a C1 control among the text.
     fn printable(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        let end = bytes
-            .iter()
-            .position(|&b| is_control(b))
-            .unwrap_or(bytes.len());
+        let plain = plain_length(bytes);
+        if plain > 0 {
+            surface.text(std::str::from_utf8(&bytes[..plain]).unwrap_or_default());
+            return plain;
+        }
+        let end = bytes.iter().position(|&b| b < 0x80).unwrap_or(bytes.len());
         let (stretch, invalid) = match std::str::from_utf8(&bytes[..end]) {
             Ok(text) => (text, None),
             Err(error) => {
@@ -229,12 +236,6 @@ impl Decoder {
 
     /// Writes valid text without the characters that must not pass. Stops behind a C1 control.
     fn harmless(&mut self, text: &str, surface: &mut impl Surface) -> usize {
-        if text.is_ascii() {
-            if !text.is_empty() {
-                surface.text(text);
-            }
-            return text.len();
-        }
         let mut start = 0;
         for (at, c) in text.char_indices() {
             let next = at + c.len_utf8();
@@ -362,28 +363,18 @@ impl Decoder {
         };
         match byte {
             b'0'..=b'9' => {
-                if sequence.params.is_empty() {
-                    sequence.params.push(0);
-                }
-                if let Some(last) = sequence.params.last_mut() {
-                    let longer = last
-                        .saturating_mul(10)
-                        .saturating_add(u16::from(byte - b'0'));
-                    *last = longer.min(PARAM_CEILING);
-                }
+                sequence.count = sequence.count.max(1);
+                let last = &mut sequence.params[sequence.count - 1];
+                let longer = last
+                    .saturating_mul(10)
+                    .saturating_add(u16::from(byte - b'0'));
+                *last = longer.min(PARAM_CEILING);
             }
-            b';' | b':' => {
-                if sequence.params.is_empty() {
-                    sequence.params.push(0);
-                }
-                if sequence.params.len() < PARAMS_MAX {
-                    sequence.params.push(0);
-                }
-            }
+            b';' | b':' => sequence.count = (sequence.count.max(1) + 1).min(PARAMS_MAX),
             b'<'..=b'?' => sequence.marker = byte,
             0x20..=0x2F => sequence.intermediate = true,
             0x40..=0x7E => {
-                let sequence = std::mem::take(sequence);
+                let sequence = *sequence;
                 self.state = State::Ground;
                 if let Some(motion) = sequence.meaning(byte) {
                     surface.motion(motion);
@@ -412,7 +403,9 @@ impl Sequence {
             return None;
         }
         if self.marker == b'?' {
-            let alternate = self.params.iter().any(|p| matches!(p, 47 | 1047 | 1049));
+            let alternate = self.params[..self.count]
+                .iter()
+                .any(|p| matches!(p, 47 | 1047 | 1049));
             return match last {
                 b'h' if alternate => Some(Motion::AlternateOn),
                 b'l' if alternate => Some(Motion::AlternateOff),
@@ -450,7 +443,7 @@ impl Sequence {
             b'M' => Motion::DeleteLines(count),
             b'S' => Motion::ScrollUp(count),
             b'T' => Motion::ScrollDown(count),
-            b'r' if self.params.len() < 2 => Motion::Region(None),
+            b'r' if self.count < 2 => Motion::Region(None),
             b'r' => Motion::Region(Some((place(0), place(1)))),
             _ => return None,
         })
@@ -468,6 +461,28 @@ fn is_plain(line: &[u8]) -> bool {
     !line
         .iter()
         .fold(false, |bad, &b| bad | is_control(b) | (b >= 0x80))
+}
+
+/// How many bytes of printable ASCII come first.
+fn plain_length(bytes: &[u8]) -> usize {
+    const STRIDE: usize = 32;
+    let mut at = 0;
+    while at + STRIDE <= bytes.len() && is_plain(&bytes[at..at + STRIDE]) {
+        at += STRIDE;
+    }
+    let rest = bytes[at..].iter();
+    let more = rest.take_while(|&&b| !is_control(b) && b < 0x80).count();
+    at + more
+}
+
+/// The length of a sequence that only sets colours. Most sequences do, and mean nothing here.
+fn colour_length(bytes: &[u8]) -> Option<usize> {
+    let rest = bytes.strip_prefix(b"\x1B[")?;
+    let end = rest
+        .iter()
+        .take(COLOUR_MAX)
+        .position(|b| !matches!(b, b'0'..=b'9' | b';' | b':'))?;
+    (rest[end] == b'm').then_some(end + 3)
 }
 
 /// Characters that reorder or hide what stands around them: bidirectional overrides and marks,

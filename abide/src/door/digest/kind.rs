@@ -4,8 +4,6 @@
 //! out. It also says how much of the line those were: where the numbers are the substance (a
 //! table, a list of hashes), lines are not repetitions of each other.
 
-use std::hash::Hasher;
-
 /// Lines longer than this are only compared as they are.
 const KIND_MAX: usize = 2_048;
 
@@ -87,13 +85,48 @@ impl Fingerprint {
     pub fn add(&mut self, byte: u8) {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
     }
+
+    #[inline]
+    fn add_word(&mut self, word: &[u8]) {
+        self.0 = (self.0 ^ hash(word)).wrapping_mul(0x100_0000_01B3);
+    }
 }
 
+/// A fingerprint of eight bytes at a time.
 pub fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = std::hash::DefaultHasher::new();
-    hasher.write(bytes);
-    hasher.finish()
+    let mix = |sum: u64, word: u64| {
+        let product = u128::from(sum ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
+        (product as u64) ^ ((product >> 64) as u64)
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut sum = mix(0x51_7C_C1_B7_27_22_0A_95, bytes.len() as u64);
+    for word in words {
+        sum = mix(sum, u64::from_le_bytes(*word)).wrapping_add(0xA076_1D64_78BD_642F);
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    mix(sum, u64::from_le_bytes(last))
 }
+
+const LETTER: u8 = 1;
+const HEX_LETTER: u8 = 2;
+const DIGIT: u8 = 4;
+
+/// What a byte is in a token; 0 where it is in none.
+const CLASS: [u8; 256] = {
+    let mut class = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        class[byte] = match byte as u8 {
+            b'0'..=b'9' => DIGIT,
+            b'a'..=b'f' | b'A'..=b'F' => HEX_LETTER,
+            b'g'..=b'z' | b'G'..=b'Z' => LETTER,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    class
+};
 
 #[derive(Default)]
 struct Skeleton {
@@ -110,15 +143,21 @@ struct Skeleton {
 impl Skeleton {
     fn read(&mut self, bytes: &[u8]) {
         let mut at = 0;
+        let mut before = 0;
         while at < bytes.len() {
             let byte = bytes[at];
-            if byte.is_ascii_alphanumeric() {
+            if CLASS[usize::from(byte)] != 0 {
                 at = self.token(bytes, at);
-            } else {
-                self.shape.add(byte);
-                self.letters += usize::from(byte >= 0xC0);
-                at += 1;
+                before = 0;
+                continue;
             }
+            // Padding and bars vary with the numbers, so a run of one sign is that sign.
+            if byte != before || byte >= 0x80 {
+                self.shape.add(byte);
+            }
+            self.letters += usize::from(byte >= 0xC0);
+            before = byte;
+            at += 1;
         }
     }
 
@@ -129,18 +168,23 @@ impl Skeleton {
             return end;
         }
         let mut end = start;
-        let (mut digits, mut hex) = (0, true);
-        while end < bytes.len() && bytes[end].is_ascii_alphanumeric() {
-            digits += usize::from(bytes[end].is_ascii_digit());
-            hex &= bytes[end].is_ascii_hexdigit();
+        let (mut digits, mut seen) = (0, 0);
+        while end < bytes.len() {
+            let class = CLASS[usize::from(bytes[end])];
+            if class == 0 {
+                break;
+            }
+            digits += usize::from(class >> 2);
+            seen |= class;
             end += 1;
         }
+        let hex = seen & LETTER == 0;
         let token = &bytes[start..end];
         if digits == token.len() {
             return self.digits(bytes, start, end);
         }
         if digits == 0 && !(hex && token.len() >= 8) {
-            token.iter().for_each(|&b| self.shape.add(b));
+            self.shape.add_word(token);
             self.letters += token.len();
             self.words += usize::from(token.len() >= 2);
             return end;

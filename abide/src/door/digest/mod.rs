@@ -9,7 +9,7 @@
 //! - `decode`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
 //! - `screen` and `row`: the last rows, which can still be written over.
 //! - `fold` and `kind`: repetitions, exact or but for their numbers.
-//! - `shorten`, `gather`, `matter`, `cut`: what to show where it is too long.
+//! - `shorten`, `gather`, `matter`, `signs`, `cut`: what to show where it is too long.
 //!
 //! It is a function of the bytes alone: how they were cut into chunks makes no difference. The
 //! text has no newline at its end, and of a text without escapes and repetitions that fits the
@@ -26,6 +26,7 @@ mod raw;
 mod row;
 mod screen;
 mod shorten;
+mod signs;
 
 use std::ops::Range;
 

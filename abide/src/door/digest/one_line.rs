@@ -7,16 +7,17 @@
 /// assert_eq!(abide::door::digest::one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
 /// ```
 pub fn one_line(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut line, c| {
-        match c {
-            '\n' => line.push_str("\\n"),
-            '\t' => line.push_str("\\t"),
-            '\r' => line.push_str("\\r"),
-            c if c.is_control() || hides(c) => line.extend(c.escape_unicode()),
-            c => line.push(c),
-        }
-        line
-    })
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut line, c| {
+            match c {
+                '\n' => line.push_str("\\n"),
+                '\t' => line.push_str("\\t"),
+                '\r' => line.push_str("\\r"),
+                c if c.is_control() || hides(c) => line.extend(c.escape_unicode()),
+                c => line.push(c),
+            }
+            line
+        })
 }
 
 /// Characters that reorder or hide their neighbours.

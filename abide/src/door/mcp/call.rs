@@ -98,7 +98,7 @@ pub async fn run(
         wait.take_up(round, request.input_responses.unwrap_or_default())
             .await;
     }
-    wait.to_the_end().await
+    wait.see_through().await
 }
 
 fn reopened(
@@ -207,7 +207,7 @@ impl Wait<'_> {
         }
     }
 
-    async fn to_the_end(mut self) -> Result<CallToolResponse, ErrorData> {
+    async fn see_through(mut self) -> Result<CallToolResponse, ErrorData> {
         loop {
             match self.what_happens().await {
                 Happened::Told => {}

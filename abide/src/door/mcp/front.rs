@@ -257,7 +257,7 @@ impl Front {
     }
 
     fn hear_last_answers(&self) {
-        let waiting = |state: &mut State| state.link.is_some() && !state.unanswered.is_empty();
+        let waiting = |state: &mut State| !state.unanswered.is_empty();
         let _ = self
             .changed
             .wait_timeout_while(self.state(), LAST_ANSWERS, waiting);
@@ -485,7 +485,7 @@ impl Lines {
         self.used = 0;
         self.buffer.reserve(READ);
         loop {
-            match rustix::io::read(&*from, spare_capacity(&mut self.buffer)) {
+            match rustix::io::read(from, spare_capacity(&mut self.buffer)) {
                 Ok(count) => return Ok(count > 0),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => until(from.as_fd(), PollFlags::IN)?,
@@ -522,6 +522,131 @@ impl Lines {
                 scanner.feed(line);
                 Some(Piece::TooLong(scanner.finish()))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(state: &mut State, line: &str) {
+        state.take(
+            &Outline::of(line.as_bytes()),
+            format!("{line}\n").as_bytes(),
+        );
+    }
+
+    /// What the next connection hears: the numbers in its hello, and the lines after it.
+    fn heard(state: &mut State) -> (Vec<u64>, u64, Vec<String>) {
+        let said = String::from_utf8(state.catch_up()).unwrap();
+        let (hello, rest) = said.split_once('\n').unwrap();
+        let hello = Hello::read(hello.as_bytes()).unwrap();
+        (
+            hello.resent,
+            hello.next,
+            rest.lines().map(String::from).collect(),
+        )
+    }
+
+    fn state() -> State {
+        State::new(Hello {
+            front: "f".into(),
+            cwd: "/".into(),
+            ..Hello::default()
+        })
+    }
+
+    const INITIALIZE: &str = r#"{"id":0,"method":"initialize"}"#;
+    const INITIALIZED: &str = r#"{"method":"notifications/initialized"}"#;
+    const CALL: &str = r#"{"id":1,"method":"tools/call"}"#;
+    const OTHER: &str = r#"{"method":"tools/call","id":"two"}"#;
+
+    #[test]
+    fn says_again_what_was_not_answered_under_its_number() {
+        let mut state = state();
+        for line in [INITIALIZE, INITIALIZED, CALL, OTHER] {
+            say(&mut state, line);
+        }
+        let all = vec![
+            INITIALIZE.into(),
+            INITIALIZED.into(),
+            CALL.into(),
+            OTHER.into(),
+        ];
+        assert_eq!(heard(&mut state), (vec![0, 1, 2], 3, all.clone()));
+        assert_eq!(state.swallow, None, "the client waits for that answer");
+
+        state.unanswered.retain(|kept| kept.id == b"\"two\"");
+        let opening = vec![INITIALIZE.into(), INITIALIZED.into(), OTHER.into()];
+        assert_eq!(heard(&mut state), (vec![0, 2], 3, opening));
+        assert_eq!(
+            state.swallow.as_deref(),
+            Some(&b"0"[..]),
+            "the client had that answer"
+        );
+    }
+
+    #[test]
+    fn a_generation_without_a_handshake_has_nothing_to_open_with() {
+        let mut state = state();
+        assert_eq!(heard(&mut state), (vec![], 0, vec![]));
+        say(&mut state, OTHER);
+        assert_eq!(heard(&mut state), (vec![0], 1, vec![OTHER.into()]));
+    }
+
+    #[test]
+    fn a_cancellation_follows_the_request_it_means_and_then_both_are_forgotten() {
+        let mut state = state();
+        let cancelled = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
+        for line in [CALL, OTHER, cancelled] {
+            say(&mut state, line);
+        }
+        let said = vec![CALL.into(), OTHER.into(), cancelled.into()];
+        assert_eq!(heard(&mut state), (vec![0, 1], 2, said));
+        assert_eq!(heard(&mut state), (vec![1], 2, vec![OTHER.into()]));
+    }
+
+    #[test]
+    fn answers_to_what_nobody_asks_any_more_are_dropped() {
+        let mut state = state();
+        state.asked.push(b"5".to_vec());
+        say(&mut state, r#"{"id":4,"result":{}}"#);
+        say(&mut state, r#"{"id":5,"result":{}}"#);
+        say(&mut state, r#"{"id":5,"result":{}}"#);
+        let (_, _, said) = heard(&mut state);
+        assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
+    }
+
+    #[test]
+    fn lines_are_cut_however_they_come() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let ours = File::from(OwnedFd::from(ours));
+        let mut lines = Lines::new(40);
+        let mut got = Vec::new();
+        let long = format!(r#"{{"params":"{}","id":9,"method":"m"}}"#, "x".repeat(200));
+        for piece in ["a\nb", "b\n\nc", &format!("\n{long}\nd"), "e"] {
+            theirs.write_all(piece.as_bytes()).unwrap();
+            assert!(lines.fill(&ours).unwrap());
+            take_all(&mut lines, false, &mut got);
+        }
+        drop(theirs);
+        assert!(!lines.fill(&ours).unwrap());
+        take_all(&mut lines, true, &mut got);
+        assert_eq!(got, ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]);
+    }
+
+    fn take_all(lines: &mut Lines, end: bool, got: &mut Vec<String>) {
+        while let Some(piece) = lines.next(end) {
+            got.push(match piece {
+                Piece::Line(line) => String::from_utf8_lossy(line).into(),
+                Piece::TooLong(outline) => {
+                    format!(
+                        "too long: {}",
+                        String::from_utf8_lossy(&outline.id.unwrap_or_default())
+                    )
+                }
+            });
         }
     }
 }

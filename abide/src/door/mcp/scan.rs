@@ -146,7 +146,11 @@ impl Scanner {
     fn outside(&mut self, byte: u8) -> usize {
         if self.place == Place::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte) {
             // A message is an object; in anything else there is nothing to be found.
-            self.place = if byte == b'{' { Place::Key } else { Place::After };
+            self.place = if byte == b'{' {
+                Place::Key
+            } else {
+                Place::After
+            };
         }
         match byte {
             b'"' => {

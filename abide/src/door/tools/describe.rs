@@ -116,7 +116,8 @@ fn session_output(status: Value) -> Value {
             "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."},
             "error": {"type": "string"},
             "waiting_for_input": {"type": "boolean"},
-            "cpu": {"type": "string"}
+            "cpu": {"type": "integer", "description": "Percent of one processor used just now."},
+            "doing": {"type": "string"}
         },
         "required": ["text"]
     })

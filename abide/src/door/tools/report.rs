@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Outcome, SessionId};
@@ -14,13 +15,16 @@ use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits};
 use crate::door::mask::Mask;
 use crate::keeper::{folder, tree};
-use crate::world::facts::{self, Facts};
+use crate::world::clock::pause;
+use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Piece, Stream};
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
 /// Logs up to this size are read on the spot; longer ones on a thread of their own.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
+/// How far apart the two looks are that tell how busy a command is.
+const CPU_SAMPLE: Duration = Duration::from_millis(50);
 /// Where a hard limit struck, the answer must not be late: of a flood, this much is looked at and the
 /// rest only counted.
 const HASTY_SCAN: u64 = 8 << 20;
@@ -223,10 +227,15 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
         return reading.into(digest, unread);
     }
     let (log, session) = (view.folder.clone(), view.id);
-    tokio::task::spawn_blocking(move || reading.into(digest, unread)).await.unwrap_or_else(|e| {
-        tracing::error!("the log of {session} in {} could not be read: {e}", log.display());
-        Digest::new(&Limits::new(session.to_string())).finish()
-    })
+    tokio::task::spawn_blocking(move || reading.into(digest, unread))
+        .await
+        .unwrap_or_else(|e| {
+            tracing::error!(
+                "the log of {session} in {} could not be read: {e}",
+                log.display()
+            );
+            Digest::new(&Limits::new(session.to_string())).finish()
+        })
 }
 
 /// Which part of a log is to be read.
@@ -332,9 +341,31 @@ pub(super) fn still_running(
 
 /// What the kernel knows of a running session.
 pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Value>) {
-    let found = facts::of_session(&view.folder);
-    facts.insert("waiting_for_input".into(), json!(found.waiting_for_input));
-    facts.insert("cpu".into(), json!(found.describe()));
+    let Some(meta) = folder::read_meta(&view.folder).ok().flatten() else {
+        return;
+    };
+    let before = facts::facts(&meta);
+    pause(CPU_SAMPLE).await;
+    let now = facts::facts(&meta);
+    let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
+    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+    facts.insert("cpu".into(), json!(now.cpu_percent(&before, passed)));
+    facts.insert(
+        "doing".into(),
+        json!(doing(Some(&now), now.cpu_percent(&before, passed))),
+    );
+}
+
+/// What a command does, in words.
+fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
+    match facts.map(|facts| facts.doing) {
+        Some(Doing::Busy) => format!("busy (CPU {cpu_percent}%)"),
+        Some(Doing::Sleeping) if cpu_percent > 0 => format!("sleeping (CPU {cpu_percent}%)"),
+        Some(Doing::Sleeping) => "sleeping".into(),
+        Some(Doing::Stopped) => "stopped".into(),
+        Some(Doing::WaitingForInput) => "waiting for input at its terminal".into(),
+        None => "unknown".into(),
+    }
 }
 
 /// The question as a person reads it: its line, and under it what it is about.
@@ -352,15 +383,12 @@ pub fn question_text(question: &QuestionView) -> String {
         text.push_str(&safe(last));
     }
     text.push_str("\n  now: ");
-    text.push_str(&question.facts.describe());
+    text.push_str(&doing(question.facts.as_ref(), question.cpu_percent));
     text
 }
 
 /// The same as fields.
 pub fn question_facts(question: &QuestionView) -> Value {
-    let Facts {
-        waiting_for_input, ..
-    } = question.facts;
     json!({
         "question_id": question.id.to_string(),
         "session_id": question.state.session.to_string(),
@@ -370,8 +398,9 @@ pub fn question_facts(question: &QuestionView) -> Value {
         "idle": question.state.idle.0 as f64 / 1_000.0,
         "running_for": question.ran.0 as f64 / 1_000.0,
         "last_line": safe(String::from_utf8_lossy(&question.last_line).trim_end()),
-        "doing": question.facts.describe(),
-        "waiting_for_input": waiting_for_input,
+        "doing": doing(question.facts.as_ref(), question.cpu_percent),
+        "waiting_for_input": question.facts.is_some_and(|facts| facts.waiting_for_input()),
+        "cpu": question.cpu_percent,
         "asked_at": question.state.asked.0,
         "text": question_text(question),
     })

@@ -195,7 +195,8 @@ impl Keepers {
         for _ in 0..2 {
             let born = match nursery.as_mut() {
                 Some(nursery) => nursery.make(folder),
-                None => Nursery::start(&self.program).and_then(|started| nursery.insert(started).make(folder)),
+                None => Nursery::start(&self.program)
+                    .and_then(|started| nursery.insert(started).make(folder)),
             };
             match born {
                 Ok(stream) => return Ok(stream),

@@ -1,0 +1,260 @@
+//! The words and forms by which a line that matters is known.
+//!
+//! They are those that compilers, test runners, package managers, shells and servers use. What a
+//! match means is decided in `matter`.
+
+use std::sync::LazyLock;
+
+use aho_corasick::AhoCorasick;
+use regex::Regex;
+
+/// Words without which no line matters.
+const WORDS: &[&str] = &[
+    "err",
+    "fail",
+    "fatal",
+    "panic",
+    "exception",
+    "warn",
+    "critical",
+    "severe",
+    "killed",
+    "terminat",
+    "abort",
+    "assert",
+    "traceback",
+    "segmentation",
+    "segfault",
+    "fault",
+    "illegal instruction",
+    "core dumped",
+    "undefined",
+    "unresolved",
+    "multiple definition",
+    "not found",
+    "no such",
+    "denied",
+    "refused",
+    "reset by",
+    "timed out",
+    "timeout",
+    "cannot",
+    "can't",
+    "could not",
+    "couldn't",
+    "unable",
+    "invalid",
+    "unexpected",
+    "unknown",
+    "missing",
+    "corrupt",
+    "crash",
+    "conflict",
+    "rejected",
+    "unhandled",
+    "uncaught",
+    "deprecated",
+    "out of memory",
+    "oom",
+    "no space",
+    "not ok",
+    "overflow",
+    "deadlock",
+    "sanitizer",
+    "data race",
+    "double free",
+    "exit",
+    "code=",
+    "status",
+    "http/",
+    "lost",
+    "unreachable",
+    "broken pipe",
+    "violat",
+    "mismatch",
+    "expected",
+    "caused by",
+    "*** ",
+    "e: ",
+    "w: ",
+    "e  ",
+    "✗",
+    "✘",
+    "✕",
+    "×",
+    "●",
+    "passed",
+    "passing",
+    "test result",
+    "build ",
+    "ran ",
+    "finished",
+    "successfully",
+    "generated",
+    "vulnerabilit",
+    "summary",
+    "upgraded",
+    "packages in",
+    "total",
+    "alert",
+    "emerg",
+    "crit",
+    "problem",
+    "stopped",
+    "unsupported",
+    "rollback",
+    "dropped",
+    "bad ",
+    "incompatible",
+    "ko ",
+    "no matching",
+    "stack trace",
+    "dead",
+];
+
+pub static WORDED: LazyLock<AhoCorasick> = LazyLock::new(|| folded_case(WORDS));
+
+pub static OUTCOME: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    folded_case(&[
+        "err",
+        "fail",
+        "warn",
+        "exit",
+        "code",
+        "status",
+        "http/",
+        "get ",
+        "post ",
+        "rc=",
+        "panic",
+        "exception",
+        "lost",
+        "dropped",
+        "skipped",
+        "missing",
+        "retries",
+        "killed",
+        "signal",
+    ])
+});
+
+#[expect(
+    clippy::expect_used,
+    reason = "the words are constants, and a test builds them"
+)]
+fn folded_case(words: &[&str]) -> AhoCorasick {
+    AhoCorasick::builder()
+        .ascii_case_insensitive(true)
+        .kind(Some(aho_corasick::AhoCorasickKind::DFA))
+        .build(words)
+        .expect("words build")
+}
+
+macro_rules! form {
+    ($name:ident, $pattern:expr) => {
+        pub static $name: LazyLock<Regex> = LazyLock::new(|| compiled($pattern));
+    };
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "the patterns are constants, and a test builds them"
+)]
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("pattern compiles")
+}
+
+// A line that tells that something went well.
+form!(
+    GOOD,
+    r"(?x) (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
+);
+
+// `0 errors`, `no failures`, `failed=0`.
+form!(
+    NOTHING,
+    r"(?ix)
+    \b(?:0|no|zero|without(?:\ any)?)\s+(?:new\ )?(?:fatal\ )?(?:errors?|failures?|failed|failing|warnings?|exceptions?|problems?|issues?)\b
+  | \b(?:errors?|failures?|failed|warnings?|exit(?:\ |_)?(?:code|status)|code|status)[\x22']?\s*[=:]\s*[\x22']?0\b
+  | \bexit(?:ed)?\s(?:with\s)?(?:code|status)\s0\b
+  | \bif\ any\b"
+);
+
+form!(
+    SUMMARY,
+    r"(?x)
+    ^test\ result: | ^=+\s.*\b(?:passed|failed|errors?|skipped|no\ tests\ ran)\b.*\s=+$
+  | ^\s*(?:Test\ Suites|Tests|Test\ Files|Snapshots):?\s+.*\b\d+
+  | ^Tests\ run: | ^Ran\ \d+\ tests? | ^FAILED\ \((?:failures|errors)= | ^\s*\d+\ (?:passing|failing)\b
+  | ^BUILD\ (?:SUCCESS|FAIL) | ^\s*Finished\ \S+ | ^added\ \d+\ packages | \bvulnerabilit
+  | ^\d+\ upgraded, | ^Successfully\ (?:installed|built) | \bgenerated\ \d+\ warnings?
+  | ^\s*\d+\ (?:passed|failed|warnings?|errors?)\b | ✖\ \d+\ problems?
+  | ^\[INFO\]\ BUILD | ^Found\ \d+\ errors?
+  | ^\d+\ (?:errors?|warnings?)\ generated | \b\d+\ (?:passed|failed),\ \d+\ "
+);
+
+form!(
+    BAD_SUMMARY,
+    r"(?i:\b[1-9]\d* (?:failed|failures?|failing|errors?|problems)\b)|FAILED|FAILURE|(?:failures|errors)[=:] ?[1-9]"
+);
+
+pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    [
+        // `error:`, `error[E0308]:`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
+        r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?\s?[:!\]|]",
+        // The word in capitals.
+        r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES)(?:[^\w./=]|$|\.\s)",
+        // `ValueError: x`, `java.lang.NullPointerException`
+        r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
+        r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
+        // What shells and tools begin an error with.
+        r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕×●]\ |not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
+            |Illegal\ instruction|Floating\ point\ exception|Trace/breakpoint\ trap|Bus\ error|g?make(?:\[\d+\])?:\ \*\*\*|ninja:\ (?:build\ stopped|error)|ERROR)",
+        r"^(?:>?\s?)E\s{2,}\S", // an assertion, as pytest shows it
+        r"^[EF]\d{4} \d\d:\d\d",
+        r"(?ix) undefined\ (?:reference|symbol) | unresolved\ (?:external|import|symbol) | multiple\ definition\ of | segmentation\ fault | segfault
+          | core\ dumped | out\ of\ memory | \boom[-_ ]?kill | cannot\ allocate | stack\ overflow | no\ space\ left | traceback\ \(most\ recent
+          | panicked\ at | \bunhandled\b | \buncaught\b | build\ fail(?:ed|ure) | command\ not\ found | assert(?:ion)?\b.{0,200}\bfail(?:s|ed|ure)\b
+          | assertion: | deadlock\ detected | (?:address|leak|thread|memory|undefinedbehavior)sanitizer | runtime\ error | data\ race | double\ free
+          | heap\ corruption | ^\s*caused\ by: | connection\ (?:refused|reset|lost|closed|timed\ out|aborted) | permission\ denied | access\ denied | no\ such\ file
+          | module\ not\ found | cannot\ find | no\ matching | could\ not\ | couldn't\ | unable\ to | \bcan(?:not|'t)\ (?:open|read|write|load|connect|import|resolve|stat|access|create)
+          | \bconflict\ \( | \[(?:remote\ )?rejected\] | \bfailed\b | \bfailure\b | \bfails\b | \bcrash(?:ed|es)?\b | \baborted\b | \bcorrupt(?:ed|ion)?\b
+          | timed\ out | \bbroken\ pipe\b | \bkilled\b | \bsig(?:segv|kill|abrt|bus|ill|fpe|term)\b | \bfatal\b | internal\ error | syntax\ error | \bpanic\b | \bgot\ signal\b
+          | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
+        r"(?i)\b(?:exit(?:ed|s|ing)?(?: with)?(?: (?:code|status|value))?|exit_?(?:code|status)|return(?:ed|s)?(?: code| status)|rc)[ =:]+-?[1-9]\d*\b",
+        r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
+        r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
+        r"\b[1-9]\d* (?:failed|failures?|failing|errors?)\b",
+        r"\*\*\* \[[^\]]+\] (?:Error|Segmentation|Killed|Abort)",
+    ]
+    .iter()
+    .map(|pattern| compiled(pattern))
+    .collect()
+});
+
+form!(
+    WARNING,
+    r"(?x)
+    (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
+  | ^\s*W:\  | ^npm\ (?:warn|WARN)\b | (?i:\b(?:level|lvl|severity)[\x22']?\s*[=:]\s*[\x22']?warn) | ^W\d{4}\ \d\d:
+  | (?i:\bdeprecated\b) | ^\s*warning\b"
+);
+
+// A level below a warning in front: what follows is told, not raised.
+form!(
+    CALM,
+    r"(?x) (?:^|[\s\[<(=\x22])(?:INFO|DEBUG|TRACE|NOTICE|VERBOSE|info|debug|trace|notice)(?:[\s\]>):,|\x22]|$)"
+);
+
+form!(
+    MENTION,
+    r"(?ix)
+    (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow
+        |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
+    (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ "
+);
+
+form!(
+    PLACE,
+    r#"^\s*(?:-->|:::)\s|^\s+at\s|^\s*File "|^\s*[\w./\\-]+\.\w{1,5}:\d+|^\s+\S+\.go:\d+"#
+);

@@ -1,0 +1,151 @@
+//! Questions answered from another process, and by whom they cannot be answered.
+
+use crate::harness::{Abide, Seat, feed, text};
+
+/// A run at a terminal that has just asked, and the id of its question.
+fn asked(abide: &Abide, command: &str) -> (Seat, String) {
+    let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", command]));
+    seat.wait_for("[Y/n] ");
+    let open = abide.json(["answer", "--json"]);
+    let id = open["questions"][0]["question_id"]
+        .as_str()
+        .expect("an open question");
+    (seat, id.to_owned())
+}
+
+#[test]
+fn no_from_elsewhere_ends_the_command() {
+    let abide = Abide::new();
+    let (seat, id) = asked(&abide, "sleep 1000");
+    let output = abide.output(["answer", &id, "no"]);
+    assert!(output.status.success(), "{output:?}");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(124), "{screen}");
+    assert!(screen.contains("(the question is closed"), "{screen}");
+    assert!(
+        screen.contains("command execution timeout: no output for 200ms"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn yes_from_elsewhere_goes_on_and_a_late_answer_is_told_so() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let (mut seat, id) = asked(&abide, "cat go");
+    let output = abide.output(["answer", &id, "yes"]);
+    assert!(output.status.success(), "{output:?}");
+    let late = abide.output(["answer", &id, "no"]);
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
+    assert!(
+        text(&late.stderr).contains("was answered already: yes"),
+        "{late:?}"
+    );
+    seat.wait_for("(the question is closed");
+    seat.wait_for("[Y/n] ");
+    feed(&fifo, b"done\n");
+    assert_eq!(seat.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_withdrawn_question_says_so() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let (mut seat, id) = asked(&abide, "cat go; cat go");
+    feed(&fifo, b"alive\n");
+    seat.wait_for("alive");
+    let late = abide.output(["answer", &id, "no"]);
+    assert_eq!(late.status.code(), Some(1), "{late:?}");
+    assert!(text(&late.stderr).contains("withdrawn"), "{late:?}");
+    feed(&fifo, b"");
+    assert_eq!(seat.end().0.code(), Some(0));
+}
+
+#[test]
+fn a_command_cannot_answer() {
+    let abide = Abide::new();
+    let (seat, id) = asked(&abide, "sleep 1000");
+    let from_inside = [
+        format!("\"$ABIDE\" answer {id} no"),
+        format!("setsid \"$ABIDE\" answer {id} no"),
+        format!("(setsid sh -c '\"$ABIDE\" answer {id} no' & wait)"),
+    ];
+    for command in from_inside {
+        let output = abide.output(["run", "--", &command]);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("a command cannot answer a question; only a person can"),
+            "{output:?}"
+        );
+    }
+    assert_eq!(
+        abide.json(["answer", "--json"])["questions"][0]["question_id"],
+        id.as_str()
+    );
+    abide.output(["answer", &id, "no"]);
+    assert_eq!(seat.end().0.code(), Some(124));
+}
+
+#[test]
+fn unknown_questions_are_not_found() {
+    let abide = Abide::new();
+    for id in ["question_00000000", "nonsense", "../stop"] {
+        let output = abide.output(["answer", id, "yes"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(!output.stderr.is_empty());
+    }
+    assert_eq!(
+        text(&abide.output(["answer"]).stdout),
+        "No open questions.\n"
+    );
+}
+
+#[test]
+fn questions_are_listed_for_those_who_cannot_be_asked() {
+    let abide = Abide::new();
+    let (seat, id) = asked(&abide, "printf '\\033]0;evil\\007last words'; sleep 1000");
+    let output = abide.output(["answer"]);
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains(&id) && shown.contains("last words"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains('\u{1b}') && !shown.contains('\u{7}'),
+        "{shown:?}"
+    );
+    abide.output(["answer", &id, "no"]);
+    seat.end();
+}
+
+#[test]
+fn a_person_who_follows_is_asked_for_everybody() {
+    let abide = Abide::new();
+    let mut person = Seat::at(abide.command(["answer", "--follow"]));
+    person.wait_for("Waiting for questions");
+    // The daemon knows of the person once it answers.
+    let mut child = abide
+        .command(["run", "--idle", "300ms", "--", "sleep 1000"])
+        .spawn()
+        .unwrap();
+    person.wait_for("command: sleep 1000");
+    person.wait_for("[Y/n] ");
+    person.type_in(b"y\n");
+    person.wait_for("Yes: it goes on waiting.");
+    person.wait_for("[Y/n] ");
+    person.type_in(b"n\n");
+    person.wait_for("No: the command is being ended.");
+    assert_eq!(child.wait().unwrap().code(), Some(124));
+}
+
+#[test]
+fn open_questions_are_answered_one_after_the_other() {
+    let abide = Abide::new();
+    let (seat, _) = asked(&abide, "sleep 1000");
+    let mut person = Seat::at(abide.command(["answer"]));
+    person.wait_for("[Y/n] ");
+    person.type_in(b"n\n");
+    let (status, screen) = person.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert_eq!(seat.end().0.code(), Some(124));
+}

@@ -1,0 +1,138 @@
+//! The daemon's life as the command line sees it: started by whoever comes first, killed, stopped.
+
+use std::collections::BTreeSet;
+
+use crate::harness::{Abide, feed, text, wait_for_line};
+
+#[test]
+fn commands_that_race_start_one_daemon() {
+    let abide = Abide::new();
+    let racers: Vec<_> = (0..8)
+        .map(|_| abide.command(["status", "--json"]).spawn().unwrap())
+        .collect();
+    let pids: BTreeSet<i64> = racers
+        .into_iter()
+        .map(|racer| {
+            let output = racer.wait_with_output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            status["daemon"]["pid"].as_i64().unwrap()
+        })
+        .collect();
+    assert_eq!(pids.len(), 1, "{pids:?}");
+}
+
+#[test]
+fn status_counts_what_there_is() {
+    let abide = Abide::new();
+    abide.output(["run", "--", "true"]);
+    let status = abide.json(["status", "--json"]);
+    assert_eq!(status["daemon"]["version"], env!("CARGO_PKG_VERSION"));
+    assert!(status["daemon"]["started_at"].as_u64().unwrap() > 1_600_000_000_000);
+    assert_eq!(
+        status["sessions"],
+        serde_json::json!({"running": 0, "ended": 1})
+    );
+    assert_eq!(status["questions"]["open"], 0);
+    let shown = text(&abide.output(["status"]).stdout);
+    assert!(shown.contains("0 running, 1 ended"), "{shown}");
+}
+
+#[test]
+fn stopping_touches_no_session() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut child = abide
+        .command(["run", "--", "echo begun; cat go; exit 3"])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
+    let before = abide.daemon_pid();
+    assert!(abide.output(["stop"]).status.success());
+    assert_ne!(abide.daemon_pid(), before);
+    feed(&fifo, b"on\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "on\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn stopping_nothing_is_done_already() {
+    let abide = Abide::new();
+    assert_eq!(abide.json(["stop", "--json"])["stopped"], false);
+    abide.output(["status"]);
+    assert_eq!(abide.json(["stop", "--json"])["stopped"], true);
+    assert_eq!(abide.json(["stop", "--json"])["stopped"], false);
+}
+
+#[test]
+fn a_daemon_killed_in_the_middle_loses_nothing() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let command = "seq 1 200000; echo half; cat go; seq 200001 400000; exit 9";
+    let mut child = abide.command(["run", "--", command]).spawn().unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut seen = wait_for_line(&mut out, "half\n");
+    abide.crash();
+    feed(&fifo, b"go\n");
+    std::io::Read::read_to_end(&mut out, &mut seen).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(9), "{output:?}");
+    let first: String = (1..=200_000).map(|n| format!("{n}\n")).collect();
+    let second: String = (200_001..=400_000).map(|n| format!("{n}\n")).collect();
+    assert!(
+        text(&seen) == format!("{first}half\ngo\n{second}"),
+        "{} bytes",
+        seen.len()
+    );
+}
+
+#[test]
+fn a_daemon_killed_again_and_again_under_a_flood_loses_nothing() {
+    let abide = Abide::new();
+    let mut child = abide
+        .command(["run", "--", "seq 1 2000000"])
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let mut seen = wait_for_line(&mut out, "\n1000\n");
+    for mark in ["\n200000\n", "\n900000\n"] {
+        abide.crash();
+        seen.extend(wait_for_line(&mut out, mark));
+    }
+    std::io::Read::read_to_end(&mut out, &mut seen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let wanted: String = (1..=2_000_000).map(|n| format!("{n}\n")).collect();
+    assert!(
+        seen == wanted.as_bytes(),
+        "{} of {} bytes",
+        seen.len(),
+        wanted.len()
+    );
+}
+
+#[test]
+fn a_folder_that_others_can_enter_is_refused_with_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let abide = Abide::new();
+    let dir = abide.path("abide");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = abide.output(["run", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("chmod 700"), "{output:?}");
+}
+
+#[test]
+fn a_configuration_that_makes_no_sense_is_told() {
+    use std::os::unix::fs::DirBuilderExt;
+    let abide = Abide::new();
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(abide.path("abide"))
+        .unwrap();
+    std::fs::write(abide.path("abide/config.toml"), "nonsense = 1\n").unwrap();
+    let output = abide.output(["run", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    assert!(text(&output.stderr).contains("nonsense"), "{output:?}");
+}

@@ -1,0 +1,262 @@
+//! An abide of its own for every test, and a terminal to sit at.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Longer than anything here takes, even on a busy machine; a test that waits this long fails.
+const PATIENCE: i64 = 60;
+
+/// An abide under a folder of its own. Ends all it started when it is dropped.
+pub struct Abide {
+    dir: TempDir,
+}
+
+impl Abide {
+    pub fn new() -> Self {
+        Abide {
+            dir: TempDir::new().expect("a folder for the test"),
+        }
+    }
+
+    /// A file beside everything of abide's.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A named pipe, so that a command goes on when the test says so.
+    pub fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a fifo");
+        path
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test starts the program it tests"
+    )]
+    pub fn command<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command
+            .args(words)
+            .env("ABIDE_DIR", self.path("abide"))
+            .env("ABIDE", env!("CARGO_BIN_EXE_abide"))
+            .env_remove("ABIDE_AGENT")
+            .env_remove("COLUMNS")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs to the end.
+    pub fn output<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Output {
+        self.command(words).output().expect("abide runs")
+    }
+
+    /// Runs to a good end and reads what was printed as JSON.
+    pub fn json<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Value {
+        let output = self.output(words);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    pub fn daemon_pid(&self) -> i32 {
+        let pid = &self.json(["status", "--json"])["daemon"]["pid"];
+        i32::try_from(pid.as_i64().expect("a pid")).expect("a pid")
+    }
+
+    /// Ends the daemon as a crash would.
+    pub fn crash(&self) {
+        let pid = Pid::from_raw(self.daemon_pid()).expect("a pid");
+        rustix::process::kill_process(pid, Signal::KILL).expect("the daemon is there");
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.path("abide/run/http.sock")
+    }
+}
+
+impl Drop for Abide {
+    fn drop(&mut self) {
+        if !self.socket().exists() {
+            return;
+        }
+        let list = self.output(["session", "list", "--json"]);
+        let list: Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
+        for session in list["sessions"].as_array().into_iter().flatten() {
+            if let Some(id) = session["session_id"].as_str() {
+                self.output(["session", "kill", id]);
+            }
+        }
+        self.output(["stop"]);
+    }
+}
+
+/// A program at a terminal that the test holds the other end of.
+pub struct Seat {
+    master: File,
+    child: Child,
+    seen: Vec<u8>,
+    /// Up to here it has been waited for.
+    read: usize,
+}
+
+impl Seat {
+    /// Starts the program in the foreground of a new terminal.
+    pub fn at(mut command: Command) -> Self {
+        let (master, slave) = pty();
+        let theirs = || Stdio::from(slave.try_clone().expect("a copy"));
+        command.stdin(theirs()).stdout(theirs()).stderr(theirs());
+        Self::seat(command, master, slave)
+    }
+
+    /// The same, with some of its streams going elsewhere.
+    pub fn beside(command: Command) -> Self {
+        let (master, slave) = pty();
+        let mut command = command;
+        command.stderr(Stdio::from(slave.try_clone().expect("a copy")));
+        Self::seat(command, master, slave)
+    }
+
+    fn seat(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
+        let device = slave.as_raw_fd();
+        // SAFETY: only setsid and an ioctl run between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::setsid()?;
+                let device = std::os::fd::BorrowedFd::borrow_raw(device);
+                rustix::process::ioctl_tiocsctty(device)?;
+                Ok(())
+            });
+        }
+        let child = command.spawn().expect("abide runs");
+        Seat {
+            master: master.into(),
+            child,
+            seen: Vec::new(),
+            read: 0,
+        }
+    }
+
+    /// Waits until this is on the screen, after what was waited for before.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        loop {
+            let unread = String::from_utf8_lossy(&self.seen[self.read..]);
+            if let Some(at) = unread.find(text) {
+                // What stands before it is not looked at again.
+                self.read += unread[..at + text.len()].len();
+                return;
+            }
+            assert!(
+                self.more(),
+                "{text:?} never came; there is {:?}",
+                self.screen()
+            );
+        }
+    }
+
+    /// Everything that was shown.
+    pub fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
+    }
+
+    pub fn type_in(&mut self, keys: &[u8]) {
+        self.master
+            .write_all(keys)
+            .expect("the terminal takes keys");
+    }
+
+    pub fn resize(&self, cols: u16, rows: u16) {
+        let size = rustix::termios::Winsize {
+            ws_col: cols,
+            ws_row: rows,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        rustix::termios::tcsetwinsize(&self.master, size).expect("a size");
+    }
+
+    /// Reads to the end of the screen and returns how the program ended.
+    #[track_caller]
+    pub fn end(mut self) -> (ExitStatus, String) {
+        while self.more() {}
+        let status = self.child.wait().expect("it was started");
+        (status, self.screen())
+    }
+
+    /// Reads what there is; `false`: the terminal is closed.
+    #[track_caller]
+    fn more(&mut self) -> bool {
+        let mut wanted = [PollFd::new(&self.master, PollFlags::IN)];
+        let patience = Timespec {
+            tv_sec: PATIENCE,
+            tv_nsec: 0,
+        };
+        let ready = rustix::event::poll(&mut wanted, Some(&patience)).expect("poll works");
+        assert!(ready > 0, "nothing came; there is {:?}", self.screen());
+        let mut room = [0; 4 << 10];
+        match self.master.read(&mut room) {
+            Ok(0) | Err(_) => false,
+            Ok(read) => {
+                self.seen.extend_from_slice(&room[..read]);
+                true
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn pty() -> (OwnedFd, OwnedFd) {
+    use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).expect("a terminal");
+    grantpt(&master).expect("a terminal");
+    unlockpt(&master).expect("a terminal");
+    let slave = ioctl_tiocgptpeer(master.as_fd(), flags).expect("its other end");
+    (master, slave)
+}
+
+/// Reads lines as they come.
+pub fn wait_for_line(from: &mut impl Read, line: &str) -> Vec<u8> {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(line.as_bytes()) {
+        assert_eq!(
+            from.read(&mut byte).expect("output"),
+            1,
+            "{line:?} never came"
+        );
+        seen.push(byte[0]);
+    }
+    seen
+}
+
+/// Lets a command that reads from a fifo go on. Waits until it reads.
+pub fn feed(fifo: &Path, bytes: &[u8]) {
+    let mut fifo = File::options().write(true).open(fifo).expect("the fifo");
+    fifo.write_all(bytes).expect("somebody reads");
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,118 @@
+//! Help texts, kept as people read them.
+
+use crate::harness::{Abide, text};
+
+fn help(words: &[&str]) -> String {
+    let abide = Abide::new();
+    let output = abide.output(words.iter().copied().chain(["--help"]));
+    assert!(output.status.success(), "{output:?}");
+    text(&output.stdout)
+}
+
+macro_rules! helps {
+    ($($name:ident: $($word:literal)*;)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(help(&[$($word),*]));
+        }
+    )*};
+}
+
+helps! {
+    abide: ;
+    run: "run";
+    answer: "answer";
+    session: "session";
+    session_list: "session" "list";
+    session_read: "session" "read";
+    session_kill: "session" "kill";
+    session_extend: "session" "extend";
+    logs: "logs";
+    status: "status";
+    stop: "stop";
+    serve: "serve";
+    mcp: "mcp";
+    tools: "tools";
+    completions: "completions";
+    man: "man";
+    version: "version";
+}
+
+#[test]
+fn help_starts_no_daemon() {
+    let abide = Abide::new();
+    for words in [
+        &["--help"][..],
+        &["version"],
+        &["tools"],
+        &["completions", "bash"],
+        &["stop"],
+    ] {
+        let output = abide.output(words);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+    assert!(!abide.path("abide").exists());
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let abide = Abide::new();
+    let dir = abide.path("man");
+    assert!(
+        abide
+            .output(["man".as_ref(), dir.as_os_str()])
+            .status
+            .success()
+    );
+    let pages: Vec<_> = std::fs::read_dir(&dir)
+        .unwrap()
+        .flatten()
+        .map(|page| page.file_name())
+        .collect();
+    for page in ["abide.1", "abide-run.1", "abide-session-list.1"] {
+        assert!(pages.iter().any(|known| known == page), "{pages:?}");
+    }
+}
+
+#[test]
+fn tools_are_described_for_every_kind_of_client() {
+    let abide = Abide::new();
+    let mcp = abide.json(["tools", "--format", "mcp"]);
+    let names: Vec<_> = mcp["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| &tool["name"])
+        .collect();
+    assert!(names.iter().any(|name| *name == "shell"), "{names:?}");
+    assert_eq!(mcp["tools"][0]["inputSchema"]["type"], "object");
+    let openai = abide.json(["tools", "--format", "openai"]);
+    assert_eq!(openai[0]["type"], "function");
+    let anthropic = abide.json(["tools", "--format", "anthropic"]);
+    assert_eq!(anthropic[0]["input_schema"]["type"], "object");
+    let xml = text(&abide.output(["tools", "--format", "xml"]).stdout);
+    assert!(
+        xml.contains("<tool name=\"shell\">") && xml.contains("- command (string, required)"),
+        "{xml}"
+    );
+}
+
+#[test]
+fn what_is_mistyped_is_said_and_starts_nothing() {
+    let abide = Abide::new();
+    for words in [
+        &["run", "--idle", "soon", "--", "true"][..],
+        &["run", "--timeout", "0", "--", "true"],
+        &["run", "--env", "novalue", "--", "true"],
+        &["run"],
+        &["answer", "question_k3v9x2bc"],
+        &["answer", "question_k3v9x2bc", "maybe"],
+        &["session", "extend", "session_k3v9x2bc"],
+        &["nonsense"],
+    ] {
+        let output = abide.output(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{words:?}");
+    }
+    assert!(!abide.path("abide").exists());
+}

@@ -1,0 +1,11 @@
+//! The command line as people and scripts use it: the real program, a real daemon, real children,
+//! and a real terminal where one is wanted.
+
+mod answer;
+mod daemon;
+mod harness;
+mod help;
+mod http;
+mod run;
+mod session;
+mod terminal;

@@ -1,0 +1,272 @@
+//! `abide run` in a pipe: exit codes, streams, input, limits.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::harness::{Abide, feed, text, wait_for_line};
+
+fn code(abide: &Abide, words: &[&str]) -> i32 {
+    let output = abide.output(["run"].iter().chain(words));
+    output.status.code().unwrap_or_else(|| panic!("{output:?}"))
+}
+
+#[test]
+fn the_exit_code_is_the_commands() {
+    let abide = Abide::new();
+    assert_eq!(code(&abide, &["--", "true"]), 0);
+    assert_eq!(code(&abide, &["--", "exit 7"]), 7);
+    assert_eq!(code(&abide, &["--", "sh", "-c", "exit 255"]), 255);
+    assert_eq!(code(&abide, &["--", "kill -TERM $$"]), 143);
+    assert_eq!(code(&abide, &["--", "kill -KILL $$"]), 137);
+}
+
+#[test]
+fn what_cannot_be_run_exits_as_in_a_shell() {
+    let abide = Abide::new();
+    assert_eq!(code(&abide, &["--", "no-such-command-here"]), 127);
+    assert_eq!(code(&abide, &["--", "no-such-command-here", "x"]), 127);
+    assert_eq!(code(&abide, &["--", "/", "x"]), 126);
+    let file = abide.path("plain");
+    std::fs::write(&file, "text").unwrap();
+    assert_eq!(code(&abide, &["--", file.to_str().unwrap(), "x"]), 126);
+    assert_eq!(code(&abide, &["--cwd", "nowhere", "--", "true"]), 125);
+    let output = abide.output(["run", "--", "no-such-command-here", "x"]);
+    assert!(
+        text(&output.stderr).contains("no-such-command-here"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn streams_stay_apart() {
+    let abide = Abide::new();
+    let output = abide.output(["run", "--", "echo out; echo err >&2; printf 'no newline'"]);
+    assert_eq!(text(&output.stdout), "out\nno newline");
+    assert_eq!(text(&output.stderr), "err\n");
+}
+
+#[test]
+fn one_word_is_a_command_line_and_several_are_executed_as_they_are() {
+    let abide = Abide::new();
+    let output = abide.output(["run", "--", "echo $((1+1)) && echo b"]);
+    assert_eq!(text(&output.stdout), "2\nb\n");
+    let output = abide.output(["run", "--", "printf", "%s|", "$HOME", "a b", "*", ""]);
+    assert_eq!(text(&output.stdout), "$HOME|a b|*||");
+    let output = abide.output(["run", "printf", "%s", "--flag"]);
+    assert_eq!(text(&output.stdout), "--flag");
+}
+
+#[test]
+fn folder_and_environment_are_ours() {
+    let abide = Abide::new();
+    std::fs::create_dir(abide.path("sub")).unwrap();
+    let mut command = abide.command([
+        "run",
+        "--cwd",
+        "sub",
+        "--env",
+        "B=two words",
+        "--",
+        "pwd; echo $A; echo $B",
+    ]);
+    let output = command.env("A", "inherited").output().unwrap();
+    let lines = text(&output.stdout);
+    let lines: Vec<_> = lines.lines().collect();
+    assert!(lines[0].ends_with("/sub"), "{lines:?}");
+    assert_eq!(lines[1..], ["inherited", "two words"]);
+}
+
+#[test]
+fn text_that_is_not_unicode_is_passed_on() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let abide = Abide::new();
+    let odd = OsStr::from_bytes(b"\xff\xfe");
+    let mut command = abide.command(["run", "--", "sh", "-c", "printf '%s' \"$1$ODD\"", "sh"]);
+    let output = command.arg(odd).env("ODD", odd).output().unwrap();
+    assert_eq!(output.stdout, b"\xff\xfe\xff\xfe");
+}
+
+#[test]
+fn much_output_comes_whole() {
+    let abide = Abide::new();
+    let output = abide.output(["run", "--", "seq 1 3000000"]);
+    let wanted: String = (1..=3_000_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(output.stdout.len(), wanted.len());
+    assert!(output.stdout == wanted.as_bytes());
+}
+
+#[test]
+fn bytes_come_as_they_are() {
+    let abide = Abide::new();
+    let all: Vec<u8> = (0..=255u8).cycle().take(100_000).collect();
+    std::fs::write(abide.path("bytes"), &all).unwrap();
+    let output = abide.output(["run", "--", "cat", "bytes"]);
+    assert!(output.stdout == all);
+    let output = abide.output(["run", "--", "cat bytes >&2"]);
+    assert!(output.stderr == all);
+}
+
+#[test]
+fn piped_input_reaches_the_command_to_its_end() {
+    let abide = Abide::new();
+    let all: Vec<u8> = (0..=255u8).cycle().take(3_000_000).collect();
+    let mut child = abide
+        .command(["run", "--", "cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let bytes = all.clone();
+    let feeding = std::thread::spawn(move || stdin.write_all(&bytes).unwrap());
+    let output = child.wait_with_output().unwrap();
+    feeding.join().unwrap();
+    assert!(output.stdout == all, "{} bytes", output.stdout.len());
+}
+
+#[test]
+fn input_that_nobody_reads_holds_nothing_up() {
+    let abide = Abide::new();
+    let mut child = abide
+        .command(["run", "--", "echo done"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let held = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "done\n");
+    drop(held);
+}
+
+#[test]
+fn output_comes_at_once() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut child = abide
+        .command(["run", "--", "printf now; cat go"])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "now");
+    feed(&fifo, b"later");
+    assert_eq!(text(&child.wait_with_output().unwrap().stdout), "later");
+}
+
+#[test]
+fn the_hard_limit_ends_the_tree() {
+    let abide = Abide::new();
+    let output = abide.output([
+        "run",
+        "--timeout",
+        "300ms",
+        "--",
+        "echo begun; sleep 1000 & sleep 1000",
+    ]);
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    assert_eq!(text(&output.stdout), "begun\n");
+    assert!(
+        text(&output.stderr).contains("timed out after 300ms"),
+        "{output:?}"
+    );
+    assert_eq!(
+        abide.json(["session", "list", "--json"])["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn where_nobody_can_be_asked_it_goes_on() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut child = abide
+        .command(["run", "--idle", "50ms", "--", "echo begun; cat go"])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
+    let words = ["run", "--", "sleep 0.3"];
+    assert!(abide.output(words).status.success());
+    feed(&fifo, b"done\n");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "done\n");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn json_holds_the_result() {
+    let abide = Abide::new();
+    let output = abide.output(["run", "--json", "--", "echo out; echo err >&2; exit 3"]);
+    assert_eq!(output.status.code(), Some(3));
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["stdout"], "out\n");
+    assert_eq!(result["stderr"], "err\n");
+    assert_eq!(result["exit_code"], 3);
+    assert_eq!(result["return_code"], 3);
+    assert_eq!(result["end"], "exited");
+    assert_eq!(result["bytes_total"], 8);
+    for field in [
+        "session_id",
+        "signal",
+        "duration",
+        "bytes_dropped",
+        "still_running",
+        "contained_by",
+    ] {
+        assert!(result.get(field).is_some(), "{field} in {result}");
+    }
+}
+
+#[test]
+fn leftovers_are_told_and_live_on() {
+    let abide = Abide::new();
+    let output = abide.output(["run", "--", "sleep 1000 & echo x"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), "x\n");
+    assert!(text(&output.stderr).contains("sleep 1000"), "{output:?}");
+    let list = abide.json(["session", "list", "--json"]);
+    let id = list["sessions"][0]["session_id"].as_str().unwrap();
+    assert!(text(&output.stderr).contains(id), "{output:?}");
+    let killed = abide.json(["session", "kill", "--json", id]);
+    assert_eq!(killed["still_running"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_as_a_pipe_would() {
+    let abide = Abide::new();
+    let mut child = abide.command(["run", "--", "yes"]).spawn().unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "y\n");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+    let id = &abide.json(["session", "list", "--all", "--json"])["sessions"][0]["session_id"];
+    let logs = abide.output([
+        "logs",
+        "--follow",
+        "--from",
+        "99999999999",
+        id.as_str().unwrap(),
+    ]);
+    assert!(logs.status.success(), "{logs:?}");
+    let sessions = abide.json(["session", "list", "--all", "--json"]);
+    assert_eq!(sessions["sessions"][0]["signal"], 13, "{sessions}");
+}
+
+#[test]
+fn an_agents_sessions_are_its_own() {
+    let abide = Abide::new();
+    assert!(
+        abide
+            .output(["run", "--agent", "one", "--", "true"])
+            .status
+            .success()
+    );
+    let of = |agent: &str| {
+        let list = abide.json(["session", "list", "--all", "--json", "--agent", agent]);
+        list["sessions"].as_array().unwrap().len()
+    };
+    assert_eq!((of("one"), of("two")), (1, 0));
+    assert_eq!(
+        abide.json(["session", "list", "--all", "--json"])["sessions"][0]["agent"],
+        "one"
+    );
+}

@@ -1,0 +1,136 @@
+//! Sessions listed, read, ended and extended.
+
+use crate::harness::{Abide, feed, text, wait_for_line};
+
+/// The id of the newest session.
+fn newest(abide: &Abide) -> String {
+    let list = abide.json(["session", "list", "--all", "--json"]);
+    list["sessions"][0]["session_id"]
+        .as_str()
+        .expect("a session")
+        .to_owned()
+}
+
+#[test]
+fn lists_show_commands_and_no_escape_sequence() {
+    let abide = Abide::new();
+    abide.output(["run", "--", ": '\u{1b}]0;evil\u{7}'; exit 4"]);
+    abide.output(["run", "--", "true"]);
+    let shown = text(&abide.output(["session", "list", "--all"]).stdout);
+    assert!(shown.starts_with("SESSION"), "{shown}");
+    assert!(
+        shown.contains("exited 4") && shown.contains("exited 0"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains('\u{1b}') && !shown.contains('\u{7}'),
+        "{shown:?}"
+    );
+    let running = text(&abide.output(["session", "list"]).stdout);
+    assert!(running.starts_with("No sessions are running"), "{running}");
+}
+
+#[test]
+fn logs_are_clean_to_read_and_exact_when_raw() {
+    let abide = Abide::new();
+    abide.output([
+        "run",
+        "--",
+        r"printf '\033[31mred\033[0m\n\377\r\nend'; printf err >&2",
+    ]);
+    let id = newest(&abide);
+    let logs = |words: &[&str]| abide.output(["logs", &id].iter().chain(words)).stdout;
+    assert_eq!(
+        logs(&["--raw", "--stdout"]),
+        b"\x1b[31mred\x1b[0m\n\xff\r\nend"
+    );
+    assert_eq!(text(&logs(&["--stdout"])), "red\n\u{FFFD}\nend");
+    assert_eq!(logs(&["--raw", "--stderr"]), b"err");
+    assert_eq!(logs(&["--raw", "--stdout", "--from", "5"])[..3], *b"red");
+    let lines = text(&logs(&["--json", "--stderr"]));
+    let line: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
+    assert_eq!(line["stream"], "stderr");
+    assert_eq!(line["text"], "err");
+    let read = abide.output(["session", "read", &id, "--stderr"]).stdout;
+    assert_eq!(read, b"err");
+}
+
+#[test]
+fn following_ends_with_the_command() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut run = abide
+        .command(["run", "--", "echo one; cat go"])
+        .spawn()
+        .unwrap();
+    wait_for_line(run.stdout.as_mut().unwrap(), "one\n");
+    let mut follow = abide
+        .command(["logs", "--follow", &newest(&abide)])
+        .spawn()
+        .unwrap();
+    wait_for_line(follow.stdout.as_mut().unwrap(), "one\n");
+    feed(&fifo, b"two\n");
+    let output = follow.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "two\n");
+    assert!(output.status.success());
+    assert!(run.wait().unwrap().success());
+}
+
+#[test]
+fn killing_ends_the_tree_and_the_run_says_so() {
+    let abide = Abide::new();
+    let mut run = abide
+        .command(["run", "--", "echo begun; sleep 1000 & sleep 1000"])
+        .spawn()
+        .unwrap();
+    wait_for_line(run.stdout.as_mut().unwrap(), "begun\n");
+    let killed = abide.json(["session", "kill", "--json", &newest(&abide)]);
+    assert_eq!(killed["status"], "exited");
+    assert_eq!(killed["end"], "user");
+    assert_eq!(killed["still_running"], serde_json::json!([]));
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.code().unwrap() > 128, "{output:?}");
+    assert!(
+        text(&output.stderr).contains("ended from elsewhere (user)"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn extending_moves_the_hard_limit() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut run = abide
+        .command(["run", "--timeout", "3s", "--", "echo begun; cat go"])
+        .spawn()
+        .unwrap();
+    wait_for_line(run.stdout.as_mut().unwrap(), "begun\n");
+    let id = newest(&abide);
+    assert!(
+        abide
+            .output(["session", "extend", &id, "--timeout", "1h"])
+            .status
+            .success()
+    );
+    assert!(abide.output(["run", "--", "sleep 3.2"]).status.success());
+    feed(&fifo, b"still here\n");
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "still here\n", "{output:?}");
+    let late = abide.output(["session", "extend", &id, "--timeout", "1h"]);
+    assert_eq!(late.status.code(), Some(1));
+    assert!(text(&late.stderr).contains("has ended"), "{late:?}");
+}
+
+#[test]
+fn unknown_sessions_are_not_found() {
+    let abide = Abide::new();
+    for words in [&["logs"][..], &["session", "read"], &["session", "kill"]] {
+        let output = abide.output(words.iter().chain(&["session_00000000"]));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("Session 'session_00000000' not found"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,202 @@
+//! `abide run` at a terminal: the question, Ctrl-C, keys and sizes.
+
+use crate::harness::{Abide, Seat, feed};
+
+const CTRL_C: &[u8] = b"\x03";
+
+fn seat(abide: &Abide, words: &[&str]) -> Seat {
+    Seat::at(abide.command(["run"].iter().chain(words)))
+}
+
+#[test]
+fn a_question_stands_on_lines_of_its_own_and_output_withdraws_it() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut seat = seat(
+        &abide,
+        &["--idle", "200ms", "--", "printf 'half a line'; cat go"],
+    );
+    seat.wait_for("half a line\r\nCommand has been idle for 200ms. Continue waiting?\r\n");
+    seat.wait_for("command: printf 'half a line'; cat go");
+    seat.wait_for("last output: half a line");
+    seat.wait_for("\r\nContinue waiting? [Y/n] ");
+    feed(&fifo, b"it lives\n");
+    seat.wait_for("\r\n(the command writes again: the question is withdrawn)\r\nit lives\r\n");
+    let (status, _) = seat.end();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn yes_goes_on_and_asks_again() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut seat = seat(&abide, &["--idle", "200ms", "--", "cat go"]);
+    for answer in ["y\n", "\n", "what?\nYES\n"] {
+        seat.wait_for("[Y/n] ");
+        seat.type_in(answer.as_bytes());
+    }
+    seat.wait_for("Please answer y or n.");
+    seat.wait_for("Command has been idle for 200ms.");
+    seat.wait_for("[Y/n] ");
+    feed(&fifo, b"done\n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(screen.ends_with("done\r\n"), "{screen}");
+}
+
+#[test]
+fn no_ends_it() {
+    let abide = Abide::new();
+    let mut seat = seat(&abide, &["--idle", "1s", "--", "echo begun; sleep 1000"]);
+    seat.wait_for("begun\r\nCommand has been idle for 1s.");
+    seat.wait_for("[Y/n] ");
+    seat.type_in(b"n\n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(124), "{screen}");
+    assert!(
+        screen.contains("command execution timeout: no output for 1s"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn an_interrupt_at_the_question_ends_it_at_once() {
+    let abide = Abide::new();
+    let mut seat = seat(
+        &abide,
+        &["--idle", "200ms", "--", "trap '' INT; sleep 1000"],
+    );
+    seat.wait_for("[Y/n] ");
+    seat.type_in(CTRL_C);
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(130), "{screen}");
+    assert!(
+        screen.contains("command execution cancelled by user"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn what_was_typed_before_the_question_does_not_answer_it() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut seat = seat(&abide, &["--idle", "500ms", "--", "echo begun; cat go"]);
+    seat.wait_for("begun");
+    seat.type_in(b"n\n");
+    seat.wait_for("[Y/n] ");
+    feed(&fifo, b"alive\n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+}
+
+#[test]
+fn the_first_interrupt_is_the_commands() {
+    let abide = Abide::new();
+    let command = "trap 'echo caught; exit 5' INT; echo begun; while :; do sleep 0.1; done";
+    let mut seat = seat(&abide, &["--", command]);
+    seat.wait_for("begun");
+    seat.type_in(CTRL_C);
+    let (status, screen) = seat.end();
+    assert!(screen.contains("caught"), "{screen}");
+    assert_eq!(status.code(), Some(5), "{screen}");
+}
+
+#[test]
+fn an_interrupt_that_ends_the_command_is_its_exit_code() {
+    let abide = Abide::new();
+    let mut seat = seat(&abide, &["--", "echo begun; exec sleep 1000"]);
+    seat.wait_for("begun");
+    seat.type_in(CTRL_C);
+    assert_eq!(seat.end().0.code(), Some(130));
+}
+
+#[test]
+fn the_second_interrupt_ends_the_tree() {
+    let abide = Abide::new();
+    let command = "trap 'echo ignored' INT TERM; echo begun; while :; do sleep 0.1; done";
+    let mut seat = seat(&abide, &["--", command]);
+    seat.wait_for("begun");
+    seat.type_in(CTRL_C);
+    seat.wait_for("ignored");
+    seat.type_in(CTRL_C);
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(130), "{screen}");
+    assert!(
+        screen.contains("command execution cancelled by user"),
+        "{screen}"
+    );
+    assert_eq!(
+        abide.json(["session", "list", "--json"])["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn the_question_finds_the_terminal_behind_pipes() {
+    let abide = Abide::new();
+    let mut seat = Seat::beside(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
+    seat.wait_for("[Y/n] ");
+    seat.type_in(b"no\n");
+    assert_eq!(seat.end().0.code(), Some(124));
+}
+
+#[test]
+fn without_a_terminal_of_its_own_the_command_reads_nothing() {
+    let abide = Abide::new();
+    let seat = seat(&abide, &["--", "cat; echo end"]);
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(0));
+    assert!(screen.ends_with("end\r\n"), "{screen}");
+}
+
+#[test]
+fn a_terminal_of_its_own_takes_keys_and_sizes() {
+    let abide = Abide::new();
+    let script = "trap 'stty size' WINCH; stty size; echo ready; while :; do read line && echo \"got $line\"; [ \"$line\" = bye ] && exit 6; done";
+    let command = abide.command(["run", "--pty", "--", script]);
+    let mut seat = Seat::at(command);
+    seat.wait_for("ready");
+    seat.type_in(b"hello\r");
+    seat.wait_for("got hello");
+    seat.resize(91, 17);
+    seat.wait_for("17 91");
+    seat.type_in(b"bye\r");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(6), "{screen}");
+}
+
+#[test]
+fn in_a_terminal_of_its_own_an_interrupt_is_a_key() {
+    let abide = Abide::new();
+    let mut seat = seat(
+        &abide,
+        &[
+            "--pty",
+            "--",
+            "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done",
+        ],
+    );
+    seat.wait_for("ready");
+    seat.type_in(CTRL_C);
+    seat.wait_for("caught");
+    assert_eq!(seat.end().0.code(), Some(5));
+}
+
+#[test]
+fn one_key_answers_in_a_terminal_of_its_own() {
+    let abide = Abide::new();
+    let mut seat = seat(
+        &abide,
+        &["--pty", "--idle", "300ms", "--", "printf ready; sleep 1000"],
+    );
+    seat.wait_for("ready\r\nCommand has been idle for 300ms. Continue waiting?\r\n");
+    seat.wait_for("[Y/n] ");
+    seat.type_in(b"y");
+    seat.wait_for("[Y/n] ");
+    seat.type_in(b"n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(124), "{screen}");
+}

@@ -1,0 +1,170 @@
+//! A daemon that goes away, and keepers that die at the worst moment.
+
+use abide::keeper::folder;
+use abide::keeper::frame::{FromKeeper, Hold, Stdin, ToKeeper};
+use abide::world::log::Stream;
+use abide_core::{End, Exit};
+
+use crate::harness::{Nursery, marked, output, wait_gone};
+
+#[test]
+fn k3_a_keeper_is_found_again_by_its_socket() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("read line; echo $line; exit 4");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    let mut again = keeper.again();
+    again.expect_started();
+    assert!(matches!(again.next(), FromKeeper::Grew { bytes: 0, .. }));
+    // The newer connection has replaced the older one.
+    keeper.expect_started();
+    assert_eq!(keeper.hear(), None);
+    again.say(&ToKeeper::Input {
+        bytes: b"hello\n".to_vec(),
+    });
+    let ran = again.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(4)));
+    assert_eq!(ran.output(Stream::Stdout), b"hello\n");
+}
+
+#[test]
+fn k4_no_byte_is_lost_or_doubled_while_daemons_come_and_go() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("seq 1 2000000"));
+    keeper.expect_started();
+    for _ in 0..20 {
+        let mut next = keeper.again();
+        next.expect_started();
+        keeper = next;
+        match keeper.next() {
+            FromKeeper::Grew { .. } => {}
+            FromKeeper::Exited(_) => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let away = keeper.hang_up();
+    let ended = away.ended();
+    let expected: String = (1..=2_000_000).map(|line| format!("{line}\n")).collect();
+    assert_eq!(ended.bytes, expected.len() as u64);
+    assert!(output(&away.folder, Some(Stream::Stdout)) == expected.as_bytes());
+}
+
+#[test]
+fn k5_deadline_is_enforced_without_a_daemon() {
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let nursery = Nursery::new();
+        let mut keeper = nursery.ready();
+        let mut launch = keeper
+            .shell("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 1000; done");
+        launch.deadline_ms = Some(200);
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        let away = keeper.hang_up();
+        let ended = away.ended();
+        assert_eq!(ended.end, End::Deadline);
+        assert!(ended.empty && ended.closed);
+        assert_eq!(marked(&away.folder), Vec::<String>::new());
+        assert_eq!(output(&away.folder, None), b"up\n");
+    }
+}
+
+#[test]
+fn k6_escalation_is_finished_without_a_daemon() {
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let nursery = Nursery::new();
+        let mut keeper = nursery.ready();
+        let mut launch =
+            keeper.shell("trap 'echo asked' TERM; echo up; while :; do sleep 0.01; done");
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(2);
+        keeper.say(&ToKeeper::Kill {
+            end: End::User,
+            grace_ms: 500,
+        });
+        let away = keeper.hang_up();
+        let ended = away.ended();
+        assert_eq!(ended.end, End::User);
+        assert_eq!(ended.exit, Some(Exit::Signal(libc::SIGKILL)));
+        assert_eq!(output(&away.folder, Some(Stream::Stdout)), b"up\nasked\n");
+        assert_eq!(marked(&away.folder), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn k7_an_ending_that_was_not_written_is_not_invented() {
+    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "exit.pre_record")]);
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("echo kept; exit 3"));
+    keeper.expect_started();
+    assert_eq!(keeper.hear(), None);
+    let away = keeper.hang_up();
+    assert_eq!(away.ending(), None);
+    assert_eq!(output(&away.folder, None), b"kept\n");
+}
+
+#[test]
+fn k7_an_ending_is_written_before_it_is_told() {
+    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "exit.post_record")]);
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("exit 3"));
+    keeper.expect_started();
+    assert_eq!(keeper.hear(), None);
+    assert_eq!(keeper.hang_up().ended().exit, Some(Exit::Code(3)));
+}
+
+#[test]
+fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
+    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("(setsid sleep 1000 &); exec 1>&2; echo; sleep 1000"));
+    keeper.expect_started();
+    assert_eq!(keeper.hear(), None);
+    let meta = keeper.meta();
+    let leader = keeper.leader;
+    let away = keeper.hang_up();
+    assert_eq!(away.ending(), None);
+    abide::keeper::tree::end_orphans(&meta);
+    wait_gone(leader);
+    for process in abide::keeper::tree::processes(&meta) {
+        wait_gone(process.pid);
+    }
+    abide::keeper::tree::end_orphans(&meta);
+    assert_eq!(marked(&away.folder), Vec::<String>::new());
+}
+
+#[test]
+fn a_keeper_that_dies_before_the_handshake_says_nothing() {
+    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "keeper.pre_handshake")]);
+    assert_eq!(nursery.keeper().hear(), None);
+}
+
+#[test]
+fn a_torn_file_counts_as_absent() {
+    let nursery = Nursery::new();
+    let ran = nursery.run("exit 1");
+    for (name, absent) in [
+        ("ending", read_ending_absent as fn(&std::path::Path) -> bool),
+        ("meta", |folder| {
+            folder::read_meta(folder).unwrap().is_none()
+        }),
+    ] {
+        let path = ran.folder.join(name);
+        let whole = std::fs::read(&path).unwrap();
+        let closing = b"whole=00000000\n".len() + b"emptied=1\n".len();
+        for cut in 0..whole.len() - closing {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            assert!(absent(&ran.folder), "{name} cut at {cut}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+        assert!(!absent(&ran.folder));
+    }
+}
+
+fn read_ending_absent(folder: &std::path::Path) -> bool {
+    folder::read_ending(folder).unwrap().is_none()
+}

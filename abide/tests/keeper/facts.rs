@@ -1,0 +1,82 @@
+//! What the kernel says of a session: told apart by evidence, not by text.
+
+use std::time::{Duration, Instant};
+
+use abide::keeper::frame::{Size, Stdin, ToKeeper};
+use abide::world::facts::{Doing, facts};
+use abide_core::End;
+
+use crate::harness::{Keeper, Nursery};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Looks until the session does what is wanted: the kernel tells nobody when a process falls asleep.
+fn look_until(keeper: &Keeper, wanted: Doing) {
+    let meta = keeper.meta();
+    let begun = Instant::now();
+    while facts(&meta).doing != wanted {
+        let now = facts(&meta);
+        assert!(begun.elapsed() < PATIENCE, "{now:?} instead of {wanted:?}");
+        std::thread::yield_now();
+    }
+}
+
+fn check(command: &str, pty: bool, stdin: Stdin, wanted: Doing) {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell(command);
+    launch.pty = pty.then_some(Size { cols: 80, rows: 24 });
+    launch.stdin = stdin;
+    keeper.start(launch);
+    keeper.expect_started();
+    look_until(&keeper, wanted);
+    if wanted != Doing::WaitingForInput {
+        for _ in 0..50 {
+            assert!(!facts(&keeper.meta()).waiting_for_input(), "{command}");
+        }
+    }
+    keeper.say(&ToKeeper::Kill {
+        end: End::User,
+        grace_ms: 0,
+    });
+    keeper.finish();
+}
+
+#[test]
+fn c6_a_read_from_the_terminal_is_seen() {
+    check("read line", true, Stdin::None, Doing::WaitingForInput);
+    check("exec cat", true, Stdin::None, Doing::WaitingForInput);
+    check("cat | grep x", true, Stdin::None, Doing::WaitingForInput);
+    check(
+        "read line </dev/tty",
+        true,
+        Stdin::None,
+        Doing::WaitingForInput,
+    );
+    check(
+        "exec bash --norc -i",
+        true,
+        Stdin::None,
+        Doing::WaitingForInput,
+    );
+}
+
+#[test]
+fn c6_a_read_from_open_input_is_seen() {
+    check("exec cat", false, Stdin::Open, Doing::WaitingForInput);
+    check("cat | grep x", false, Stdin::Open, Doing::WaitingForInput);
+}
+
+#[test]
+fn c6_other_waits_are_not_taken_for_it() {
+    check(
+        "printf 'name? $ # > '; sleep 1000",
+        true,
+        Stdin::None,
+        Doing::Sleeping,
+    );
+    check("sleep 1000 | cat", true, Stdin::None, Doing::Sleeping);
+    check("sleep 1000 | cat", false, Stdin::Open, Doing::Sleeping);
+    check("while :; do :; done", true, Stdin::None, Doing::Busy);
+    check("kill -STOP $$", false, Stdin::None, Doing::Stopped);
+}

@@ -1,0 +1,154 @@
+//! Commands that cannot be started, and what a started one finds around it.
+
+use std::os::unix::fs::PermissionsExt;
+
+use abide::keeper::folder::{self, EndingFile};
+use abide::keeper::frame::{FromKeeper, Hold, Launch, ToKeeper};
+use abide::world::log::Stream;
+use abide_core::{Containment, Exit};
+
+use crate::harness::{Nursery, wait_gone};
+
+fn refused(nursery: &Nursery, change: impl FnOnce(&mut Launch)) -> (i32, String) {
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("echo never");
+    change(&mut launch);
+    keeper.start(launch);
+    let (errno, sentence) = keeper.expect_failed();
+    let ending = folder::read_ending(&keeper.folder).unwrap();
+    let written = EndingFile::Failed {
+        errno,
+        sentence: sentence.clone(),
+    };
+    assert_eq!(ending, Some(written));
+    keeper.say(&ToKeeper::Ack);
+    while keeper.hear().is_some() {}
+    wait_gone(keeper.pid);
+    assert!(!keeper.folder.join("ctl").exists());
+    (errno, sentence)
+}
+
+#[test]
+fn m20_a_start_that_fails_names_the_step() {
+    let nursery = Nursery::new();
+    let scratch = tempfile::tempdir().unwrap();
+    let (errno, sentence) = refused(&nursery, |launch| launch.cwd = b"/nope".to_vec());
+    assert_eq!(errno, libc::ENOENT);
+    assert_eq!(
+        sentence,
+        "cannot enter the folder '/nope': No such file or directory (os error 2)"
+    );
+    let (_, sentence) = refused(&nursery, |launch| launch.cwd = b"/etc/passwd".to_vec());
+    assert_eq!(
+        sentence,
+        "cannot enter the folder '/etc/passwd': Not a directory (os error 20)"
+    );
+    let (_, sentence) = refused(&nursery, |launch| launch.argv[0] = b"/no/shell".to_vec());
+    assert_eq!(
+        sentence,
+        "cannot run '/no/shell': No such file or directory (os error 2)"
+    );
+    let (_, sentence) = refused(&nursery, |launch| {
+        launch.argv[0] = b"no-such-thing".to_vec()
+    });
+    assert_eq!(
+        sentence,
+        "cannot run 'no-such-thing': No such file or directory (os error 2)"
+    );
+    let text = scratch.path().join("text");
+    std::fs::write(&text, b"not a program").unwrap();
+    let argv = vec![text.as_os_str().as_encoded_bytes().to_vec()];
+    let (errno, _) = refused(&nursery, |launch| launch.argv = argv.clone());
+    assert_eq!(errno, libc::EACCES);
+    std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (errno, _) = refused(&nursery, |launch| launch.argv = argv);
+    assert_eq!(errno, libc::ENOEXEC);
+    let (errno, _) = refused(&nursery, |launch| launch.argv[2] = vec![b'x'; 8 << 20]);
+    assert_eq!(errno, libc::E2BIG);
+    let (errno, _) = refused(&nursery, |launch| launch.argv[2] = b"a\0b".to_vec());
+    assert_eq!(errno, libc::EINVAL);
+    let (errno, _) = refused(&nursery, |launch| launch.argv.clear());
+    assert_eq!(errno, libc::EINVAL);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.keeper_at("/proc/none/session_00000000".into());
+    let (errno, sentence) = keeper.expect_failed();
+    assert_eq!(errno, libc::ENOENT);
+    assert!(
+        sentence.contains("/proc/none/session_00000000"),
+        "{sentence}"
+    );
+    assert_eq!(keeper.hear(), None);
+}
+
+#[test]
+fn a_folder_may_have_a_long_name() {
+    let nursery = Nursery::new();
+    let scratch = tempfile::tempdir().unwrap();
+    let deep = scratch.path().join("d".repeat(200)).join("e".repeat(200));
+    std::fs::create_dir_all(&deep).unwrap();
+    let mut keeper = nursery.keeper_at(deep.join("session_longnam0"));
+    keeper.expect_ready();
+    keeper.start(keeper.shell("echo far"));
+    let mut keeper = keeper.again();
+    keeper.expect_started();
+    assert_eq!(keeper.finish().output(Stream::Stdout), b"far\n");
+}
+
+#[test]
+fn a_child_inherits_nothing_of_its_keeper() {
+    let nursery = Nursery::new();
+    let ran = nursery.run(
+        "ls /proc/self/fd | tr '\\n' ' '; umask; pwd; \
+         grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status | tr -d '\\t\\n'; echo; \
+         ps -o sid= -p $$ | tr -d ' '; echo $$; env | sort",
+    );
+    let text = String::from_utf8(ran.output(Stream::Stdout)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    // The fourth is the folder that is being listed.
+    assert!(lines[0].starts_with("0 1 2 3 "), "{text}");
+    assert!(
+        !lines[0].contains("4 ") && lines[0].ends_with("0022"),
+        "{text}"
+    );
+    assert_eq!(lines[1], "/");
+    let none = "0000000000000000";
+    assert!(
+        lines[2].starts_with(&format!("SigBlk:{none}SigIgn:{none}")),
+        "{text}"
+    );
+    assert_eq!(lines[3], lines[4]);
+    assert!(
+        text.contains("ABIDE_TEST_MARK=") && !text.contains("CARGO"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_means_of_containment_can_be_chosen() {
+    let nursery = Nursery::new();
+    for (hold, expected) in [
+        (Hold::Cgroup, Containment::Cgroup),
+        (Hold::Subreaper, Containment::Subreaper),
+    ] {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("cat /proc/self/cgroup | grep ^0::");
+        launch.containment = hold;
+        keeper.start(launch);
+        match keeper.next() {
+            FromKeeper::Started { contained_by, .. } => assert_eq!(contained_by, expected),
+            other => panic!("{other:?}"),
+        }
+        let ran = keeper.finish();
+        let text = String::from_utf8(ran.output(Stream::Stdout)).unwrap();
+        assert_eq!(
+            text.contains("/abide-session_"),
+            hold == Hold::Cgroup,
+            "{text}"
+        );
+        assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
+    }
+}

@@ -1,0 +1,232 @@
+//! Input, terminals, and being told of output.
+
+use abide::keeper::frame::{FromKeeper, INPUT_WINDOW, Size, Stdin, ToKeeper};
+use abide::world::log::Stream;
+use abide_core::{End, Exit};
+
+use crate::harness::{Nursery, output};
+
+fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
+    ToKeeper::Input {
+        bytes: bytes.into(),
+    }
+}
+
+#[test]
+fn bytes_given_at_the_start_arrive_whole_and_then_end() {
+    let nursery = Nursery::new();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec cat");
+    launch.stdin = Stdin::Bytes(bytes.clone());
+    keeper.start(launch);
+    keeper.expect_started();
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
+    assert!(ran.output(Stream::Stdout) == bytes);
+}
+
+#[test]
+fn without_input_there_is_nothing_to_wait_for() {
+    let nursery = Nursery::new();
+    let ran = nursery.run("cat; echo done");
+    assert_eq!(ran.output(Stream::Stdout), b"done\n");
+}
+
+#[test]
+fn open_input_flows_until_it_is_closed() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec cat");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    keeper.say(&input("one\n"));
+    keeper.expect_growth(3);
+    keeper.say(&input("two\n"));
+    keeper.say(&ToKeeper::CloseInput);
+    let ran = keeper.finish();
+    assert_eq!(ran.output(Stream::Stdout), b"one\ntwo\n");
+}
+
+#[test]
+fn input_that_nobody_reads_holds_up_only_input() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("sleep 1000");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
+    match keeper.next() {
+        FromKeeper::InputTaken { bytes } => assert!(bytes < INPUT_WINDOW as u64),
+        other => panic!("{other:?}"),
+    }
+    keeper.say(&ToKeeper::Kill {
+        end: End::User,
+        grace_ms: 0,
+    });
+    assert_eq!(keeper.finish().exited.end, End::User);
+}
+
+#[test]
+fn a_child_that_closes_its_input_is_not_disturbed() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec <&-; echo closed; sleep 0.2; exit 6");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    keeper.expect_growth(6);
+    keeper.say(&input("late\n"));
+    match keeper.next() {
+        FromKeeper::InputTaken { bytes: 5 } => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(6)));
+}
+
+#[test]
+fn a_look_answers_at_once_and_a_watch_once() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec cat");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    keeper.say(&ToKeeper::Look);
+    let FromKeeper::Grew {
+        bytes: 0,
+        quiet_since_mono_ms: start,
+    } = keeper.next()
+    else {
+        panic!("a look was not answered");
+    };
+    keeper.say(&ToKeeper::Watch { beyond: 3 });
+    keeper.say(&input("abc"));
+    keeper.say(&ToKeeper::Look);
+    let mut looked = Vec::new();
+    while looked.is_empty() {
+        match keeper.next() {
+            FromKeeper::InputTaken { .. } => {}
+            FromKeeper::Grew { bytes, .. } => looked.push(bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(looked[0] <= 3);
+    keeper.say(&input("d"));
+    let quiet = loop {
+        match keeper.next() {
+            FromKeeper::Grew {
+                bytes: 4,
+                quiet_since_mono_ms,
+            } => break quiet_since_mono_ms,
+            FromKeeper::InputTaken { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(quiet >= start);
+    keeper.say(&input("e"));
+    keeper.say(&ToKeeper::CloseInput);
+    let exited = loop {
+        match keeper.next() {
+            FromKeeper::InputTaken { .. } => {}
+            FromKeeper::Exited(exited) => break exited,
+            other => panic!("told twice: {other:?}"),
+        }
+    };
+    assert_eq!(keeper.wind_up(exited).exited.bytes, 5);
+}
+
+#[test]
+fn a_signal_reaches_the_leaders_group() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("trap 'exit 8' USR1; echo up; while :; do sleep 0.01; done"));
+    keeper.expect_started();
+    keeper.expect_growth(2);
+    keeper.say(&ToKeeper::Signal {
+        number: libc::SIGUSR1,
+    });
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
+    assert_eq!(ran.exited.end, End::Exited);
+}
+
+#[test]
+fn a_terminal_echoes_and_has_a_size() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("stty size; read a; stty size; read b; echo \"<$b>\"");
+    launch.pty = Some(Size {
+        cols: 120,
+        rows: 40,
+    });
+    keeper.start(launch);
+    keeper.expect_started();
+    let seen = keeper.expect_growth(b"40 120\r\n".len() as u64 - 1);
+    keeper.say(&ToKeeper::Resize {
+        cols: 100,
+        rows: 30,
+    });
+    keeper.say(&input("x\n"));
+    keeper.expect_growth(seen + b"x\r\n30 100\r\n".len() as u64 - 1);
+    keeper.say(&input("y\n"));
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
+    assert!(ran.exited.closed);
+    assert_eq!(
+        String::from_utf8(ran.output(Stream::Pty)).unwrap(),
+        "40 120\r\nx\r\n30 100\r\ny\r\n<y>\r\n"
+    );
+}
+
+#[test]
+fn a_terminal_ends_its_input_and_interrupts() {
+    let nursery = Nursery::new();
+    let size = Some(Size { cols: 80, rows: 24 });
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec cat");
+    launch.pty = size;
+    keeper.start(launch);
+    keeper.expect_started();
+    keeper.say(&input("hi\n"));
+    keeper.expect_growth(7);
+    keeper.say(&ToKeeper::CloseInput);
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
+    assert_eq!(ran.output(Stream::Pty), b"hi\r\nhi\r\n");
+
+    for interrupt in [
+        input([3]),
+        ToKeeper::Signal {
+            number: libc::SIGINT,
+        },
+    ] {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("echo up; exec sleep 1000");
+        launch.pty = size;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(3);
+        keeper.say(&interrupt);
+        let ran = keeper.finish();
+        assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGINT)));
+        assert_eq!(ran.exited.end, End::Signaled);
+    }
+}
+
+#[test]
+fn what_a_terminal_wrote_last_is_never_short() {
+    let nursery = Nursery::new();
+    for _ in 0..50 {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("stty -opost; exec head -c 20000 /dev/zero");
+        launch.pty = Some(Size { cols: 80, rows: 24 });
+        keeper.start(launch);
+        keeper.expect_started();
+        let ran = keeper.finish();
+        assert_eq!(ran.exited.bytes, 20_000);
+        assert_eq!(output(&ran.folder, None).len(), 20_000);
+    }
+}
