@@ -217,6 +217,11 @@ impl Outbox {
         all - flights.map(|(_, numbers)| numbers.len()).sum::<usize>()
     }
 
+    pub fn any_unread(&self) -> bool {
+        let told: usize = self.in_flight.values().map(|(_, numbers)| numbers.len()).sum();
+        self.len() > told
+    }
+
     pub fn enter(&mut self, call: CallId, reader: Reader) {
         self.undo.push(Undo::Reader(call, None));
         self.set_reader(call, Some(reader));

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 
 use alloc::vec::Vec;
 
-use crate::id::{QuestionId, Shuffle};
+use crate::id::{Key, QuestionId, Shuffle};
 use crate::message;
 use crate::question::{Closing, Question};
 use crate::time::Wall;
@@ -51,6 +51,8 @@ pub struct Kept {
     pub next_message: u64,
     /// Timers that have not ended.
     pub timers: Vec<timer::Kept>,
+    /// The timers that ended last, oldest first, each with the key it was made under.
+    pub ended: Vec<(timer::Timer, Option<Key>)>,
     /// Messages that have not been seen.
     pub messages: Vec<message::Kept>,
 }

@@ -187,6 +187,8 @@ pub enum Record {
     Ended {
         /// Its number.
         number: u64,
+        /// Its id.
+        id: TimerId,
         /// `Completed` or `Stopped`.
         status: Status,
         /// How long it was to run.

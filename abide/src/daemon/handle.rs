@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use abide_core::request::Caller;
+use abide_core::timer::Why;
 use abide_core::{CallId, Event, Outcome, QuestionId, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
 use crate::config::Config;
 use crate::world::keepers::Keepers;
+use crate::world::probe::Prober;
+use crate::world::store::Past;
 
 /// What the loop takes in.
 pub enum Input {
@@ -88,6 +91,8 @@ pub struct Handle {
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
+    past: Past,
+    prober: Arc<Prober>,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
@@ -98,10 +103,18 @@ const NEWS: usize = 32;
 
 impl Handle {
     /// A handle on the loop that reads `inbox`.
-    pub fn new(inbox: mpsc::Sender<Input>, keepers: Arc<Keepers>, config: Config) -> Self {
+    pub(super) fn new(
+        inbox: mpsc::Sender<Input>,
+        keepers: Arc<Keepers>,
+        past: Past,
+        prober: Arc<Prober>,
+        config: Config,
+    ) -> Self {
         let shared = Shared {
             board: Board::default(),
             keepers,
+            past,
+            prober,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
@@ -127,6 +140,21 @@ impl Handle {
         &self.shared.keepers
     }
 
+    /// What is over, and the texts that nobody keeps in memory.
+    pub fn past(&self) -> &Past {
+        &self.shared.past
+    }
+
+    /// What was seen of the things that timers wait for.
+    pub fn prober(&self) -> &Prober {
+        &self.shared.prober
+    }
+
+    /// A call that was answered is not there any more.
+    pub(super) fn gone(&self, call: CallId) {
+        send_soon(&self.inbox, Event::CallerGone { call });
+    }
+
     /// Makes a call. `launch` goes with [`Request::Run`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
@@ -147,6 +175,7 @@ impl Handle {
             heard,
             answered,
             open: true,
+            telling: false,
         }
     }
 
@@ -192,6 +221,8 @@ pub struct Pending {
     heard: mpsc::Receiver<Step>,
     answered: oneshot::Receiver<Outcome>,
     open: bool,
+    /// The answer tells messages, and nobody has said yet that it has left the house.
+    telling: bool,
 }
 
 impl Pending {
@@ -206,6 +237,7 @@ impl Pending {
             outcome = &mut self.answered => outcome.ok().map(Step::Done),
         };
         self.open = false;
+        self.telling = matches!(&step, Some(Step::Done(outcome)) if tells(outcome));
         step
     }
 
@@ -216,6 +248,13 @@ impl Pending {
                 Step::Done(outcome) => return Some(outcome),
                 Step::Accepted(_) | Step::Asked(_) | Step::Closed(_) => {}
             }
+        }
+    }
+
+    /// The words of the answer have left the house, and every message among them counts as seen.
+    pub fn delivered(mut self) {
+        if std::mem::take(&mut self.telling) {
+            send_soon(&self.inbox, Event::Delivered { call: self.id });
         }
     }
 
@@ -232,9 +271,18 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.open {
+        if self.open || self.telling {
             send_soon(&self.inbox, Event::CallerGone { call: self.id });
         }
+    }
+}
+
+/// Whether an answer tells a message, which is seen only when the answer has arrived.
+fn tells(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Timer(_, why) => *why == Why::Completed,
+        Outcome::Messages(messages, _) => !messages.is_empty(),
+        _ => false,
     }
 }
 

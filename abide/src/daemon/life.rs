@@ -15,12 +15,14 @@ use anyhow::{Context as _, bail};
 use tokio::sync::mpsc;
 
 use super::Handle;
+use super::sight::Sight;
 use super::drive::{Seams, drive};
 use crate::config::{Config, Places};
 use crate::door::{http, mcp};
-use crate::world::clock::{Clock, SystemClock};
+use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
-use crate::world::store::Sqlite;
+use crate::world::probe::Prober;
+use crate::world::store::{Opened, Sqlite, Store, StoreFault};
 use crate::world::{entropy, socket};
 
 /// Which of the daemon's sockets.
@@ -202,7 +204,7 @@ const INBOX: usize = 4_096;
 pub struct Runtime {
     /// The way to call it.
     pub handle: Handle,
-    driving: tokio::task::JoinHandle<()>,
+    driving: tokio::task::JoinHandle<Result<(), StoreFault>>,
 }
 
 impl Runtime {
@@ -212,27 +214,41 @@ impl Runtime {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Made by us first, so that the database and what it keeps beside it are closed to others.
         open_private(&places.database()).context("cannot make the database")?;
-        let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
+        let opened =
+            Sqlite::open(&places.database(), boot_id()).context("cannot open the database")?;
+        let Opened { store, past, questions, kept, conditions } = opened;
+        let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
+        let prober = Prober::new(events.clone());
+        for (timer, condition) in &conditions {
+            prober.know(*timer, condition);
+        }
         let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
-        let handle = Handle::new(inbox, keepers.clone(), config);
+        let handle = Handle::new(inbox, keepers.clone(), past, prober, config);
+        handle.prober().show_sessions(Arc::new(Sight(handle.clone())));
         let mut recovered: Vec<Event> = keepers
             .recover()
             .into_iter()
             .map(|(session, state)| Event::Found { session, state })
             .collect();
         recovered.extend(
-            open.into_iter()
+            questions
+                .into_iter()
                 .map(|(question, state)| Event::Reopened { question, state }),
         );
+        recovered.push(Event::Kept(Box::new(kept)));
         recovered.push(Event::Recovered);
         keepers.warm_up();
-        tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
+        tokio::spawn(super::retention::keep_tidy(
+            handle.clone(),
+            clock.clone(),
+            store.clone(),
+        ));
         let house = House::new(entropy::bits());
         let seams = Seams {
             clock,
-            store: Arc::new(store),
+            store,
             keepers,
         };
         let driving = tokio::spawn(drive(
@@ -247,8 +263,11 @@ impl Runtime {
     }
 
     /// Until somebody stops it.
-    pub async fn stopped(self) {
-        let _ = self.driving.await;
+    pub async fn stopped(self) -> anyhow::Result<()> {
+        match self.driving.await {
+            Ok(ended) => Ok(ended?),
+            Err(e) => Err(e).context("the loop has failed"),
+        }
     }
 }
 
@@ -274,12 +293,12 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
         env!("CARGO_PKG_VERSION"),
         std::process::id()
     );
-    runtime.stopped().await;
+    let ended = runtime.stopped().await;
     for socket in [places.http_socket(), places.mcp_socket()] {
         let _ = std::fs::remove_file(socket);
     }
     tracing::info!("stopped; sessions go on");
-    Ok(())
+    ended
 }
 
 fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {

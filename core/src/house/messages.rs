@@ -40,6 +40,7 @@ impl House {
             kept.next_timer,
             kept.timers,
         );
+        self.timers.remember(kept.ended);
         let anchored = timer::Record::Anchored(anchor);
         turn.push(Effect::Record(Record::Timer(anchored)));
         for number in probed {
@@ -175,6 +176,11 @@ impl House {
         let again = (!self.again.is_empty()).then_some(self.retry_at);
         let first = alarms.into_iter().flatten().chain(again).min()?;
         Some(self.timers.boot(Steady(first.0 + 1)))
+    }
+
+    /// Whether any agent could read a message now.
+    pub fn any_unread(&self) -> bool {
+        self.outbox.any_unread()
     }
 
     /// How many messages an agent could read now.

@@ -317,6 +317,7 @@ impl House {
     fn record_end(&mut self, turn: &mut Turn<'_>, timer: &Timer, reason: Option<Arc<str>>) {
         turn.push(Effect::Record(Record::Timer(timer::Record::Ended {
             number: timer.number,
+            id: timer.id,
             status: timer.status,
             total: timer.total,
             remaining: timer.remaining,

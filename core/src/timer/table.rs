@@ -397,17 +397,37 @@ impl Timers {
         timer.status = status;
         timer.pause_until = None;
         self.put(slot, None);
+        self.undo.push(Undo::Ended(timer.number));
+        self.keep_ended(timer.clone());
+        Ok(timer)
+    }
+
+    /// Keeps an ended timer in mind; the oldest such memory makes room.
+    fn keep_ended(&mut self, timer: Timer) {
         if self.ended_order.len() == limit::ENDED_TIMERS
             && let Some(oldest) = self.ended_order.pop_front()
             && let Some(old) = self.ended.remove(&oldest)
             && let Some(place) = self.places.get(&old.agent)
         {
-            self.forget_key(self::slot(*place, oldest));
+            self.forget_key(slot(*place, oldest));
         }
         self.ended_order.push_back(timer.number);
-        self.ended.insert(timer.number, timer.clone());
-        self.undo.push(Undo::Ended(timer.number));
-        Ok(timer)
+        self.ended.insert(timer.number, timer);
+    }
+
+    /// Timers that had ended before the start.
+    pub fn remember(&mut self, ended: Vec<(Timer, Option<Key>)>) {
+        for (timer, key) in ended {
+            let Some(place) = self.place_of(&timer.agent) else {
+                continue;
+            };
+            if let Some(key) = key {
+                let slot = slot(place, timer.number);
+                self.keys.insert((slot & PLACE, key.clone()), slot);
+                self.key_of.insert(slot, key);
+            }
+            self.keep_ended(timer);
+        }
     }
 
     /// Completes a running timer because its condition holds.

@@ -141,6 +141,7 @@ impl Book {
             next_timer: self.timers.keys().next_back().map_or(0, |last| last + 1),
             next_message: self.messages.keys().next_back().map_or(0, |last| last + 1),
             timers: live.map(|row| row.kept.clone()).collect(),
+            ended: Vec::new(),
             messages: unseen
                 .map(|(number, letter)| message::Kept {
                     number: *number,

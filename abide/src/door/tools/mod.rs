@@ -2,17 +2,21 @@
 //! the text and facts of their results.
 
 mod args;
+mod condition;
 mod describe;
 mod execute;
+mod messages;
 mod report;
 mod shell;
+mod timer;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use abide_core::request::Caller;
 use abide_core::wait::Asking;
-use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, SessionId};
+use abide_core::message::Told;
+use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
 pub use args::{Args, BadInput};
@@ -72,12 +76,28 @@ pub struct ToolCall {
     session: Option<SessionId>,
     /// The answer, while the result is being made of it.
     outcome: Option<Outcome>,
+    agent: Agent,
+    /// The messages that the result tells besides.
+    appended: Option<(Pending, Vec<Told>)>,
+}
+
+/// Says that a result has left the house, and with it every message it tells. Where this is dropped
+/// instead, they are told again.
+pub struct Receipt(Vec<Pending>);
+
+impl Receipt {
+    /// It has.
+    pub fn delivered(self) {
+        self.0.into_iter().for_each(Pending::delivered);
+    }
 }
 
 /// Which tool, with what its result needs to know of the arguments.
 enum Tool {
     Shell(shell::Shell),
     Execute(execute::Execute),
+    Timer(timer::TimerTool),
+    ReadMessages(messages::ReadMessages),
 }
 
 /// What a tool call hears.
@@ -103,30 +123,40 @@ pub async fn begin(
     let (request, launch, tool) = match name {
         "shell" => {
             let (run, launch, shell) = shell::read(arguments, &context, handle.config())?;
-            (run, launch, Tool::Shell(shell))
+            (Request::Run(run), Some(launch), Tool::Shell(shell))
         }
         "execute_command" => {
             let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
-            (run, launch, Tool::Execute(execute))
+            (Request::Run(run), Some(launch), Tool::Execute(execute))
+        }
+        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer"
+        | "resume_timer" => {
+            let (request, timer) = timer::read(name, arguments, &context, handle)?;
+            (Request::Timer(request), None, Tool::Timer(timer))
+        }
+        "read_messages" => {
+            let (request, read) = messages::read(arguments, &context)?;
+            (request, None, Tool::ReadMessages(read))
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
             return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
         }
     };
+    let agent = context.agent;
     let caller = Caller {
-        agent: Some(context.agent),
+        agent: Some(agent.clone()),
     };
-    let pending = handle
-        .call(caller, abide_core::Request::Run(request), Some(launch))
-        .await;
+    let pending = handle.call(caller, request, launch).await;
     Ok(ToolCall {
         handle: handle.clone(),
         pending,
         tool,
+        agent,
         standby,
         session: None,
         outcome: None,
+        appended: None,
     })
 }
 
@@ -147,11 +177,13 @@ pub async fn resume(
     let asking = match &tool {
         Tool::Shell(_) => Asking::Never,
         Tool::Execute(_) => asking(&context),
+        Tool::Timer(_) | Tool::ReadMessages(_) => Asking::Never,
     };
+    let agent = context.agent;
     let caller = Caller {
-        agent: Some(context.agent),
+        agent: Some(agent.clone()),
     };
-    let request = abide_core::Request::Join {
+    let request = Request::Join {
         session,
         asking,
         standby,
@@ -161,9 +193,11 @@ pub async fn resume(
         handle: handle.clone(),
         pending,
         tool,
+        agent,
         standby,
         session: None,
         outcome: None,
+        appended: None,
     })
 }
 
@@ -182,18 +216,56 @@ impl ToolCall {
                 Step::Done(outcome) => self.outcome = Some(outcome),
             }
         }
-        let result = self.result(self.outcome.clone()?).await;
+        self.take_messages().await;
+        let mut result = self.result(self.outcome.clone()?).await;
+        if let Some((_, messages)) = &self.appended
+            && !messages.is_empty()
+        {
+            let (text, list) = messages::told(&self.handle, messages);
+            result.text.push_str("\n\n");
+            result.text.push_str(&text);
+            result.facts.insert("messages".into(), list);
+            result = result.sealed();
+        }
         self.outcome = None;
         Some(ToolStep::Done(result))
     }
 
-    /// The result, whatever is asked on the way.
+    /// The result, whatever is asked on the way. Nothing is said about whether it arrives.
     pub async fn result_only(mut self) -> Option<ToolResult> {
+        self.to_result().await
+    }
+
+    /// The result, whatever is asked on the way.
+    pub async fn to_result(&mut self) -> Option<ToolResult> {
         loop {
             if let ToolStep::Done(result) = self.next().await? {
                 return Some(result);
             }
         }
+    }
+
+    /// Any result tells the messages that wait for the agent.
+    async fn take_messages(&mut self) {
+        let reads = matches!(self.tool, Tool::ReadMessages(_));
+        if reads || self.appended.is_some() || !self.handle.board().any_unread() {
+            return;
+        }
+        let caller = Caller {
+            agent: Some(self.agent.clone()),
+        };
+        let (standby, most) = (Millis(0), messages::APPENDED);
+        let request = Request::ReadMessages { standby, most };
+        let mut pending = self.handle.call(caller, request, None).await;
+        if let Some(Step::Done(Outcome::Messages(messages, _))) = pending.next().await {
+            self.appended = Some((pending, messages));
+        }
+    }
+
+    /// To be said when the result has left the house.
+    pub fn into_receipt(self) -> Receipt {
+        let appended = self.appended.map(|(pending, _)| pending);
+        Receipt([self.pending].into_iter().chain(appended).collect())
     }
 
     /// The session it works on, once known.
@@ -212,12 +284,20 @@ impl ToolCall {
     }
 
     async fn result(&self, outcome: Outcome) -> ToolResult {
+        if let Tool::Timer(timer) = &self.tool {
+            return timer.result(&self.handle, outcome);
+        }
         if let Outcome::Refused(refusal) = &outcome {
             return refused(refusal);
         }
         match &self.tool {
             Tool::Shell(shell) => shell.result(&self.handle, outcome, self.standby).await,
             Tool::Execute(execute) => execute.result(&self.handle, outcome, self.standby).await,
+            Tool::Timer(timer) => timer.result(&self.handle, outcome),
+            Tool::ReadMessages(read) => match outcome {
+                Outcome::Messages(messages, more) => read.result(&self.handle, &messages, more),
+                _ => ToolResult::error("the messages cannot be read".into()),
+            },
         }
     }
 }
@@ -268,6 +348,10 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             "`idempotency_key` '{}' was used for another command already; use a new one",
             key.0.strip_prefix("given:").unwrap_or(&key.0)
         ),
+        Refusal::Timer(refusal) => timer::sentence(refusal),
+        Refusal::NotRecorded => "storage_full: it could not be recorded, so nothing was done; free \
+            some space on the disk and try again"
+            .into(),
         Refusal::TooMany(sentence) => sentence.clone(),
     }
 }

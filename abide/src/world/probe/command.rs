@@ -76,10 +76,11 @@ async fn look(wanted: &Command) -> Result<(), String> {
     }
     let mut said = Vec::new();
     if let Some(errors) = look.child.stderr.take() {
+        let mut errors = errors.take(SAID);
         // What it left in the background may hold this open; what is there is enough.
         tokio::select! {
             biased;
-            _ = errors.take(SAID).read_to_end(&mut said) => {}
+            _ = errors.read_to_end(&mut said) => {}
             () = pause(Duration::from_millis(20)) => {}
         }
     }

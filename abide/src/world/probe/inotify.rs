@@ -79,7 +79,8 @@ impl Drop for Watch {
 impl Queue {
     fn open() -> Option<Arc<Self>> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        let fd = AsyncFd::new(fd).ok()?;
+        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
+        let fd = unsafe { AsyncFd::register(fd).ok()? };
         let queue = Arc::new(Queue { fd, watches: Mutex::default() });
         tokio::spawn(queue.clone().read());
         Some(queue)

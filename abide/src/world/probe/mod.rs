@@ -21,7 +21,7 @@ use abide_core::{Event, TimerId};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-pub use condition::{Condition, FileState, Fingerprint, SessionWant};
+pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
 pub use session::Sessions;
 
 use inotify::Watcher;

@@ -6,7 +6,8 @@ use abide_core::id::Shuffle;
 use abide_core::message::{self, About};
 use abide_core::record::Kept;
 use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::{self, Anchor, Course, Kind, Place, State};
+use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer};
+use abide_core::limit;
 use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -44,6 +45,7 @@ pub(super) fn kept(db: &Connection, shuffle: Shuffle, boot_id: u128) -> Result<K
         next_timer: next("timer")?,
         next_message: next("message")?,
         timers: timers(db)?,
+        ended: ended(db, shuffle)?,
         messages: messages(db)?,
     })
 }
@@ -110,6 +112,42 @@ fn timers(db: &Connection) -> Result<Vec<timer::Kept>, StoreFault> {
         });
     }
     Ok(found)
+}
+
+/// The timers that ended last, oldest first.
+fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
+    let mut names = Names::default();
+    let mut select = db.prepare(
+        "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
+         completed_by, late_ms, key FROM timer WHERE ended_ms IS NOT NULL \
+         ORDER BY ended_ms DESC, number DESC LIMIT ?",
+    )?;
+    let rows = select.query_map([limit::ENDED_TIMERS], |row| {
+        let number: u64 = row.get(0)?;
+        let (agent, word): (String, String) = (row.get(1)?, row.get(2)?);
+        let late = Millis(row.get::<_, Option<u64>>(8)?.unwrap_or(0));
+        let status = match row.get::<_, Option<String>>(7)?.as_deref() {
+            None => Status::Stopped,
+            Some("condition") => Status::Completed { by: By::Condition, late },
+            Some(_) => Status::Completed { by: By::Time, late },
+        };
+        let timer = Timer {
+            id: TimerId::from_bits(shuffle.mix(number)),
+            number,
+            agent: names.of(&agent),
+            kind: kind(&word),
+            status,
+            total: Millis(row.get(3)?),
+            remaining: Millis(row.get::<_, Option<u64>>(4)?.unwrap_or(0)),
+            checked: Wall(row.get(5)?),
+            pause_until: None,
+            conditional: row.get(6)?,
+        };
+        Ok((timer, row.get::<_, Option<String>>(9)?.map(|key| Key(key.into()))))
+    })?;
+    let mut ended: Vec<_> = rows.collect::<Result<_, _>>()?;
+    ended.reverse();
+    Ok(ended)
 }
 
 fn kind(word: &str) -> Kind {

@@ -107,7 +107,7 @@ fn timer(turn: &Transaction<'_>, record: &timer::Record) -> Result<(), StoreFaul
         timer::Record::Changed { number, state, standby, reason, at } => {
             changed(turn, *number, *state, *standby, reason.as_deref(), *at)?;
         }
-        timer::Record::Ended { number, status, total, remaining, reason, at } => {
+        timer::Record::Ended { number, status, total, remaining, reason, at, .. } => {
             let (by, late) = match status {
                 Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
                 Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
