@@ -156,17 +156,24 @@ fn folders(group: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The file that counts out-of-memory kills in the first version's memory group of a process.
-pub fn oom_file(pid: i32) -> Option<PathBuf> {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+/// The file that counts out-of-memory kills where this process is: in its memory group of the first
+/// version, or in the nearest group of the second that counts them.
+pub fn oom_file() -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    find_memory(&mounts, &groups).or_else(|| {
+        find(&mounts, &groups)?
+            .ancestors()
+            .map(|group| group.join("memory.events"))
+            .find(|file| file.exists())
+    })
+}
+
+fn find_memory(mounts: &str, groups: &str) -> Option<PathBuf> {
     let own = groups.lines().find_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        controllers
-            .split(',')
-            .any(|c| c == "memory")
-            .then_some(path)
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let memory = controllers.split(',').any(|name| name == "memory");
+        memory.then_some(path)
     })?;
     mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - cgroup ")?;
@@ -176,11 +183,8 @@ pub fn oom_file(pid: i32) -> Option<PathBuf> {
         let mut fields = place.split(' ').skip(3);
         let (root, point) = (fields.next()?, fields.next()?);
         let below = own.strip_prefix(root.trim_end_matches('/'))?;
-        Some(
-            Path::new(point)
-                .join(below.trim_start_matches('/'))
-                .join("memory.oom_control"),
-        )
+        let group = Path::new(point).join(below.trim_start_matches('/'));
+        Some(group.join("memory.oom_control"))
     })
 }
 

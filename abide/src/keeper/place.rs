@@ -23,7 +23,7 @@ pub struct Surroundings {
     pub umask: libc::mode_t,
     /// The control group below which sessions get their own.
     pub group: Option<PathBuf>,
-    /// The first version's counter of out-of-memory kills.
+    /// The counter of out-of-memory kills in the group that sessions inherit.
     pub oom_file: Option<PathBuf>,
     /// Which life of the machine this is.
     pub boot_id: String,
@@ -58,25 +58,12 @@ pub struct OomWatch {
 }
 
 impl OomWatch {
-    /// Whether the kernel has killed for want of memory where this process is (or was until it
-    /// ended and was not yet reaped).
-    pub fn rose(&self, pid: i32, leaf: Option<&Leaf>) -> bool {
-        if leaf
-            .and_then(Leaf::oom_kills)
-            .is_some_and(|kills| kills > 0)
-        {
-            return true;
-        }
-        let Some(file) = cgroup::oom_file(pid) else {
-            return false;
-        };
-        // A command may have moved to a group of its own, which nobody looked at before.
-        let before = if self.file.as_ref() == Some(&file) {
-            self.before
-        } else {
-            0
-        };
-        cgroup::counter(&file).is_some_and(|kills| kills > before)
+    /// Whether the kernel has killed for want of memory since, in the session's own group or in the
+    /// one that it inherited.
+    pub fn rose(&self, leaf: Option<&Leaf>) -> bool {
+        let own = leaf.and_then(Leaf::oom_kills).unwrap_or(0);
+        let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
+        own > 0 || inherited > self.before
     }
 }
 
@@ -86,7 +73,7 @@ impl Surroundings {
         Surroundings {
             umask,
             group: cgroup::own_folder(),
-            oom_file: cgroup::oom_file(std::process::id() as i32),
+            oom_file: cgroup::oom_file(),
             boot_id: boot_id(),
         }
     }

@@ -450,13 +450,13 @@ impl Run {
         }
     }
 
-    /// Looks at the leader before it is reaped: afterwards nobody knows where it was.
+    /// Whether the leader has ended, and for want of memory.
     fn killed_for_memory(&self) -> bool {
         let Some(status) = peek(self.leader) else {
             return false;
         };
         let killed = matches!(status, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
-        killed && self.reason.is_none() && self.oom.rose(self.leader, self.leaf.as_ref())
+        killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref())
     }
 
     fn leader_ended(&mut self, status: i32, oom: bool) {

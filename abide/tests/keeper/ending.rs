@@ -214,3 +214,58 @@ fn a_spare_that_is_not_wanted_leaves_nothing() {
     keeper.expect_started();
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(9)));
 }
+
+#[test]
+fn c4_a_tree_that_keeps_forking_is_emptied() {
+    let nursery = Nursery::new();
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut keeper = nursery.ready();
+        // Each process starts its successor in a session of its own and leaves; many at once.
+        let hop = "hop() { (setsid sh -c \"$1\" _ \"$1\" &) ; }; hop \"$1\"";
+        let mut launch = keeper.shell(
+            "i=0; while [ $i -lt 40 ]; do sh -c \"$HOP\" _ \"$HOP\" & i=$((i+1)); done; \
+             echo up; while :; do sleep 1000 & sleep 0.001; done",
+        );
+        launch.env.push((b"HOP".to_vec(), hop.into()));
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(2);
+        keeper.say(&ToKeeper::Kill {
+            end: End::Agent,
+            grace_ms: 0,
+        });
+        let exited = keeper.expect_exited();
+        assert_eq!(exited.end, End::Agent);
+        let ran = keeper.wind_up(exited);
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn m17_many_orphans_leave_no_zombie() {
+    let nursery = Nursery::new();
+    let ran = nursery.run("i=0; while [ $i -lt 2000 ]; do (: &); i=$((i+1)); done");
+    assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
+    assert_eq!(marked(&ran.folder), Vec::<String>::new());
+}
+
+#[test]
+fn m9_a_kill_for_want_of_memory_is_told_apart() {
+    let group = std::path::Path::new("/sys/fs/cgroup/memory/abide-test-oom");
+    let made = std::fs::create_dir(group).is_ok()
+        && std::fs::write(group.join("memory.limit_in_bytes"), "30M").is_ok();
+    if !made {
+        let _ = std::fs::remove_dir(group);
+        eprintln!("skipped: no memory group of the first version can be made here");
+        return;
+    }
+    let mut nursery = Nursery::in_group(group);
+    let ran = nursery.run("exec tail /dev/zero");
+    let own = nursery.run("kill -9 $$");
+    nursery.close();
+    let _ = std::fs::remove_dir(group);
+    assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
+    assert_eq!(ran.exited.end, End::OutOfMemory);
+    assert_eq!(own.exited.end, End::Signaled);
+}

@@ -1,6 +1,7 @@
 //! A nursery of one's own and a synchronous line to its keepers. Every wait is for an event; the
 //! timeout only turns a hang into a failure.
 
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -25,6 +26,7 @@ pub struct Nursery {
     child: Child,
     socket: Option<OwnedFd>,
     folder: tempfile::TempDir,
+    sessions: RefCell<Vec<String>>,
 }
 
 impl Nursery {
@@ -33,15 +35,21 @@ impl Nursery {
     }
 
     pub fn with_env(env: &[(&str, &str)]) -> Self {
-        Self::build(env, None)
+        Self::build(env, None, None)
     }
 
     /// Files cannot grow beyond this: writing to them fails as on a full disk.
     pub fn with_file_limit(bytes: u64) -> Self {
-        Self::build(&[], Some(bytes))
+        Self::build(&[], Some(bytes), None)
     }
 
-    fn build(env: &[(&str, &str)], file_limit: Option<u64>) -> Self {
+    /// It and all its keepers are in this control group.
+    pub fn in_group(group: &Path) -> Self {
+        Self::build(&[], None, Some(group))
+    }
+
+    fn build(env: &[(&str, &str)], file_limit: Option<u64>, group: Option<&Path>) -> Self {
+        let procs = group.map(|group| std::fs::File::create(group.join("cgroup.procs")).unwrap());
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -67,6 +75,9 @@ impl Nursery {
                     };
                     libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
                 }
+                if let Some(procs) = &procs {
+                    libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);
+                }
                 match moved {
                     -1 => Err(std::io::Error::last_os_error()),
                     _ => Ok(()),
@@ -77,6 +88,7 @@ impl Nursery {
             child: command.spawn().unwrap(),
             socket: Some(ours),
             folder: tempfile::tempdir().unwrap(),
+            sessions: RefCell::default(),
         }
     }
 
@@ -92,6 +104,7 @@ impl Nursery {
         let count = NEXT.fetch_add(1, Ordering::Relaxed);
         let bits = u64::from(std::process::id()) << 20 | count;
         let id = abide_core::SessionId::from_bits(bits).to_string();
+        self.sessions.borrow_mut().push(id.clone());
         self.keeper_at(self.folder.path().join(id))
     }
 
@@ -132,6 +145,13 @@ impl Nursery {
 impl Drop for Nursery {
     fn drop(&mut self) {
         self.close();
+        // Keepers that were made to die could not take their groups away.
+        let Some(group) = abide::keeper::cgroup::own_folder() else {
+            return;
+        };
+        for session in self.sessions.take() {
+            let _ = std::fs::remove_dir(group.join(format!("abide-{session}")));
+        }
     }
 }
 

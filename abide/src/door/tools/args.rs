@@ -173,18 +173,14 @@ impl Args {
         })
     }
 
-    /// An environment laid over the inherited one; `null` takes a variable away.
-    pub fn env(
-        &mut self,
-        field: &str,
-        inherited: &[(OsString, OsString)],
-    ) -> Result<Vec<(OsString, OsString)>, BadInput> {
-        let mut env = inherited.to_vec();
+    /// Variables to set; `null` takes one away.
+    pub fn env(&mut self, field: &str) -> Result<Vec<(OsString, Option<OsString>)>, BadInput> {
         let given = match self.take(field) {
-            None => return Ok(env),
+            None => return Ok(Vec::new()),
             Some(Value::Object(given)) => given,
             Some(other) => return Err(wrong(field, "an object of names and text values", &other)),
         };
+        let mut env = Vec::with_capacity(given.len());
         for (name, value) in given {
             if name.is_empty() || name.contains(['=', '\0']) {
                 return Err(BadInput(format!(
@@ -192,18 +188,14 @@ impl Args {
                     shown(&Value::String(name))
                 )));
             }
-            let name = OsString::from(name);
-            env.retain(|(old, _)| *old != name);
-            match value {
-                Value::Null => {}
-                Value::String(text) if !text.contains('\0') => env.push((name, text.into())),
-                Value::Number(number) => env.push((name, number.to_string().into())),
-                Value::Bool(flag) => env.push((name, flag.to_string().into())),
-                other => {
-                    let field = format!("{field}.{}", name.display());
-                    return Err(wrong(&field, "text without NUL bytes", &other));
-                }
-            }
+            let value = match value {
+                Value::Null => None,
+                Value::String(text) if !text.contains('\0') => Some(text.into()),
+                Value::Number(number) => Some(number.to_string().into()),
+                Value::Bool(flag) => Some(flag.to_string().into()),
+                other => return Err(wrong(&format!("{field}.{name}"), "text without NUL bytes", &other)),
+            };
+            env.push((name.into(), value));
         }
         Ok(env)
     }

@@ -29,6 +29,9 @@ const CPU_SAMPLE: Duration = Duration::from_millis(50);
 /// rest only counted.
 const HASTY_SCAN: u64 = 8 << 20;
 
+/// A name and its value.
+type Variable = (OsString, OsString);
+
 /// How much output a call wants, and in what form.
 #[derive(Clone)]
 pub(super) struct OutputLimits {
@@ -50,12 +53,7 @@ pub(super) fn read_common(
     config: &Config,
 ) -> Result<(Launch, OutputLimits), BadInput> {
     let cwd = args.folder("cwd", &context.root)?;
-    let env = args.env("env", &context.env)?;
-    let given: Vec<(OsString, OsString)> = env
-        .iter()
-        .filter(|pair| !context.env.contains(pair))
-        .cloned()
-        .collect();
+    let given = args.env("env")?;
     let stdin = args.stdin("stdin")?;
     let max_chars = args
         .whole("max_output", 1..=MAX_OUTPUT)?
@@ -63,11 +61,21 @@ pub(super) fn read_common(
     let output = OutputLimits {
         max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
         raw: args.flag("raw")?,
-        mask: Arc::new(Mask::new(given.iter().map(|(name, value)| {
-            (name.to_string_lossy(), value.to_string_lossy())
+        mask: Arc::new(Mask::new(given.iter().filter_map(|(name, value)| {
+            Some((name.to_str()?, value.as_ref()?.to_str()?))
         }))),
     };
-    Ok((Launch::plain(cwd, env, stdin), output))
+    Ok((Launch::plain(cwd, laid_over(&context.env, given), stdin), output))
+}
+
+/// The inherited environment with what the call sets and takes away.
+fn laid_over(inherited: &[Variable], given: Vec<(OsString, Option<OsString>)>) -> Vec<Variable> {
+    let mut env = inherited.to_vec();
+    for (name, value) in given {
+        env.retain(|(old, _)| *old != name);
+        env.extend(value.map(|value| (name, value)));
+    }
+    env
 }
 
 /// The session that an outcome speaks of.
