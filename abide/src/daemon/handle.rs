@@ -215,6 +215,7 @@ impl Drop for Watcher {
 }
 
 /// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+#[derive(Debug)]
 pub struct Pending {
     id: CallId,
     inbox: mpsc::Sender<Input>,

@@ -83,6 +83,7 @@ pub struct ToolCall {
 
 /// Says that a result has left the house, and with it every message it tells. Where this is dropped
 /// instead, they are told again.
+#[derive(Debug)]
 pub struct Receipt(Vec<Pending>);
 
 impl Receipt {
