@@ -116,7 +116,7 @@ enum Undo {
 
 impl Outbox {
     pub fn open(&mut self, shuffle: Shuffle, next: u64, kept: Vec<Kept>) {
-        self.shuffle = shuffle;
+        self.shuffle = shuffle.for_messages();
         self.next = next;
         for message in kept {
             let entry = Entry {
@@ -218,7 +218,11 @@ impl Outbox {
     }
 
     pub fn any_unread(&self) -> bool {
-        let told: usize = self.in_flight.values().map(|(_, numbers)| numbers.len()).sum();
+        let told: usize = self
+            .in_flight
+            .values()
+            .map(|(_, numbers)| numbers.len())
+            .sum();
         self.len() > told
     }
 

@@ -518,5 +518,8 @@ fn t(id: TimerId) -> String {
 }
 
 fn m(id: MessageId) -> String {
-    format!("m{}", Shuffle { key: 7 }.sort(id.0.bits()) + 1)
+    format!(
+        "m{}",
+        Shuffle { key: 7 }.for_messages().sort(id.0.bits()) + 1
+    )
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 
 use abide_core::session::{Phase, Session};
-use abide_core::{Agent, Closing, Containment, Ending, MessageId, Question, QuestionId, SessionId, TimerId};
+use abide_core::{
+    Agent, Closing, Containment, Ending, MessageId, Question, QuestionId, SessionId, TimerId,
+};
 use tokio::sync::broadcast;
 
 use crate::world::facts::Facts;

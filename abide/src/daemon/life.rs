@@ -15,8 +15,8 @@ use anyhow::{Context as _, bail};
 use tokio::sync::mpsc;
 
 use super::Handle;
-use super::sight::Sight;
 use super::drive::{Seams, drive};
+use super::sight::Sight;
 use crate::config::{Config, Places};
 use crate::door::{http, mcp};
 use crate::world::clock::{Clock, SystemClock, boot_id};
@@ -216,7 +216,13 @@ impl Runtime {
         open_private(&places.database()).context("cannot make the database")?;
         let opened =
             Sqlite::open(&places.database(), boot_id()).context("cannot open the database")?;
-        let Opened { store, past, questions, kept, conditions } = opened;
+        let Opened {
+            store,
+            past,
+            questions,
+            kept,
+            conditions,
+        } = opened;
         let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
@@ -226,7 +232,9 @@ impl Runtime {
         }
         let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
         let handle = Handle::new(inbox, keepers.clone(), past, prober, config);
-        handle.prober().show_sessions(Arc::new(Sight(handle.clone())));
+        handle
+            .prober()
+            .show_sessions(Arc::new(Sight(handle.clone())));
         let mut recovered: Vec<Event> = keepers
             .recover()
             .into_iter()

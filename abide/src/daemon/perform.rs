@@ -145,7 +145,9 @@ impl Performer {
 
     /// Where the time ran out before a condition held, the last look at it is worth remembering.
     fn add_what_was_seen(&self, record: &mut Record) {
-        if let Record::Timer(timer::Record::Ended { id, reason, status, .. }) = record
+        if let Record::Timer(timer::Record::Ended {
+            id, reason, status, ..
+        }) = record
             && reason.is_none()
             && matches!(status, Status::Completed { .. })
         {

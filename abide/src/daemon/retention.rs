@@ -45,7 +45,9 @@ pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<
             tracing::info!("removed {} sessions of the past", removed.len());
             handle.tell(Event::Forgotten { sessions: removed }).await;
         }
-        let before = now.0.saturating_sub(handle.config().keep_days.saturating_mul(DAY));
+        let before = now
+            .0
+            .saturating_sub(handle.config().keep_days.saturating_mul(DAY));
         forget_rows(&*store, before).await;
         pause(ROUND).await;
     }

@@ -133,7 +133,10 @@ impl Alarm {
         // Zero would take the alarm off instead of letting it go off at once.
         let at_ms = at_ms.max(1);
         let time = Itimerspec {
-            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
             it_value: Timespec {
                 tv_sec: i64::try_from(at_ms / 1_000).unwrap_or(i64::MAX),
                 tv_nsec: (at_ms % 1_000 * 1_000_000).cast_signed(),

@@ -95,7 +95,13 @@ impl Sqlite {
             .spawn(move || serve(&mut db, &queue))
             .map_err(|e| StoreFault::Broken(e.to_string()))?;
         let store = Sqlite { jobs };
-        Ok(Opened { store, past, questions, kept, conditions })
+        Ok(Opened {
+            store,
+            past,
+            questions,
+            kept,
+            conditions,
+        })
     }
 }
 
@@ -123,7 +129,10 @@ impl Store for Sqlite {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that opens a database")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that opens a database"
+)]
 fn connect(path: &Path) -> Result<Connection, StoreFault> {
     let db = Connection::open(path)?;
     db.pragma_update(None, "journal_mode", "WAL")?;

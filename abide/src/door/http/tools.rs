@@ -54,7 +54,9 @@ pub async fn call(
     let mut facts = result.facts;
     facts.insert("is_error".into(), json!(result.is_error));
     let body = Value::Object(facts).to_string().into();
-    let body = Body::new(Telling { body: Some((body, call.into_receipt())) });
+    let body = Body::new(Telling {
+        body: Some((body, call.into_receipt())),
+    });
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
@@ -83,7 +85,10 @@ impl HttpBody for Telling {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let left = self.body.as_ref().map_or(0, |(bytes, _)| bytes.len() as u64);
+        let left = self
+            .body
+            .as_ref()
+            .map_or(0, |(bytes, _)| bytes.len() as u64);
         SizeHint::with_exact(left)
     }
 }

@@ -56,11 +56,18 @@ impl Reader<'_> {
             other => return Err(wrong(at, "an object", &other)),
         };
         let kinds = ["port", "url", "file", "session", "command", "all", "any"];
-        let named: Vec<&str> = kinds.into_iter().filter(|kind| has(&fields, kind)).collect();
+        let named: Vec<&str> = kinds
+            .into_iter()
+            .filter(|kind| has(&fields, kind))
+            .collect();
         let [kind] = named[..] else {
             return Err(BadInput(format!(
                 "`{at}` must name exactly one of {KINDS}; got {}.",
-                if named.is_empty() { "none".into() } else { named.join(" and ") }
+                if named.is_empty() {
+                    "none".into()
+                } else {
+                    named.join(" and ")
+                }
             )));
         };
         let at = format!("{at}.{kind}");
@@ -87,16 +94,24 @@ impl Reader<'_> {
             return Err(wrong(at, "a list of conditions", &list));
         };
         if list.is_empty() {
-            return Err(BadInput(format!("`{at}` must hold at least one condition; got none.")));
+            return Err(BadInput(format!(
+                "`{at}` must hold at least one condition; got none."
+            )));
         }
         if depth + 1 >= MOST_DEPTH {
-            return Err(BadInput(format!("`{at}` must not be nested deeper than {MOST_DEPTH}.")));
+            return Err(BadInput(format!(
+                "`{at}` must not be nested deeper than {MOST_DEPTH}."
+            )));
         }
         let parts = list.into_iter().enumerate();
         let parts: Vec<Condition> = parts
             .map(|(n, part)| self.condition(part, &format!("{at}[{n}]"), depth + 1))
             .collect::<Result<_, _>>()?;
-        Ok(if kind == "all" { Condition::All(parts) } else { Condition::Any(parts) })
+        Ok(if kind == "all" {
+            Condition::All(parts)
+        } else {
+            Condition::Any(parts)
+        })
     }
 
     fn file(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
@@ -110,7 +125,9 @@ impl Reader<'_> {
             None if is.is_null() => FileState::Present,
             Some("present") => FileState::Present,
             Some("gone") => FileState::Gone,
-            Some("changed") => FileState::Changed { from: Fingerprint::of(&path) },
+            Some("changed") => FileState::Changed {
+                from: Fingerprint::of(&path),
+            },
             _ => return Err(wrong(&format!("{at}.is"), "present, gone or changed", &is)),
         };
         let matches = pattern(fields.remove("matches"), &format!("{at}.matches"))?;
@@ -132,7 +149,10 @@ impl Reader<'_> {
             view.visible_to(Some(&self.context.agent))
         };
         let Some(view) = known.filter(own) else {
-            return Err(BadInput(format!("`{at}`: Session '{}' not found", shown(&given))));
+            return Err(BadInput(format!(
+                "`{at}`: Session '{}' not found",
+                shown(&given)
+            )));
         };
         let is = fields.remove("is").unwrap_or(Value::Null);
         let output = pattern(fields.remove("output"), &format!("{at}.output"))?;
@@ -148,7 +168,10 @@ impl Reader<'_> {
             _ => return Err(wrong(&format!("{at}.is"), "ended", &is)),
         };
         nothing_else(fields, at, "session, is, output")?;
-        Ok(Condition::Session { session: view.id, want })
+        Ok(Condition::Session {
+            session: view.id,
+            want,
+        })
     }
 
     fn command(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
@@ -187,15 +210,23 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
     let found = match &given {
         Value::Number(given) => {
             let port = given.as_u64().or_else(|| {
-                given.as_f64().filter(|n| n.fract() == 0.0 && (0.0..1e6).contains(n)).map(|n| n as u64)
+                given
+                    .as_f64()
+                    .filter(|n| n.fract() == 0.0 && (0.0..1e6).contains(n))
+                    .map(|n| n as u64)
             });
-            port.and_then(|port| u16::try_from(port).ok()).filter(|p| *p > 0).map(|p| (None, p))
+            port.and_then(|port| u16::try_from(port).ok())
+                .filter(|p| *p > 0)
+                .map(|p| (None, p))
         }
         Value::String(text) => match text.trim().rsplit_once(':') {
             None => number(text.trim()).map(|port| (None, port)),
             Some((host, port)) => {
-                let plain = !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
-                number(port).filter(|_| plain).map(|port| (Some(host.to_owned()), port))
+                let plain =
+                    !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
+                number(port)
+                    .filter(|_| plain)
+                    .map(|port| (Some(host.to_owned()), port))
             }
         },
         _ => None,
@@ -217,7 +248,13 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     };
     let body = pattern(fields.remove("body"), &format!("{at}.body"))?;
     nothing_else(fields, at, "url, status, body")?;
-    let bad = || wrong(at, "an address such as http://localhost:3000/health", &given.clone().into());
+    let bad = || {
+        wrong(
+            at,
+            "an address such as http://localhost:3000/health",
+            &given.clone().into(),
+        )
+    };
     let address: hyper::Uri = given.trim().parse().map_err(|_| bad())?;
     match address.scheme_str() {
         Some("http") => {}
@@ -230,7 +267,10 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
         }
         _ => return Err(bad()),
     }
-    let host = address.host().filter(|host| !host.is_empty()).ok_or_else(bad)?;
+    let host = address
+        .host()
+        .filter(|host| !host.is_empty())
+        .ok_or_else(bad)?;
     let path = address.path_and_query().map_or("/", |path| path.as_str());
     Ok(Condition::Url(Url {
         host: host.to_owned(),
@@ -243,14 +283,22 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
 }
 
 fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
-    let Some(given) = given.filter(|value| !value.is_null()) else { return Ok(None) };
+    let Some(given) = given.filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
     let text = text(Some(given), at)?;
-    let built = regex::RegexBuilder::new(&text).size_limit(REGEX_SIZE).build();
+    let built = regex::RegexBuilder::new(&text)
+        .size_limit(REGEX_SIZE)
+        .build();
     match built {
         Ok(_) => Ok(Some(text)),
         Err(e) => {
             let why = e.to_string();
-            let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let why = why
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ");
             Err(BadInput(format!(
                 "`{at}` must be a regular expression; got {}: {why}.",
                 shown(&text)
@@ -261,7 +309,9 @@ fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
 
 fn full_path(path: &str, root: &Path) -> PathBuf {
     match path.strip_prefix("~/") {
-        Some(rest) => std::env::home_dir().unwrap_or_else(|| "/".into()).join(rest),
+        Some(rest) => std::env::home_dir()
+            .unwrap_or_else(|| "/".into())
+            .join(rest),
         None => root.join(path),
     }
 }
@@ -278,11 +328,16 @@ fn text(given: Option<Value>, at: &str) -> Result<String, BadInput> {
 }
 
 fn nothing_else(fields: Map<String, Value>, at: &str, known: &str) -> Result<(), BadInput> {
-    Args::new(fields).finish(known).map_err(|bad| BadInput(format!("`{at}`: {}", bad.0)))
+    Args::new(fields)
+        .finish(known)
+        .map_err(|bad| BadInput(format!("`{at}`: {}", bad.0)))
 }
 
 fn wrong(at: &str, allowed: &str, given: &Value) -> BadInput {
-    BadInput(format!("`{at}` must be {allowed}; got {}.", shown(&given.to_string())))
+    BadInput(format!(
+        "`{at}` must be {allowed}; got {}.",
+        shown(&given.to_string())
+    ))
 }
 
 fn shown(text: &str) -> String {

@@ -30,7 +30,10 @@ pub(super) fn read(
     args.finish(FIELDS)?;
     let standby = context.standby.map_or(asked, |limit| asked.min(limit));
     let most = limit::MESSAGES_AT_ONCE;
-    Ok((Request::ReadMessages { standby, most }, ReadMessages { waited: standby }))
+    Ok((
+        Request::ReadMessages { standby, most },
+        ReadMessages { waited: standby },
+    ))
 }
 
 impl ReadMessages {
@@ -53,7 +56,12 @@ impl ReadMessages {
             }
         };
         facts.entry("messages").or_insert_with(|| json!([]));
-        ToolResult { text, facts, is_error: false }.sealed()
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
     }
 }
 
@@ -75,7 +83,10 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
         fields.insert("text".into(), json!(text.as_str()));
         list.push(Value::Object(fields));
         let again = if message.repeated {
-            format!("\n(Told again as {}: you may have seen this before.)", message.id)
+            format!(
+                "\n(Told again as {}: you may have seen this before.)",
+                message.id
+            )
         } else {
             String::new()
         };
@@ -123,7 +134,10 @@ pub(super) fn completion(row: &TimerRow) -> String {
         _ => {}
     }
     if let Some(late) = row.late.filter(|late| *late >= LATE) {
-        text.push_str(&format!("\nLate by: {} (nothing ran when it came due)", seconds(late)));
+        text.push_str(&format!(
+            "\nLate by: {} (nothing ran when it came due)",
+            seconds(late)
+        ));
     }
     text
 }

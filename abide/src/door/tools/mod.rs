@@ -13,9 +13,9 @@ mod timer;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use abide_core::message::Told;
 use abide_core::request::Caller;
 use abide_core::wait::Asking;
-use abide_core::message::Told;
 use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
@@ -130,8 +130,7 @@ pub async fn begin(
             let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
             (Request::Run(run), Some(launch), Tool::Execute(execute))
         }
-        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer"
-        | "resume_timer" => {
+        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
             let (request, timer) = timer::read(name, arguments, &context, handle)?;
             (Request::Timer(request), None, Tool::Timer(timer))
         }
@@ -350,9 +349,11 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             key.0.strip_prefix("given:").unwrap_or(&key.0)
         ),
         Refusal::Timer(refusal) => timer::sentence(refusal),
-        Refusal::NotRecorded => "storage_full: it could not be recorded, so nothing was done; free \
+        Refusal::NotRecorded => {
+            "storage_full: it could not be recorded, so nothing was done; free \
             some space on the disk and try again"
-            .into(),
+                .into()
+        }
         Refusal::TooMany(sentence) => sentence.clone(),
     }
 }

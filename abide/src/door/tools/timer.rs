@@ -24,7 +24,9 @@ pub(super) struct TimerTool {
 enum What {
     Timer,
     Read,
-    List { ended: bool },
+    List {
+        ended: bool,
+    },
     Act,
     /// Something that is no id at all; those that there are get listed.
     NoSuch(String),
@@ -44,20 +46,35 @@ pub(super) fn read(
     };
     let (request, what) = read?;
     args.finish(match name {
-        "timer" => "total_duration, timeout_duration, reason, mission, timer_id, until, idempotency_key",
+        "timer" => {
+            "total_duration, timeout_duration, reason, mission, timer_id, until, idempotency_key"
+        }
         "read_timer" => "timer_id, include_ended",
         "pause_timer" => "timer_id, pause_duration, reason",
         _ => "timer_id, reason",
     })?;
     let fitted = match &request {
-        Request::Create(Create { total, standby, detach: false, kind: Kind::Waiting, .. }) => {
+        Request::Create(Create {
+            total,
+            standby,
+            detach: false,
+            kind: Kind::Waiting,
+            ..
+        }) => {
             let asked = standby.unwrap_or(*total);
             context.standby.filter(|limit| *limit < asked)
         }
         Request::Continue { .. } => context.standby,
         _ => None,
     };
-    Ok((request, TimerTool { what, agent: context.agent.clone(), fitted }))
+    Ok((
+        request,
+        TimerTool {
+            what,
+            agent: context.agent.clone(),
+            fitted,
+        },
+    ))
 }
 
 type Read = Result<(Request, What), BadInput>;
@@ -72,14 +89,20 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
     if let Some(given) = timer {
         if until.is_some() {
             return Err(BadInput(
-                "`until` belongs to a new timer; a timer that exists keeps the condition it has.".into(),
+                "`until` belongs to a new timer; a timer that exists keeps the condition it has."
+                    .into(),
             ));
         }
         return Ok(match given.trim().parse() {
             Err(_) => no_such(given),
             Ok(timer) => {
                 let patience = context.standby;
-                let request = Request::Continue { timer, remaining: total, standby, patience };
+                let request = Request::Continue {
+                    timer,
+                    remaining: total,
+                    standby,
+                    patience,
+                };
                 (request, What::Timer)
             }
         });
@@ -108,7 +131,8 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
     })?;
     if kind == Kind::Mission && standby.is_some() {
         return Err(BadInput(
-            "`timeout_duration` has no meaning for a `mission`: you end your turn and are woken.".into(),
+            "`timeout_duration` has no meaning for a `mission`: you end your turn and are woken."
+                .into(),
         ));
     }
     let until = match until {
@@ -116,7 +140,11 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
         Some(given) => {
             let condition = condition::read(given, context, handle)?;
             let written = serde_json::to_string(&condition);
-            Some(written.map_err(|e| BadInput(format!("`until` cannot be kept: {e}.")))?.into())
+            Some(
+                written
+                    .map_err(|e| BadInput(format!("`until` cannot be kept: {e}.")))?
+                    .into(),
+            )
         }
     };
     let new = Create {
@@ -134,7 +162,9 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
 
 fn checked(field: &str, text: String) -> Result<String, BadInput> {
     if text.trim().is_empty() {
-        return Err(BadInput(format!("`{field}` must not be empty: it is what you are told later.")));
+        return Err(BadInput(format!(
+            "`{field}` must not be empty: it is what you are told later."
+        )));
     }
     if text.len() > TEXT_LIMIT {
         return Err(BadInput(format!(
@@ -200,7 +230,9 @@ impl TimerTool {
     fn told(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
         let row = handle.past().timer(timer.id).ok().flatten();
         let mut facts = facts(timer, row.as_ref());
-        let reason = row.as_ref().map(|row| format!("\n{}: {}", row.label(), row.text));
+        let reason = row
+            .as_ref()
+            .map(|row| format!("\n{}: {}", row.label(), row.text));
         let reason = reason.unwrap_or_default();
         let id = timer.id;
         let saw = handle.prober().saw(id).filter(|saw| !saw.is_empty());
@@ -210,7 +242,10 @@ impl TimerTool {
             seconds(timer.total),
             number(timer.remaining)
         );
-        let last_look = saw.as_ref().map(|saw| format!("\nLast look: {saw}")).unwrap_or_default();
+        let last_look = saw
+            .as_ref()
+            .map(|saw| format!("\nLast look: {saw}"))
+            .unwrap_or_default();
         if let Some(saw) = saw {
             facts.insert("last_look".into(), json!(saw));
         }
@@ -222,7 +257,10 @@ impl TimerTool {
         }
         let text = match why {
             Why::Completed | Why::Ended if timer.status != Status::Stopped => {
-                row.as_ref().map_or_else(|| format!("Timer '{id}' has completed."), messages::completion)
+                row.as_ref().map_or_else(
+                    || format!("Timer '{id}' has completed."),
+                    messages::completion,
+                )
             }
             Why::Made if timer.kind == Kind::Mission => format!(
                 "Timer '{id}' is set for {}.{reason}\nEnd your turn now: you will be woken by a message \
@@ -237,7 +275,9 @@ impl TimerTool {
             ),
             Why::Interrupted(act) | Why::Done(act) => {
                 let note = row.as_ref().and_then(|row| row.reason.as_deref());
-                let note = note.map(|note| format!("\nWhy: {note}")).unwrap_or_default();
+                let note = note
+                    .map(|note| format!("\nWhy: {note}"))
+                    .unwrap_or_default();
                 format!(
                     "Timer '{id}' was {}: {counted}.{reason}{note}\n{}",
                     past_of(act),
@@ -245,10 +285,18 @@ impl TimerTool {
                 )
             }
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
-                format!("Timer '{id}' is {}: {counted}.{reason}{last_look}", timer.status.as_str())
+                format!(
+                    "Timer '{id}' is {}: {counted}.{reason}{last_look}",
+                    timer.status.as_str()
+                )
             }
         };
-        ToolResult { text, facts, is_error: false }.sealed()
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
     }
 
     fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
@@ -261,7 +309,10 @@ impl TimerTool {
         let mut list = Vec::new();
         for timer in timers {
             let row = past.timer(timer.id).ok().flatten();
-            let text = row.as_ref().map(|row| row.text.as_str()).unwrap_or_default();
+            let text = row
+                .as_ref()
+                .map(|row| row.text.as_str())
+                .unwrap_or_default();
             lines.push(format!(
                 "{} {} {}: {} of {} elapsed, {} remain: {}",
                 timer.id,
@@ -275,9 +326,18 @@ impl TimerTool {
             list.push(Value::Object(facts(timer, row.as_ref())));
         }
         if let What::List { ended: true } = self.what {
-            let which = Which { agent: Some(&self.agent.0), most: ENDED_LISTED };
+            let which = Which {
+                agent: Some(&self.agent.0),
+                most: ENDED_LISTED,
+            };
             for row in past.ended(which).unwrap_or_default() {
-                lines.push(format!("{} {} {}: {}", row.id, row.kind.as_str(), row.status, row.text));
+                lines.push(format!(
+                    "{} {} {}: {}",
+                    row.id,
+                    row.kind.as_str(),
+                    row.status,
+                    row.text
+                ));
                 list.push(Value::Object(row_facts(&row)));
             }
         }
@@ -286,7 +346,12 @@ impl TimerTool {
             false => lines.join("\n"),
         };
         let facts = Map::from_iter([("timers".to_owned(), Value::Array(list))]);
-        ToolResult { text, facts, is_error: false }.sealed()
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
     }
 
     /// A timer that is no longer kept in memory may still be remembered.
@@ -304,13 +369,24 @@ impl TimerTool {
             }
             let text = match row.completed_by {
                 Some(_) => messages::completion(&row),
-                None => format!("Timer '{}' is {}.\n{}: {}", row.id, row.status, row.label(), row.text),
+                None => format!(
+                    "Timer '{}' is {}.\n{}: {}",
+                    row.id,
+                    row.status,
+                    row.label(),
+                    row.text
+                ),
             };
             let mut facts = row_facts(&row);
             if matches!(self.what, What::Timer) {
                 facts.insert("timeout".into(), json!(false));
             }
-            return ToolResult { text, facts, is_error: false }.sealed();
+            return ToolResult {
+                text,
+                facts,
+                is_error: false,
+            }
+            .sealed();
         }
         ToolResult::error(sentence(&refusal))
     }
@@ -322,12 +398,19 @@ pub(super) fn sentence(refusal: &timer::Refusal) -> String {
         timer::Refusal::NotFound { timer, known, more } => {
             not_found(&timer.to_string(), known, *more)
         }
-        timer::Refusal::NotAllowed { timer, attempt, status } => {
+        timer::Refusal::NotAllowed {
+            timer,
+            attempt,
+            status,
+        } => {
             let next = match status {
                 Status::Paused { .. } if *attempt != "resume" => "; resume_timer lets it go on",
                 _ => "",
             };
-            format!("Timer '{timer}' is {}: cannot {attempt} it{next}", status.as_str())
+            format!(
+                "Timer '{timer}' is {}: cannot {attempt} it{next}",
+                status.as_str()
+            )
         }
         timer::Refusal::KeyReused(key) => format!(
             "`idempotency_key` '{}' was used for another timer already; use a new one",
@@ -341,8 +424,15 @@ fn not_found(given: &str, known: &[TimerId], more: usize) -> String {
         return format!("Timer '{given}' not found; there are no timers that have not ended");
     }
     let ids: Vec<String> = known.iter().map(TimerId::to_string).collect();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("Timer '{given}' not found; the timers that exist are {}{more}", ids.join(", "))
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    format!(
+        "Timer '{given}' not found; the timers that exist are {}{more}",
+        ids.join(", ")
+    )
 }
 
 fn past_of(act: Act) -> &'static str {
@@ -357,8 +447,12 @@ fn past_of(act: Act) -> &'static str {
 fn what_next(act: Act, timer: &Timer) -> String {
     match act {
         Act::Stop => "It is over and tells nobody.".into(),
-        Act::Cancel => "It runs on; a message comes when it completes. Polling is not needed.".into(),
-        Act::Pause(_) => "Nothing elapses; it goes on by itself, or at once with resume_timer.".into(),
+        Act::Cancel => {
+            "It runs on; a message comes when it completes. Polling is not needed.".into()
+        }
+        Act::Pause(_) => {
+            "Nothing elapses; it goes on by itself, or at once with resume_timer.".into()
+        }
         Act::Resume => format!("It goes on, {}.", timer.status.as_str()),
     }
 }
@@ -391,7 +485,10 @@ pub(crate) fn row_facts(row: &TimerRow) -> Map<String, Value> {
     facts.insert("agent".into(), json!(row.agent));
     facts.insert("status".into(), json!(row.status));
     facts.insert("total_duration".into(), secs(row.total));
-    facts.insert("timeout_duration".into(), secs(row.standby.unwrap_or(row.total)));
+    facts.insert(
+        "timeout_duration".into(),
+        secs(row.standby.unwrap_or(row.total)),
+    );
     facts.insert("elapsed_time".into(), secs(row.total.less(remaining)));
     facts.insert("remaining_time".into(), secs(remaining));
     facts.insert(row.label().to_lowercase(), json!(row.text));
@@ -401,7 +498,11 @@ pub(crate) fn row_facts(row: &TimerRow) -> Map<String, Value> {
         facts.insert("completed_by".into(), json!(by));
     }
     if let Some(reason) = &row.reason {
-        let name = if row.completed_by.is_some() { "seen" } else { "stop_reason" };
+        let name = if row.completed_by.is_some() {
+            "seen"
+        } else {
+            "stop_reason"
+        };
         facts.insert(name.into(), json!(reason));
     }
     if let Some(late) = row.late {

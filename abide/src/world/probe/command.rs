@@ -49,7 +49,10 @@ impl Drop for Look {
 
 async fn look(wanted: &Command) -> Result<(), String> {
     let (program, words) = wanted.shell.split_first().ok_or("has no shell")?;
-    #[expect(clippy::disallowed_methods, reason = "a look of a few milliseconds needs no keeper")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a look of a few milliseconds needs no keeper"
+    )]
     let mut command = std::process::Command::new(program);
     command
         .args(words)
@@ -95,7 +98,10 @@ async fn look(wanted: &Command) -> Result<(), String> {
 
 fn shown(text: &str) -> String {
     const MOST: usize = 120;
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let clean: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     match clean.char_indices().nth(MOST) {
         None => clean,
         Some((cut, _)) => format!("{}…", &clean[..cut]),

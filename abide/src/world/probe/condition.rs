@@ -151,6 +151,7 @@ mod as_text {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SessionId, D::Error> {
         let text = String::deserialize(from)?;
-        text.parse().map_err(|_| D::Error::custom("not a session's id"))
+        text.parse()
+            .map_err(|_| D::Error::custom("not a session's id"))
     }
 }

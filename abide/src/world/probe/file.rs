@@ -28,7 +28,10 @@ const OVERLAP: u64 = 4 << 10;
 const PAGE: usize = 256 << 10;
 
 pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) -> String {
-    let pattern = wanted.matches.as_deref().and_then(|pattern| Regex::new(pattern).ok());
+    let pattern = wanted
+        .matches
+        .as_deref()
+        .and_then(|pattern| Regex::new(pattern).ok());
     let mut reading = Reading::default();
     let wanted = Arc::new(wanted.clone());
     let changed = Arc::new(Notify::new());
@@ -44,7 +47,11 @@ pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) ->
             }
             Err(why) => slots.say(why),
         }
-        let untold = if watches.is_empty() { UNWATCHED } else { UNTOLD };
+        let untold = if watches.is_empty() {
+            UNWATCHED
+        } else {
+            UNTOLD
+        };
         tokio::select! {
             () = changed.notified() => pause(SETTLE).await,
             () = pause(untold) => {}
@@ -55,9 +62,15 @@ pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) ->
 
 /// Whether it is so at this moment.
 pub(super) async fn holds_now(wanted: &File) -> bool {
-    let pattern = wanted.matches.as_deref().and_then(|pattern| Regex::new(pattern).ok());
+    let pattern = wanted
+        .matches
+        .as_deref()
+        .and_then(|pattern| Regex::new(pattern).ok());
     let wanted = Arc::new(wanted.clone());
-    look_aside(&wanted, &pattern, Reading::default()).await.1.is_ok()
+    look_aside(&wanted, &pattern, Reading::default())
+        .await
+        .1
+        .is_ok()
 }
 
 type Looked = (Reading, Result<String, String>);
@@ -73,7 +86,9 @@ async fn look_aside(wanted: &Arc<File>, pattern: &Option<Regex>, mut reading: Re
         let looked = look(&wanted, pattern.as_ref(), &mut reading);
         (reading, looked)
     });
-    looking.await.unwrap_or_else(|e| (Reading::default(), Err(e.to_string())))
+    looking
+        .await
+        .unwrap_or_else(|e| (Reading::default(), Err(e.to_string())))
 }
 
 /// Watches the file where there is one, and the nearest folder for the next name on the way.
@@ -117,7 +132,10 @@ fn look(wanted: &File, pattern: Option<&Regex>, reading: &mut Reading) -> Result
     };
     match reading.find(&wanted.path, pattern) {
         Ok(Some(found)) => Ok(format!("file {path} has {found:?} in it")),
-        Ok(None) => Err(format!("file {path} is there, without a match in its {} bytes", reading.at)),
+        Ok(None) => Err(format!(
+            "file {path} is there, without a match in its {} bytes",
+            reading.at
+        )),
         Err(e) => Err(format!("file {path} cannot be read: {e}")),
     }
 }
@@ -137,7 +155,10 @@ impl Reading {
             return Err(std::io::Error::other("it is not a plain file"));
         }
         if found.ino() != self.inode || found.len() < self.at {
-            *self = Reading { inode: found.ino(), at: 0 };
+            *self = Reading {
+                inode: found.ino(),
+                at: 0,
+            };
         }
         let from = self.at.saturating_sub(OVERLAP);
         file.seek(SeekFrom::Start(from))?;

@@ -58,7 +58,10 @@ impl Watcher {
             name,
             changed: changed.clone(),
         });
-        watches.entry(descriptor).or_default().push(Arc::downgrade(&watch));
+        watches
+            .entry(descriptor)
+            .or_default()
+            .push(Arc::downgrade(&watch));
         drop(watches);
         Some(watch)
     }
@@ -67,7 +70,9 @@ impl Watcher {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut watches = self.queue.watches.lock().expect("no holder panics");
-        let Some(others) = watches.get_mut(&self.descriptor) else { return };
+        let Some(others) = watches.get_mut(&self.descriptor) else {
+            return;
+        };
         others.retain(|other| other.strong_count() > 0);
         if others.is_empty() {
             watches.remove(&self.descriptor);
@@ -81,7 +86,10 @@ impl Queue {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
         let fd = unsafe { AsyncFd::register(fd).ok()? };
-        let queue = Arc::new(Queue { fd, watches: Mutex::default() });
+        let queue = Arc::new(Queue {
+            fd,
+            watches: Mutex::default(),
+        });
         tokio::spawn(queue.clone().read());
         Some(queue)
     }
@@ -89,7 +97,9 @@ impl Queue {
     async fn read(self: Arc<Self>) {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         loop {
-            let Ok(mut ready) = self.fd.readable().await else { return };
+            let Ok(mut ready) = self.fd.readable().await else {
+                return;
+            };
             let mut reader = inotify::Reader::new(self.fd.get_ref(), &mut buffer);
             loop {
                 match reader.next() {
@@ -109,8 +119,17 @@ impl Queue {
         let mut watches = self.watches.lock().expect("no holder panics");
         let lost = what.contains(ReadFlags::QUEUE_OVERFLOW);
         let here: Vec<Arc<Watch>> = match lost {
-            true => watches.values().flatten().filter_map(Weak::upgrade).collect(),
-            false => watches.get(&descriptor).into_iter().flatten().filter_map(Weak::upgrade).collect(),
+            true => watches
+                .values()
+                .flatten()
+                .filter_map(Weak::upgrade)
+                .collect(),
+            false => watches
+                .get(&descriptor)
+                .into_iter()
+                .flatten()
+                .filter_map(Weak::upgrade)
+                .collect(),
         };
         if what.contains(ReadFlags::IGNORED) {
             watches.remove(&descriptor);

@@ -92,14 +92,19 @@ impl Prober {
             self.know(timer, written);
         }
         let mut all = self.watched.lock().expect("no holder panics");
-        let Some(watched) = all.get_mut(&timer) else { return };
+        let Some(watched) = all.get_mut(&timer) else {
+            return;
+        };
         watched.stop();
         let (condition, seen) = (watched.condition.clone(), watched.seen.clone());
         let (tools, events) = (self.tools.clone(), self.events.clone());
         let task = tokio::spawn(async move {
             let slots = Slots { seen, first: 0 };
             let seen = until_holds(&condition, &tools, slots).await;
-            let held = Event::Held { timer, seen: seen.into() };
+            let held = Event::Held {
+                timer,
+                seen: seen.into(),
+            };
             let _ = events.send(held).await;
         });
         watched.task = Some(task.abort_handle());
@@ -137,7 +142,11 @@ impl Watched {
 
     fn saw(&self) -> String {
         let seen = self.seen.lock().expect("no holder panics");
-        let said: Vec<&str> = seen.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
+        let said: Vec<&str> = seen
+            .iter()
+            .map(String::as_str)
+            .filter(|s| !s.is_empty())
+            .collect();
         said.join("; ")
     }
 }
@@ -159,7 +168,10 @@ impl Slots {
 
     fn skip(&self, leaves: usize) -> Self {
         let seen = self.seen.clone();
-        Slots { seen, first: self.first + leaves }
+        Slots {
+            seen,
+            first: self.first + leaves,
+        }
     }
 }
 

@@ -35,7 +35,12 @@ impl Pace {
     /// For something on this machine, or not.
     pub fn begin(&self, near: bool) -> Steps<'_> {
         self.looking.fetch_add(1, Ordering::Relaxed);
-        Steps { pace: self, near, next: FIRST, waited: Duration::ZERO }
+        Steps {
+            pace: self,
+            near,
+            next: FIRST,
+            waited: Duration::ZERO,
+        }
     }
 }
 

@@ -88,7 +88,9 @@ async fn until_written(
                 }
             }
             None => {
-                slots.say(format!("{session} has ended after {total} bytes without a match"));
+                slots.say(format!(
+                    "{session} has ended after {total} bytes without a match"
+                ));
                 return std::future::pending().await;
             }
         }

@@ -18,7 +18,10 @@ const BODY: usize = 1 << 20;
 const TRY: Duration = Duration::from_secs(10);
 
 pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) -> String {
-    let body = wanted.body.as_deref().and_then(|body| Regex::new(body).ok());
+    let body = wanted
+        .body
+        .as_deref()
+        .and_then(|body| Regex::new(body).ok());
     let mut steps = tools.pace.begin(port::is_near(Some(&wanted.host)));
     loop {
         let looked = tokio::select! {
@@ -41,12 +44,16 @@ pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) ->
 async fn look(wanted: &Url, body: Option<&Regex>) -> Result<String, String> {
     let stream = port::connect(&wanted.host, wanted.port).await;
     let stream = TokioIo::new(stream.map_err(|e| port::reason(&e))?);
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(stream).await.map_err(|e| e.to_string())?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream)
+        .await
+        .map_err(|e| e.to_string())?;
     let connection = tokio::spawn(connection);
     let request = Request::get(&wanted.path)
         .header(header::HOST, format!("{}:{}", wanted.host, wanted.port))
-        .header(header::USER_AGENT, concat!("abide/", env!("CARGO_PKG_VERSION")))
+        .header(
+            header::USER_AGENT,
+            concat!("abide/", env!("CARGO_PKG_VERSION")),
+        )
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|e| e.to_string())?;
@@ -55,7 +62,9 @@ async fn look(wanted: &Url, body: Option<&Regex>) -> Result<String, String> {
         Err(e) => Err(e.to_string()),
         Ok(answer) => {
             let status = answer.status();
-            let right = wanted.status.map_or(status.is_success(), |want| want == status.as_u16());
+            let right = wanted
+                .status
+                .map_or(status.is_success(), |want| want == status.as_u16());
             match body {
                 _ if !right => Err(format!("answered {status}")),
                 None => Ok(status.to_string()),

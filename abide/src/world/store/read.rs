@@ -3,11 +3,11 @@
 use std::sync::Mutex;
 
 use abide_core::id::Shuffle;
+use abide_core::limit;
 use abide_core::message::{self, About};
 use abide_core::record::Kept;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer};
-use abide_core::limit;
 use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -26,7 +26,14 @@ pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Questio
         let (id, session, idle, asked) = row?;
         if let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) {
             let (idle, asked) = (Millis(idle), Wall(asked));
-            open.push((id, Question { session, idle, asked }));
+            open.push((
+                id,
+                Question {
+                    session,
+                    idle,
+                    asked,
+                },
+            ));
         }
     }
     Ok(open)
@@ -104,7 +111,11 @@ fn timers(db: &Connection) -> Result<Vec<timer::Kept>, StoreFault> {
             state: State {
                 total: Millis(row.get(3)?),
                 course,
-                place: if row.get(4)? { Place::Background } else { Place::Front },
+                place: if row.get(4)? {
+                    Place::Background
+                } else {
+                    Place::Front
+                },
             },
             checked: Wall(row.get(8)?),
             key: row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
@@ -128,7 +139,10 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
         let late = Millis(row.get::<_, Option<u64>>(8)?.unwrap_or(0));
         let status = match row.get::<_, Option<String>>(7)?.as_deref() {
             None => Status::Stopped,
-            Some("condition") => Status::Completed { by: By::Condition, late },
+            Some("condition") => Status::Completed {
+                by: By::Condition,
+                late,
+            },
             Some(_) => Status::Completed { by: By::Time, late },
         };
         let timer = Timer {
@@ -143,7 +157,10 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
             pause_until: None,
             conditional: row.get(6)?,
         };
-        Ok((timer, row.get::<_, Option<String>>(9)?.map(|key| Key(key.into()))))
+        Ok((
+            timer,
+            row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
+        ))
     })?;
     let mut ended: Vec<_> = rows.collect::<Result<_, _>>()?;
     ended.reverse();
@@ -151,7 +168,11 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
 }
 
 fn kind(word: &str) -> Kind {
-    if word == Kind::Mission.as_str() { Kind::Mission } else { Kind::Waiting }
+    if word == Kind::Mission.as_str() {
+        Kind::Mission
+    } else {
+        Kind::Waiting
+    }
 }
 
 fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
@@ -164,7 +185,9 @@ fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let (agent, about): (String, String) = (row.get(1)?, row.get(2)?);
-        let Some(about) = subject(&about) else { continue };
+        let Some(about) = subject(&about) else {
+            continue;
+        };
         found.push(message::Kept {
             number: row.get(0)?,
             agent: names.of(&agent),
@@ -287,7 +310,10 @@ const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms FROM me
 
 impl Past {
     pub(super) fn new(db: Connection, shuffle: Shuffle) -> Self {
-        Past { db: Mutex::new(db), shuffle }
+        Past {
+            db: Mutex::new(db),
+            shuffle,
+        }
     }
 
     /// One timer, ended or not.
@@ -295,7 +321,9 @@ impl Past {
         let number = self.shuffle.sort(id.0.bits());
         let db = self.db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
-        Ok(select.query_row([number], |row| self.timer_row(row)).optional()?)
+        Ok(select
+            .query_row([number], |row| self.timer_row(row))
+            .optional()?)
     }
 
     /// Timers that have ended, the newest first.
@@ -337,7 +365,10 @@ impl Past {
     pub fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(&format!("{MESSAGE} WHERE number = ?"))?;
-        Ok(select.query_row([number], message_row).optional()?.flatten())
+        Ok(select
+            .query_row([number], message_row)
+            .optional()?
+            .flatten())
     }
 
     /// The newest messages, seen or not, oldest first.
@@ -348,14 +379,16 @@ impl Past {
              ORDER BY number DESC LIMIT ?2"
         ))?;
         let rows = select.query_map(params![which.agent, which.most, unseen], message_row)?;
-        let mut rows = rows.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()?;
+        let mut rows = rows
+            .filter_map(Result::transpose)
+            .collect::<Result<Vec<_>, _>>()?;
         rows.reverse();
         Ok(rows)
     }
 
     /// The number under which a message is kept.
     pub fn number_of(&self, id: MessageId) -> u64 {
-        self.shuffle.sort(id.0.bits())
+        self.shuffle.for_messages().sort(id.0.bits())
     }
 
     fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {

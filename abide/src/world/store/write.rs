@@ -28,7 +28,11 @@ pub(super) fn commit(db: &mut Connection, records: &[Record]) -> Result<(), Stor
                     ],
                 )?;
             }
-            Record::Closed { question, closing, at } => {
+            Record::Closed {
+                question,
+                closing,
+                at,
+            } => {
                 turn.execute(
                     "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
                     params![closing_word(*closing), at.0, question.to_string()],
@@ -48,11 +52,16 @@ pub(super) fn commit(db: &mut Connection, records: &[Record]) -> Result<(), Stor
 fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     for record in records {
         let what = match record {
-            Record::Timer(timer::Record::Created { .. }) => ["timer.create.pre", "timer.create.post"],
-            Record::Timer(timer::Record::Changed { .. }) => ["timer.change.pre", "timer.change.post"],
-            Record::Timer(timer::Record::Ended { status: Status::Stopped, .. }) => {
-                ["timer.stop.pre", "timer.stop.post"]
+            Record::Timer(timer::Record::Created { .. }) => {
+                ["timer.create.pre", "timer.create.post"]
             }
+            Record::Timer(timer::Record::Changed { .. }) => {
+                ["timer.change.pre", "timer.change.post"]
+            }
+            Record::Timer(timer::Record::Ended {
+                status: Status::Stopped,
+                ..
+            }) => ["timer.stop.pre", "timer.stop.post"],
             Record::Timer(timer::Record::Ended { .. }) => ["timer.due.pre", "timer.due.post"],
             Record::Message(message::Record::Told { .. }) => {
                 ["message.told.pre", "message.told.post"]
@@ -104,10 +113,24 @@ fn timer(turn: &Transaction<'_>, record: &timer::Record) -> Result<(), StoreFaul
                 due.0,
             ])?;
         }
-        timer::Record::Changed { number, state, standby, reason, at } => {
+        timer::Record::Changed {
+            number,
+            state,
+            standby,
+            reason,
+            at,
+        } => {
             changed(turn, *number, *state, *standby, reason.as_deref(), *at)?;
         }
-        timer::Record::Ended { number, status, total, remaining, reason, at, .. } => {
+        timer::Record::Ended {
+            number,
+            status,
+            total,
+            remaining,
+            reason,
+            at,
+            ..
+        } => {
             let (by, late) = match status {
                 Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
                 Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
@@ -183,7 +206,14 @@ fn changed(
 
 fn message(turn: &Transaction<'_>, record: &message::Record) -> Result<(), StoreFault> {
     match record {
-        message::Record::Posted { number, id, agent, about, told, at } => {
+        message::Record::Posted {
+            number,
+            id,
+            agent,
+            about,
+            told,
+            at,
+        } => {
             let about = match about {
                 About::Timer(timer) => timer.to_string(),
                 About::Session(session) => session.to_string(),
@@ -202,13 +232,15 @@ fn message(turn: &Transaction<'_>, record: &message::Record) -> Result<(), Store
             ])?;
         }
         message::Record::Told { numbers, at } => {
-            let mut told = turn.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
+            let mut told =
+                turn.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
             for number in numbers {
                 told.execute(params![at.0, number])?;
             }
         }
         message::Record::Seen { numbers, at } => {
-            let mut seen = turn.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
+            let mut seen =
+                turn.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
             for number in numbers {
                 seen.execute(params![at.0, number])?;
             }

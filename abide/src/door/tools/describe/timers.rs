@@ -68,9 +68,7 @@ pub(super) const PAUSE_TIMER: Described = Described {
     destructive: false,
     idempotent: false,
     open_world: false,
-    input: || {
-        act_input(json!({"pause_duration": positive("Seconds until it goes on by itself.")}))
-    },
+    input: || act_input(json!({"pause_duration": positive("Seconds until it goes on by itself.")})),
     output: timer_output,
 };
 
@@ -141,7 +139,10 @@ fn act_input(more: Value) -> Value {
         "reason": {"type": "string", "description": "Why; whoever stands by is told."}
     });
     if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
-        required.extend(more.contains_key("pause_duration").then_some("pause_duration"));
+        required.extend(
+            more.contains_key("pause_duration")
+                .then_some("pause_duration"),
+        );
         fields.extend(more);
     }
     json!({
@@ -211,7 +212,8 @@ fn timer_output() -> Value {
 
 fn read_output() -> Value {
     let mut properties = timer_fields();
-    properties["timers"] = json!({"type": "array", "items": {"type": "object", "properties": timer_fields()}});
+    properties["timers"] =
+        json!({"type": "array", "items": {"type": "object", "properties": timer_fields()}});
     with_text(properties)
 }
 
