@@ -81,6 +81,8 @@ pub enum Outcome {
     Timers(Vec<Timer>),
     /// The timers that were made, in the order in which they were asked for.
     TimersMade(Vec<TimerId>),
+    /// So many have not ended.
+    TimersCounted(usize),
     /// So many were stopped.
     TimersStopped(usize),
     /// Messages, oldest first, and how many more are unread.

@@ -7,3 +7,4 @@ pub mod http;
 pub mod mask;
 pub mod mcp;
 pub mod tools;
+pub mod xml;

@@ -63,6 +63,12 @@ impl House {
                 turn.push(Effect::Reply { call, outcome });
                 Ok(())
             }
+            Request::Count => {
+                let count = self.timers.slots(&caller, None).count();
+                let outcome = Outcome::TimersCounted(count);
+                turn.push(Effect::Reply { call, outcome });
+                Ok(())
+            }
             Request::StopAll { reason } => {
                 let slots: Vec<_> = self.timers.slots(&caller, None).collect();
                 let mut stopped = 0;

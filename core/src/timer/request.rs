@@ -46,6 +46,8 @@ pub enum Request {
         /// At most so many.
         most: usize,
     },
+    /// How many have not ended.
+    Count,
     /// Stop all of the caller's timers that have not ended.
     StopAll {
         /// Why, as the caller says.

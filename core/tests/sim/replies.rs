@@ -44,6 +44,7 @@ impl Sim {
             | Outcome::Timers(_)
             | Outcome::TimersMade(_)
             | Outcome::TimersStopped(_)
+            | Outcome::TimersCounted(_)
             | Outcome::Messages(..) => panic!("{call:?}"),
             Outcome::Refused(_) => "refused",
         };

@@ -266,6 +266,7 @@ impl Running {
             | Outcome::Timers(_)
             | Outcome::TimersMade(_)
             | Outcome::TimersStopped(_)
+            | Outcome::TimersCounted(_)
             | Outcome::Messages(..)
             | Outcome::Refused(_) => self.session?,
         };
@@ -297,6 +298,7 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
         | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
         | Outcome::Messages(..)
         | Outcome::Done => ("ended", None),
     };

@@ -93,7 +93,7 @@ impl HttpBody for Telling {
     }
 }
 
-fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem> {
+pub(super) fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem> {
     let header = |name: &str| match headers.get(name).map(|value| value.to_str()) {
         None => Ok(None),
         Some(Ok(value)) => Ok(Some(value.to_owned())),

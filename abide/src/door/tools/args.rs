@@ -136,7 +136,7 @@ impl Args {
     /// Seconds, fractions allowed, or none at all.
     pub fn seconds_or_none(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
         match self.fields.get(field).and_then(Value::as_f64) {
-            Some(secs) if secs == 0.0 => {
+            Some(0.0) => {
                 self.fields.remove(field);
                 Ok(None)
             }
@@ -230,7 +230,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// What was given, short enough for one sentence and harmless to show.
-pub(super) fn shown_text(text: &str) -> String {
+pub(crate) fn shown_text(text: &str) -> String {
     const MOST: usize = 80;
     let clean: String = text
         .chars()

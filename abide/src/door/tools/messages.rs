@@ -70,7 +70,7 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
     let mut texts = Vec::new();
     let mut list = Vec::new();
     for message in messages {
-        let text = words(handle, message.about, message.repeated);
+        let text = words(handle, message.about);
         let made = handle.past().message(message.number).ok().flatten();
         let mut fields = Map::new();
         fields.insert("message_id".into(), json!(message.id.to_string()));
@@ -96,7 +96,7 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
 }
 
 /// The words of one message.
-pub fn words(handle: &Handle, about: About, _repeated: bool) -> String {
+pub(crate) fn words(handle: &Handle, about: About) -> String {
     match about {
         About::Timer(id) => match handle.past().timer(id) {
             Ok(Some(row)) => format!("[System] {}", completion(&row)),

@@ -19,12 +19,16 @@ use abide_core::wait::Asking;
 use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
+pub(crate) use args::shown_text as shown;
 pub use args::{Args, BadInput};
 pub use describe::{Described, all, named};
+pub(crate) use messages::words as message_words;
 pub(crate) use report::{leftovers, session_facts};
 pub use report::{question_facts, question_text};
+pub(crate) use timer::row_facts as timer_row_facts;
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
+use crate::world::probe::Condition;
 use std::sync::Arc;
 
 /// Everything a call brings besides its arguments.
@@ -76,7 +80,8 @@ pub struct ToolCall {
     session: Option<SessionId>,
     /// The answer, while the result is being made of it.
     outcome: Option<Outcome>,
-    agent: Agent,
+    /// Whose messages the result may tell.
+    agent: Option<Agent>,
     /// The messages that the result tells besides.
     appended: Option<(Pending, Vec<Told>)>,
 }
@@ -131,7 +136,10 @@ pub async fn begin(
             (Request::Run(run), Some(launch), Tool::Execute(execute))
         }
         "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
-            let (request, timer) = timer::read(name, arguments, &context, handle)?;
+            let (request, timer) = {
+                let agent = Some(context.agent.clone());
+                timer::read(name, arguments, &context, handle, agent)?
+            };
             (Request::Timer(request), None, Tool::Timer(timer))
         }
         "read_messages" => {
@@ -152,12 +160,54 @@ pub async fn begin(
         handle: handle.clone(),
         pending,
         tool,
-        agent,
+        agent: Some(agent),
         standby,
         session: None,
         outcome: None,
         appended: None,
     })
+}
+
+/// The same for timers, on behalf of a person or of a program: no message is told on the way.
+pub async fn begin_quietly(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+    caller: Caller,
+) -> Result<ToolCall, NotCalled> {
+    let standby = context.standby;
+    let read = timer::read(name, arguments, &context, handle, caller.agent.clone());
+    let (request, timer) = read?;
+    let pending = handle.call(caller, Request::Timer(request), None).await;
+    Ok(ToolCall {
+        handle: handle.clone(),
+        pending,
+        tool: Tool::Timer(timer),
+        agent: None,
+        standby,
+        session: None,
+        outcome: None,
+        appended: None,
+    })
+}
+
+/// Many timers for one call.
+pub(crate) fn many_timers(
+    all: Vec<Value>,
+    context: &Context,
+    handle: &Handle,
+) -> Result<abide_core::timer::Request, BadInput> {
+    timer::many(all, context, handle)
+}
+
+/// A condition as somebody wrote it.
+pub(crate) fn condition(
+    given: Value,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Condition, BadInput> {
+    condition::read(given, context, handle)
 }
 
 /// Takes a call up again that returned to ask a person: waits for the same session, with the same
@@ -193,7 +243,7 @@ pub async fn resume(
         handle: handle.clone(),
         pending,
         tool,
-        agent,
+        agent: Some(agent),
         standby,
         session: None,
         outcome: None,
@@ -247,13 +297,14 @@ impl ToolCall {
 
     /// Any result tells the messages that wait for the agent.
     async fn take_messages(&mut self) {
+        let Some(agent) = self.agent.clone() else {
+            return;
+        };
         let reads = matches!(self.tool, Tool::ReadMessages(_));
         if reads || self.appended.is_some() || !self.handle.board().any_unread() {
             return;
         }
-        let caller = Caller {
-            agent: Some(self.agent.clone()),
-        };
+        let caller = Caller { agent: Some(agent) };
         let (standby, most) = (Millis(0), messages::APPENDED);
         let request = Request::ReadMessages { standby, most };
         let mut pending = self.handle.call(caller, request, None).await;

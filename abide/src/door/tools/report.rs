@@ -95,6 +95,7 @@ pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<Sessi
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
         | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
         | Outcome::Messages(..)
         | Outcome::Refused(_) => return None,
     };

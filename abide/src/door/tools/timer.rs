@@ -16,7 +16,8 @@ const ENDED_LISTED: usize = 100;
 /// What the result needs to know of the arguments.
 pub(super) struct TimerTool {
     what: What,
-    agent: Agent,
+    /// Whose timers; a person knows all.
+    agent: Option<Agent>,
     /// The client's own limit, where it is shorter than what was asked for.
     fitted: Option<Millis>,
 }
@@ -37,6 +38,7 @@ pub(super) fn read(
     arguments: Map<String, Value>,
     context: &Context,
     handle: &Handle,
+    agent: Option<Agent>,
 ) -> Result<(Request, TimerTool), BadInput> {
     let mut args = Args::new(arguments);
     let read = match name {
@@ -71,7 +73,7 @@ pub(super) fn read(
         request,
         TimerTool {
             what,
-            agent: context.agent.clone(),
+            agent,
             fitted,
         },
     ))
@@ -327,7 +329,7 @@ impl TimerTool {
         }
         if let What::List { ended: true } = self.what {
             let which = Which {
-                agent: Some(&self.agent.0),
+                agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
                 most: ENDED_LISTED,
             };
             for row in past.ended(which).unwrap_or_default() {
@@ -358,7 +360,7 @@ impl TimerTool {
     fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
         if let timer::Refusal::NotFound { timer, .. } = &refusal
             && let Ok(Some(row)) = handle.past().timer(*timer)
-            && row.agent == *self.agent.0
+            && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
             && row.ended.is_some()
         {
             if matches!(self.what, What::Act) {
@@ -390,6 +392,40 @@ impl TimerTool {
         }
         ToolResult::error(sentence(&refusal))
     }
+}
+
+/// Many timers for one call that stands by on none.
+pub(super) fn many(
+    all: Vec<Value>,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Request, BadInput> {
+    if all.len() > limit::TIMERS_AT_ONCE {
+        return Err(BadInput(format!(
+            "`timers` must hold at most {} timers; got {}.",
+            limit::TIMERS_AT_ONCE,
+            all.len()
+        )));
+    }
+    let mut new = Vec::with_capacity(all.len());
+    for (n, given) in all.into_iter().enumerate() {
+        let at = |bad: BadInput| BadInput(format!("`timers[{n}]`: {}", bad.0));
+        let Value::Object(fields) = given else {
+            return Err(at(BadInput("it must be an object.".into())));
+        };
+        let mut args = Args::new(fields);
+        let (request, _) = wait(&mut args, context, handle).map_err(at)?;
+        args.finish("total_duration, reason, mission, until, idempotency_key")
+            .map_err(at)?;
+        match request {
+            Request::Create(create) => new.push(Create {
+                detach: true,
+                ..create
+            }),
+            _ => return Err(at(BadInput("`timer_id` has no meaning here.".into()))),
+        }
+    }
+    Ok(Request::CreateMany(new))
 }
 
 /// One sentence for a person or a model.

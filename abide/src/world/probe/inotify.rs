@@ -101,15 +101,10 @@ impl Queue {
                 return;
             };
             let mut reader = inotify::Reader::new(self.fd.get_ref(), &mut buffer);
-            loop {
-                match reader.next() {
-                    Ok(event) => {
-                        let name = event.file_name();
-                        let name = name.map(|n| OsString::from_vec(n.to_bytes().to_vec()));
-                        self.changed(event.wd(), name, event.events());
-                    }
-                    Err(_) => break,
-                }
+            while let Ok(event) = reader.next() {
+                let name = event.file_name();
+                let name = name.map(|n| OsString::from_vec(n.to_bytes().to_vec()));
+                self.changed(event.wd(), name, event.events());
             }
             ready.clear_ready();
         }

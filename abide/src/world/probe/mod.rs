@@ -110,6 +110,23 @@ impl Prober {
         watched.task = Some(task.abort_handle());
     }
 
+    /// Looks for a condition for as long as somebody holds this.
+    pub fn look(&self, condition: Condition) -> Look {
+        let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
+        let (tools, slots) = (
+            self.tools.clone(),
+            Slots {
+                seen: seen.clone(),
+                first: 0,
+            },
+        );
+        let looking = Box::pin(async move { until_holds(&condition, &tools, slots).await });
+        Look {
+            looking,
+            saw: Saw(seen),
+        }
+    }
+
     /// Stops looking for a while.
     pub fn rest(&self, timer: TimerId) {
         let mut all = self.watched.lock().expect("no holder panics");
@@ -133,15 +150,38 @@ impl Prober {
     }
 }
 
-impl Watched {
-    fn stop(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.abort();
-        }
-    }
+/// Ends when a condition holds, with what was seen.
+pub struct Look {
+    looking: Boxed<'static, String>,
+    saw: Saw,
+}
 
-    fn saw(&self) -> String {
-        let seen = self.seen.lock().expect("no holder panics");
+/// What was seen so far.
+#[derive(Clone)]
+pub struct Saw(Arc<Mutex<Vec<String>>>);
+
+impl Look {
+    /// What was seen so far, for when it is given up.
+    pub fn saw(&self) -> Saw {
+        self.saw.clone()
+    }
+}
+
+impl Future for Look {
+    type Output = String;
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<String> {
+        self.looking.as_mut().poll(context)
+    }
+}
+
+impl Saw {
+    /// What was seen last.
+    pub fn last(&self) -> String {
+        let seen = self.0.lock().expect("no holder panics");
         let said: Vec<&str> = seen
             .iter()
             .map(String::as_str)
@@ -151,6 +191,17 @@ impl Watched {
     }
 }
 
+impl Watched {
+    fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+
+    fn saw(&self) -> String {
+        Saw(self.seen.clone()).last()
+    }
+}
 /// Where the leaves of a condition say what they saw, in the order in which they are written.
 #[derive(Clone)]
 struct Slots {
@@ -195,7 +246,7 @@ fn until_holds<'a>(condition: &'a Condition, tools: &'a Tools, slots: Slots) -> 
             Condition::All(parts) => loop {
                 let held = futures_util::future::join_all(each(parts, tools, &slots)).await;
                 // What held first may hold no longer: all of them, at one time.
-                if still_holds(condition, tools).await {
+                if still_holds(condition).await {
                     break held.join("; ");
                 }
             },
@@ -214,7 +265,7 @@ fn each<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Slots) -> Vec<Boxe
 }
 
 /// Whether something that held a moment ago still does. What has happened cannot come undone.
-fn still_holds<'a>(condition: &'a Condition, tools: &'a Tools) -> Boxed<'a, bool> {
+fn still_holds(condition: &Condition) -> Boxed<'_, bool> {
     Box::pin(async move {
         match condition {
             Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
@@ -223,7 +274,7 @@ fn still_holds<'a>(condition: &'a Condition, tools: &'a Tools) -> Boxed<'a, bool
             Condition::Any(_) => true,
             Condition::All(parts) => {
                 for part in parts {
-                    if !still_holds(part, tools).await {
+                    if !still_holds(part).await {
                         return false;
                     }
                 }
