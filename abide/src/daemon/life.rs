@@ -173,11 +173,34 @@ fn prepare(places: &Places) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// Another daemon runs. An older one makes way, touching no session; one of this version or a newer
-/// one stays.
+/// How often, and how long apart, a lock is tried whose holder does not answer.
+const LOCK_TRIES: u32 = 500;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Another daemon holds the lock. An older one makes way, touching no session; one of this version
+/// or a newer one stays. One that does not answer is on its way out, or has only just come.
 fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
-    let running = http::ask_version(&places.http_socket()).unwrap_or_default();
-    if !older(&running, env!("CARGO_PKG_VERSION")) {
+    for _ in 0..LOCK_TRIES {
+        if let Ok(running) = http::ask_version(&places.http_socket()) {
+            return make_way(places, lock, &running);
+        }
+        if lock.try_lock().is_ok() {
+            return Ok(());
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a lock cannot be waited for with an end, and nothing runs yet that this holds up"
+        )]
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    bail!(
+        "another daemon holds {} but does not answer",
+        places.lock().display()
+    );
+}
+
+fn make_way(places: &Places, lock: &File, running: &str) -> anyhow::Result<()> {
+    if !older(running, env!("CARGO_PKG_VERSION")) {
         bail!(
             "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
         );

@@ -1,5 +1,7 @@
 //! Questions answered from another process, and by whom they cannot be answered.
 
+use std::os::unix::fs::DirBuilderExt;
+
 use crate::harness::{Abide, Seat, feed, text};
 
 /// A run at a terminal that has just asked, and the id of its question.
@@ -63,8 +65,26 @@ fn a_withdrawn_question_says_so() {
 
 #[test]
 fn a_command_cannot_answer() {
+    refused_from_inside(&Abide::new());
+}
+
+#[test]
+fn a_command_that_only_its_keeper_holds_cannot_answer_either() {
     let abide = Abide::new();
-    let (seat, id) = asked(&abide, "sleep 1000");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(abide.path("abide"))
+        .unwrap();
+    std::fs::write(
+        abide.path("abide/config.toml"),
+        "containment = \"subreaper\"\n",
+    )
+    .unwrap();
+    refused_from_inside(&abide);
+}
+
+fn refused_from_inside(abide: &Abide) {
+    let (seat, id) = asked(abide, "sleep 1000");
     let from_inside = [
         format!("\"$ABIDE\" answer {id} no"),
         format!("setsid \"$ABIDE\" answer {id} no"),

@@ -112,12 +112,12 @@ fn a_daemon_killed_again_and_again_under_a_flood_loses_nothing() {
 }
 
 #[test]
-fn a_folder_that_others_can_enter_is_refused_with_what_to_do() {
+fn a_folder_that_others_can_change_is_refused_with_what_to_do() {
     use std::os::unix::fs::PermissionsExt;
     let abide = Abide::new();
     let dir = abide.path("abide");
     std::fs::create_dir(&dir).unwrap();
-    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
     let output = abide.output(["run", "--", "true"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("chmod 700"), "{output:?}");

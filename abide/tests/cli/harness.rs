@@ -109,6 +109,8 @@ impl Drop for Abide {
 pub struct Seat {
     master: File,
     child: Child,
+    /// How the terminal was set before.
+    pub modes_before: String,
     seen: Vec<u8>,
     /// Up to here it has been waited for.
     read: usize,
@@ -120,7 +122,7 @@ impl Seat {
         let (master, slave) = pty();
         let theirs = || Stdio::from(slave.try_clone().expect("a copy"));
         command.stdin(theirs()).stdout(theirs()).stderr(theirs());
-        Self::seat(command, master, slave)
+        Self::sit(command, master, slave)
     }
 
     /// The same, with some of its streams going elsewhere.
@@ -128,10 +130,10 @@ impl Seat {
         let (master, slave) = pty();
         let mut command = command;
         command.stderr(Stdio::from(slave.try_clone().expect("a copy")));
-        Self::seat(command, master, slave)
+        Self::sit(command, master, slave)
     }
 
-    fn seat(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
+    fn sit(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
         let device = slave.as_raw_fd();
         // SAFETY: only setsid and an ioctl run between fork and exec.
         unsafe {
@@ -142,10 +144,12 @@ impl Seat {
                 Ok(())
             });
         }
+        let modes_before = modes(&master);
         let child = command.spawn().expect("abide runs");
         Seat {
             master: master.into(),
             child,
+            modes_before,
             seen: Vec::new(),
             read: 0,
         }
@@ -188,6 +192,16 @@ impl Seat {
             ws_ypixel: 0,
         };
         rustix::termios::tcsetwinsize(&self.master, size).expect("a size");
+    }
+
+    /// How the terminal is set.
+    pub fn modes(&self) -> String {
+        modes(&self.master)
+    }
+
+    /// Waits for the program to end while the terminal stays.
+    pub fn wait_for_end(&mut self) {
+        self.child.wait().expect("it was started");
     }
 
     /// Reads to the end of the screen and returns how the program ended.
@@ -234,6 +248,12 @@ fn pty() -> (OwnedFd, OwnedFd) {
     unlockpt(&master).expect("a terminal");
     let slave = ioctl_tiocgptpeer(master.as_fd(), flags).expect("its other end");
     (master, slave)
+}
+
+fn modes(terminal: &impl AsFd) -> String {
+    let modes = rustix::termios::tcgetattr(terminal).expect("a terminal");
+    let (input, output, local) = (modes.input_modes, modes.output_modes, modes.local_modes);
+    format!("{input:?} {output:?} {local:?}")
 }
 
 /// Reads lines as they come.

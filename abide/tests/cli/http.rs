@@ -288,3 +288,100 @@ fn a_client_that_goes_away_has_only_stopped_waiting() {
     );
     assert_eq!(std::fs::read(made).unwrap(), b"on");
 }
+
+#[test]
+fn a_person_who_no_longer_follows_is_not_waited_for() {
+    let abide = Abide::new();
+    abide.output(["status"]);
+    let mut person = UnixStream::connect(abide.socket()).unwrap();
+    write!(
+        person,
+        "GET /v1/questions?follow=true HTTP/1.1\r\nhost: x\r\n\r\n"
+    )
+    .unwrap();
+    let mut head = [0; 12];
+    person.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    let body = json!({"command": "sleep 1000", "timeout": 0.2}).to_string();
+    let length = body.len();
+    let mut call = UnixStream::connect(abide.socket()).unwrap();
+    write!(call, "POST /v1/tools/execute_command HTTP/1.0\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !String::from_utf8_lossy(&seen).contains("Continue waiting?") {
+        person.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+    drop(person);
+    let mut answer = String::new();
+    call.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"status\":\"running\""), "{answer}");
+    let status = ask(&abide, "GET /v1/status", "", b"").json();
+    assert_eq!(status["questions"]["open"], 0, "{status}");
+}
+
+#[test]
+fn input_signals_and_sizes_want_a_session_that_runs() {
+    let abide = Abide::new();
+    let json_type = "content-type: application/json\r\n";
+    let run = tool(&abide, "shell", &json!({"command": "true"})).json();
+    let id = run["session_id"].as_str().unwrap();
+    let post = |what: &str, body: &[u8]| {
+        ask(
+            &abide,
+            &format!("POST /v1/sessions/{id}/{what}"),
+            json_type,
+            body,
+        )
+    };
+    post("signal", br#"{"signal":"INT"}"#).problem(409, "has ended");
+    post("signal", br#"{"signal":"NOPE"}"#).problem(400, "NOPE");
+    post("resize", br#"{"cols":80,"rows":24}"#).problem(409, "no terminal");
+    post("resize", br#"{"cols":-1,"rows":24}"#).problem(400, "invalid value");
+    post("input", b"text").problem(409, "has ended");
+    post("extend", br#"{"timeout":5}"#).problem(409, "has ended");
+    post("extend", b"{}").problem(400, "`timeout` or `idle`");
+    post("extend", br#"{"idle":-1}"#).problem(400, "`idle`");
+    assert_eq!(post("kill", b"").status, 200);
+}
+
+#[test]
+fn a_run_is_taken_up_again_by_its_key() {
+    let abide = Abide::new();
+    let count = abide.path("count");
+    let body = |from: u64| {
+        json!({
+            "command": format!("echo x >> {}; printf 0123456789", count.display()),
+            "cwd": "/", "env": [["PATH", "/usr/bin:/bin"]], "key": "k", "from": from,
+        })
+        .to_string()
+    };
+    let run = |from| {
+        ask(
+            &abide,
+            "POST /v1/runs",
+            "content-type: application/json\r\n",
+            body(from).as_bytes(),
+        )
+    };
+    let whole = run(0);
+    assert_eq!(whole.status, 200);
+    assert!(whole.body.windows(10).any(|window| window == b"0123456789"));
+    let rest = run(7);
+    assert!(
+        rest.body
+            .windows(8)
+            .any(|window| window == b"\x02\x03\0\0\x00789"),
+        "{:?}",
+        rest.body
+    );
+    assert_eq!(std::fs::read_to_string(&count).unwrap(), "x\n");
+    let other = json!({"command": "true", "cwd": "/", "env": [], "key": "k"}).to_string();
+    ask(
+        &abide,
+        "POST /v1/runs",
+        "content-type: application/json\r\n",
+        other.as_bytes(),
+    )
+    .problem(409, "another command");
+}

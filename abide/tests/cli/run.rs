@@ -270,3 +270,34 @@ fn an_agents_sessions_are_its_own() {
         "one"
     );
 }
+
+#[test]
+fn a_signal_to_end_is_passed_on() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let abide = Abide::new();
+    let command = "trap 'echo asked; exit 4' TERM; echo begun; while :; do sleep 0.1; done";
+    let mut child = abide.command(["run", "--", command]).spawn().unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "asked\n");
+    assert_eq!(output.status.code(), Some(4));
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_its_command_running() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut child = abide
+        .command(["run", "--", "echo begun; cat go"])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let list = abide.json(["session", "list", "--json"]);
+    let id = list["sessions"][0]["session_id"].as_str().unwrap();
+    feed(&fifo, b"alone\n");
+    let logs = abide.output(["logs", "--follow", id]);
+    assert_eq!(text(&logs.stdout), "begun\nalone\n");
+}

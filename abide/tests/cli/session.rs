@@ -134,3 +134,26 @@ fn unknown_sessions_are_not_found() {
         );
     }
 }
+
+#[test]
+fn a_reader_that_goes_away_is_no_trouble() {
+    use std::process::Stdio;
+    let abide = Abide::new();
+    abide.output(["run", "--", "seq 1 100000"]);
+    let id = newest(&abide);
+    for words in [
+        &["session", "list", "--all"][..],
+        &["logs", &id],
+        &["tools"],
+        &["completions", "zsh"],
+    ] {
+        let (read, write) = std::io::pipe().unwrap();
+        drop(read);
+        let output = abide
+            .command(words)
+            .stdout(Stdio::from(write))
+            .output()
+            .unwrap();
+        assert_eq!(text(&output.stderr), "", "{words:?}: {output:?}");
+    }
+}

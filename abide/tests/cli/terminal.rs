@@ -1,6 +1,6 @@
 //! `abide run` at a terminal: the question, Ctrl-C, keys and sizes.
 
-use crate::harness::{Abide, Seat, feed};
+use crate::harness::{Abide, Seat, feed, wait_for_line};
 
 const CTRL_C: &[u8] = b"\x03";
 
@@ -199,4 +199,73 @@ fn one_key_answers_in_a_terminal_of_its_own() {
     seat.type_in(b"n");
     let (status, screen) = seat.end();
     assert_eq!(status.code(), Some(124), "{screen}");
+}
+
+#[test]
+fn a_question_outlives_the_daemon_that_asked_it() {
+    let abide = Abide::new();
+    let mut seat = seat(&abide, &["--idle", "300ms", "--", "echo begun; sleep 1000"]);
+    seat.wait_for("[Y/n] ");
+    let before = abide.json(["answer", "--json"])["questions"][0]["question_id"].clone();
+    abide.crash();
+    let mut watch = abide
+        .command(["answer", "--follow", "--json"])
+        .spawn()
+        .unwrap();
+    let again = wait_for_line(watch.stdout.as_mut().unwrap(), "\n");
+    let again: serde_json::Value = serde_json::from_slice(&again).unwrap();
+    assert_eq!(again["question_id"], before);
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    seat.type_in(b"n\n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(124), "{screen}");
+    // Neither the output nor the question is shown a second time.
+    assert!(
+        screen.starts_with("begun\r\n") && !screen.contains("\r\nbegun"),
+        "{screen}"
+    );
+    assert_eq!(screen.matches("[Y/n]").count(), 1, "{screen}");
+}
+
+#[test]
+fn a_command_that_runs_another_is_nobody_to_ask() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let nested = "\"$ABIDE\" run --idle 100ms -- 'echo inner; cat go'";
+    let mut seat = seat(&abide, &["--pty", "--", nested]);
+    seat.wait_for("inner");
+    assert!(abide.output(["run", "--", "sleep 0.4"]).status.success());
+    feed(&fifo, b"done\n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(!screen.contains("Continue waiting?"), "{screen}");
+}
+
+#[test]
+fn interrupting_an_agents_command_is_a_persons_doing() {
+    let abide = Abide::new();
+    let command = "trap 'echo ignored' INT TERM; echo begun; while :; do sleep 0.1; done";
+    let mut seat = seat(&abide, &["--agent", "Jürgen", "--", command]);
+    seat.wait_for("begun");
+    seat.type_in(CTRL_C);
+    seat.wait_for("ignored");
+    seat.type_in(CTRL_C);
+    assert_eq!(seat.end().0.code(), Some(130));
+    let list = abide.json(["session", "list", "--all", "--json"]);
+    assert_eq!(list["sessions"][0]["end"], "user", "{list}");
+    assert_eq!(list["sessions"][0]["agent"], "Jürgen", "{list}");
+}
+
+#[test]
+fn the_terminal_is_given_back_as_it_was() {
+    let abide = Abide::new();
+    let mut shell = abide.command(["run", "--pty", "--", "stty raw -echo; echo ready; read x"]);
+    shell.env("TERM", "dumb");
+    let mut seat = Seat::at(shell);
+    seat.wait_for("ready");
+    assert_ne!(seat.modes(), seat.modes_before);
+    seat.type_in(b"x\n");
+    seat.wait_for_end();
+    assert_eq!(seat.modes(), seat.modes_before);
 }

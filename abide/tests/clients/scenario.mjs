@@ -60,7 +60,7 @@ export async function run(name, connect) {
   assert.ok(tools.some((tool) => tool.name === 'shell' && tool.outputSchema));
 
   let result = await client.call('shell', { command: 'echo out; echo err >&2; exit 7' });
-  assert.match(text(result), /^COMMAND: .*\nSTATUS: ERROR\nRETURN_CODE: 7\nSTDOUT:\nout\nSTDERR:\nerr$/);
+  assert.match(text(result), /^COMMAND: .*\nSTATUS: ERROR\nRETURN_CODE: 7\nSTDOUT:\nout\nSTDERR:\nerr\n?$/);
   assert.ok(!result.isError);
 
   result = await client.call('shell', { command: '' });

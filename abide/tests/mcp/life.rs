@@ -197,3 +197,40 @@ fn agents_see_only_their_own() {
     assert_ne!(ids(0), ids(1));
     assert_eq!(home.lines("count"), 2);
 }
+
+#[test]
+fn a_daemon_that_is_stopped_or_replaced_leaves_its_calls_to_the_next() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let name = format!("{era:?}");
+        let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
+        let command = format!("echo $$ > {}; cat {}; echo over", ear.path(), go.path());
+        let id = client.begin("shell", json!({"command": command}));
+        ear.hear();
+        let stopped = home.abide(&["stop"]).output().expect("abide stop runs");
+        assert!(stopped.status.success(), "{stopped:?}");
+        std::fs::write(home.path(&format!("{name}.go")), "").expect("the command reads");
+        assert!(text(&client.result(id)).contains("over"));
+    }
+}
+
+#[test]
+fn a_daemon_that_cannot_be_reached_is_no_riddle() {
+    let home = Home::new();
+    std::fs::write(home.path("file"), "").expect("a file");
+    let nowhere = home.path("file/abide");
+    let env = [("ABIDE_DIR", nowhere.to_str().expect("a path"))];
+    let setup = crate::harness::Setup {
+        env: &env,
+        ..crate::harness::MODERN
+    };
+    let mut client = Client::start(&home, setup);
+    let id = client.begin("shell", json!({"command": "true"}));
+    let error = client.answer(id)["error"].clone();
+    let said = error["message"].as_str().expect("a sentence");
+    assert!(
+        said.starts_with("the abide daemon cannot be reached: "),
+        "{said}"
+    );
+}

@@ -10,6 +10,7 @@ use super::args::{Answer, YesNo};
 use super::client::{self, Client, Unanswered};
 use super::prompt::{Prompt, Said};
 use super::show;
+use super::show::say;
 use super::trouble::Trouble;
 use crate::world::terminal::Terminal;
 
@@ -28,7 +29,7 @@ pub async fn answer(client: Client, args: Answer) -> Result<u8, Trouble> {
         };
     }
     if open.is_empty() && !args.follow {
-        anstream::println!("No open questions.");
+        say!("No open questions.");
         return Ok(0);
     }
     match Terminal::in_front().filter(|_| seated) {
@@ -42,9 +43,9 @@ pub async fn answer(client: Client, args: Answer) -> Result<u8, Trouble> {
             for question in &open {
                 let id = question["question_id"].as_str().unwrap_or_default();
                 let text = question["text"].as_str().unwrap_or_default();
-                anstream::println!("{id}: {text}");
+                say!("{id}: {text}");
             }
-            anstream::println!("\nAnswer with `abide answer QUESTION yes` or `no`.");
+            say!("\nAnswer with `abide answer QUESTION yes` or `no`.");
             Ok(0)
         }
     }
@@ -69,7 +70,7 @@ async fn give(client: &Client, question: &str, answer: YesNo, json: bool) -> Res
     if json {
         show::json(&answered);
     } else {
-        anstream::println!("{}", done(word));
+        say!("{}", done(word));
     }
     Ok(0)
 }
@@ -116,7 +117,7 @@ impl Asking {
 
     async fn ask(mut self) -> Result<u8, Trouble> {
         if self.left.is_none() {
-            anstream::println!("Waiting for questions; Ctrl-C ends this.");
+            say!("Waiting for questions; Ctrl-C ends this.");
         }
         loop {
             let path = "/v1/questions?follow=true";

@@ -4,7 +4,8 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::{Method, Request, Response, StatusCode, header};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::UnixStream;
@@ -81,14 +82,8 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<Answer, Unanswered> {
-        let places = self.places.clone();
-        let connect = move || life::connect(&places, Door::Http);
-        let stream = tokio::task::spawn_blocking(connect).await;
-        let stream = stream
-            .map_err(std::io::Error::other)
-            .and_then(|stream| stream)
-            .and_then(from_std)
-            .map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
+        let stream = self.connect().await;
+        let stream = stream.map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
         let broken = |fault: hyper::Error| Unanswered::Broken(fault.to_string());
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
             .await
@@ -100,7 +95,7 @@ impl Client {
             .header(header::HOST, "abide")
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(agent) = &self.agent {
-            request = request.header(AGENT_HEADER, agent);
+            request = request.header(AGENT_HEADER, agent_header(agent)?);
         }
         // Where relative paths and commands are meant to be.
         if let Ok(root) = std::env::current_dir()
@@ -122,6 +117,25 @@ impl Client {
         }
         Err(refused(response).await)
     }
+
+    /// A daemon that runs is reached at once; starting one takes a while, and a thread.
+    async fn connect(&self) -> std::io::Result<UnixStream> {
+        if let Ok(stream) = life::connect_running(&self.places, Door::Http) {
+            return from_std(stream);
+        }
+        let places = self.places.clone();
+        let connect = move || life::connect(&places, Door::Http);
+        let stream = tokio::task::spawn_blocking(connect).await;
+        from_std(stream.map_err(std::io::Error::other)??)
+    }
+}
+
+/// Names may hold letters of any language; the header takes their bytes.
+fn agent_header(agent: &str) -> Result<HeaderValue, Unanswered> {
+    HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| Unanswered::Refused {
+        status: StatusCode::BAD_REQUEST,
+        detail: "the name of an agent must not hold control characters".into(),
+    })
 }
 
 fn from_std(stream: std::os::unix::net::UnixStream) -> std::io::Result<UnixStream> {

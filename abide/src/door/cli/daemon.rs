@@ -3,8 +3,12 @@
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use serde_json::json;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::show;
+use super::show::say;
 use super::trouble::{OWN, Trouble};
 use crate::config::{Config, Places};
 use crate::daemon::life::{self, Door, READY_FD};
@@ -12,15 +16,18 @@ use crate::door::http;
 use crate::world::exit::Process;
 
 pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
-    tracing_subscriber::fmt()
+    // The MCP library tells every step of every client; only its troubles are worth a line.
+    let worth = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("rmcp", LevelFilter::ERROR);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_ansi(false)
+        .with_ansi(false);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(worth)
         .init();
-    let ready = background.then(|| {
-        // SAFETY: whoever started this with --background put the pipe there, and nothing else here
-        // knows of it.
-        unsafe { OwnedFd::from_raw_fd(READY_FD) }
-    });
+    let ready = background.then(ready_pipe).flatten();
     let own = |sentence: String| Trouble::new(sentence).code(OWN);
     let config = match Config::load(&places.config) {
         Ok(config) => config,
@@ -34,13 +41,22 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
     life::serve(places, config, ready).map_err(|fault| own(format!("{fault:#}")))
 }
 
+/// The pipe on which whoever started this in the background waits for a word.
+fn ready_pipe() -> Option<OwnedFd> {
+    // SAFETY: it is only looked at whether there is such a descriptor.
+    let there = unsafe { libc::fcntl(READY_FD, libc::F_GETFD) } >= 0;
+    // SAFETY: whoever started this with --background put it there, and nothing else here knows of
+    // it.
+    there.then(|| unsafe { OwnedFd::from_raw_fd(READY_FD) })
+}
+
 /// Stops the daemon and waits until it is gone. Where there is none, that is done already.
 pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
     let Ok(stream) = life::connect_running(places, Door::Http) else {
         if as_json {
             show::json(&json!({"stopped": false}));
         } else {
-            anstream::println!("No daemon is running.");
+            say!("No daemon is running.");
         }
         return Ok(());
     };
@@ -53,9 +69,7 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
     if as_json {
         show::json(&json!({"stopped": true}));
     } else {
-        anstream::println!(
-            "The daemon has stopped. Sessions go on; the next command starts it again."
-        );
+        say!("The daemon has stopped. Sessions go on; the next command starts it again.");
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::args::Logs;
 use super::client::{Answer, Client, Unanswered};
 use super::safe::Cleaner;
+use super::show::complain;
 use super::trouble::Trouble;
 use crate::door::http::frame::{Frame, Stream};
 
@@ -121,9 +122,7 @@ impl Reading {
         if self.logs.json.json {
             super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
         } else {
-            anstream::eprintln!(
-                "abide: {bytes} bytes did not fit the log's quota and are not kept"
-            );
+            complain!("abide: {bytes} bytes did not fit the log's quota and are not kept");
         }
         Ok(())
     }

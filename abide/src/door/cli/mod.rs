@@ -30,6 +30,7 @@ use serde_json::json;
 use crate::config::{self, Places};
 use args::{Command, Line, Session};
 use client::Client;
+use show::say;
 use trouble::{OWN, Trouble};
 
 /// Does what was typed.
@@ -54,9 +55,14 @@ fn obey(command: Command) -> Result<u8, Trouble> {
     match command {
         Command::Tools(tools) => tools::print(tools.format),
         Command::Completions(completions) => {
-            let name = "abide";
-            let mut out = std::io::stdout();
-            clap_complete::generate(completions.shell, &mut Line::command(), name, &mut out);
+            let mut script = Vec::new();
+            clap_complete::generate(
+                completions.shell,
+                &mut Line::command(),
+                "abide",
+                &mut script,
+            );
+            print(&script)?;
         }
         Command::Man(man) => {
             std::fs::create_dir_all(&man.dir)?;
@@ -67,7 +73,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             if version.json.json {
                 show::json(&json!({"version": number}));
             } else {
-                anstream::println!("abide {number}");
+                say!("abide {number}");
             }
         }
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,

@@ -21,9 +21,12 @@ pub struct Prompt {
     pub question: String,
     keys: bool,
     typed: Vec<u8>,
+    ends: u32,
 }
 
 const ASK: &str = "Continue waiting? [Y/n] ";
+/// A terminal at which the end is typed more often than this is not there any more.
+const END_LIMIT: u32 = 16;
 /// Nobody types a longer answer.
 const ANSWER_LIMIT: usize = 1 << 10;
 
@@ -35,6 +38,7 @@ impl Prompt {
             question: facts["question_id"].as_str().unwrap_or_default().to_owned(),
             keys,
             typed: Vec::new(),
+            ends: 0,
         };
         terminal.forget_typed();
         prompt.say(terminal, &format!("{text}\n{ASK}"));
@@ -46,9 +50,12 @@ impl Prompt {
         loop {
             let mut room = [0; 256];
             match terminal.read(&mut room).await {
+                Ok(0) if self.ends < END_LIMIT => {
+                    self.ends += 1;
+                    self.say(terminal, &format!("\n{ASK}"));
+                }
                 // The terminal is gone, and nobody can type at it any more.
-                Err(_) => std::future::pending().await,
-                Ok(0) => self.say(terminal, &format!("\n{ASK}")),
+                Ok(0) | Err(_) => std::future::pending().await,
                 Ok(read) => {
                     self.typed.extend_from_slice(&room[..read]);
                     if let Some(said) = self.judge(terminal) {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::args::{Extend, Kill, List};
 use super::client::Client;
-use super::show::{self, Row};
+use super::show::{self, Row, say};
 use super::trouble::Trouble;
 use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
@@ -33,9 +33,9 @@ pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
     if list.json.json {
         show::json(&json!({"sessions": sessions}));
     } else if sessions.is_empty() && list.all {
-        anstream::println!("No sessions.");
+        say!("No sessions.");
     } else if sessions.is_empty() {
-        anstream::println!("No sessions are running; --all shows those that have ended.");
+        say!("No sessions are running; --all shows those that have ended.");
     } else {
         let now = SystemClock.now().wall.0;
         let rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
@@ -89,7 +89,7 @@ pub async fn kill(client: Client, kill: Kill) -> Result<u8, Trouble> {
     if kill.json.json {
         show::json(&session);
     } else {
-        anstream::println!("{} is gone, and everything it started.", kill.session);
+        say!("{} is gone, and everything it started.", kill.session);
     }
     Ok(0)
 }
@@ -104,10 +104,10 @@ pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {
         return Ok(0);
     }
     if let Some(timeout) = extend.timeout {
-        anstream::println!("{} ends {timeout} from now at the latest.", extend.session);
+        say!("{} ends {timeout} from now at the latest.", extend.session);
     }
     if let Some(idle) = extend.idle {
-        anstream::println!(
+        say!(
             "{} is asked about after {idle} without output.",
             extend.session
         );

@@ -1,6 +1,6 @@
 //! Tables, ages and colour for people; JSON for programs.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use abide_core::Millis;
@@ -8,6 +8,32 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 
 use crate::world::terminal::size_of;
+
+/// Prints a line. A reader that has gone away ends the program without a word, as it ends others.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::door::cli::show::line(anstream::stdout(), format_args!($($text)*))
+    };
+}
+
+/// The same, for what is not the result.
+macro_rules! complain {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(anstream::stderr(), $($text)*);
+    }};
+}
+
+pub(super) use {complain, say};
+
+/// What a program exits with whose reader has gone away.
+pub const BROKEN_PIPE: u8 = 141;
+
+pub fn line(mut out: impl Write, text: std::fmt::Arguments<'_>) {
+    if writeln!(out, "{text}").is_err() {
+        std::process::exit(BROKEN_PIPE.into());
+    }
+}
 
 /// Headings.
 pub const HEADING: Style = Style::new().bold();
@@ -21,9 +47,9 @@ pub const BAD: Style = AnsiColor::Red.on_default();
 /// One JSON value; spread over lines where a person reads it.
 pub fn json(value: &Value) {
     if std::io::stdout().is_terminal() {
-        anstream::println!("{value:#}");
+        say!("{value:#}");
     } else {
-        anstream::println!("{value}");
+        say!("{value}");
     }
 }
 
@@ -58,7 +84,7 @@ pub fn table(head: &[&str], rows: &[Row]) {
                 used += widths[column] + 2;
             }
         }
-        anstream::println!("{line}");
+        say!("{line}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::client::Client;
 use super::show;
+use super::show::say;
 use super::trouble::Trouble;
 use crate::world::clock::{Clock, SystemClock};
 
@@ -60,10 +61,10 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
     ];
     let heading = show::HEADING;
     for (name, value) in lines {
-        anstream::println!("{heading}{name:<10}{heading:#} {value}");
+        say!("{heading}{name:<10}{heading:#} {value}");
     }
     if number(&status["questions"]["open"]) > 0 {
-        anstream::println!("\n`abide answer` shows what is asked.");
+        say!("\n`abide answer` shows what is asked.");
     }
     Ok(0)
 }

@@ -11,7 +11,7 @@ pub fn print(format: Format) {
         Format::Mcp => show::json(&json!({"tools": each(mcp)})),
         Format::Openai => show::json(&each(openai)),
         Format::Anthropic => show::json(&each(anthropic)),
-        Format::Xml => anstream::print!("{}", xml()),
+        Format::Xml => show::say!("{}", xml().trim_end()),
     }
 }
 

@@ -8,62 +8,12 @@
 //! visibility of the text around them. The last become U+FFFD: whoever reads should see that
 //! something was there.
 
-use memchr::memchr;
+use super::sequence::{Motion, Sequence};
 
 /// A DCS string may hold newlines (an image does), so only its length tells a broken one.
 const DCS_MAX: usize = 4 << 20;
-/// No honest control sequence has more parameters than this; further ones are ignored.
-const PARAMS_MAX: usize = 16;
-/// How far to look for the end of a line that could be taken at once.
-const LOOK_AHEAD: usize = 4_096;
 const COLOUR_MAX: usize = 32;
-const PARAM_CEILING: u16 = 9_999;
 const REPLACEMENT: &str = "\u{FFFD}";
-
-/// What a terminal does besides printing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Motion {
-    Newline,
-    Return,
-    Backspace,
-    Up(u16),
-    Down(u16),
-    Right(u16),
-    Left(u16),
-    /// Zero-based.
-    Column(u16),
-    /// Zero-based.
-    Row(u16),
-    /// Row and column, zero-based.
-    To(u16, u16),
-    Save,
-    Restore,
-    EraseLine(Part),
-    EraseScreen(Part),
-    /// Erase this many characters from the cursor on.
-    EraseChars(u16),
-    DeleteChars(u16),
-    InsertChars(u16),
-    InsertLines(u16),
-    DeleteLines(u16),
-    ScrollUp(u16),
-    ScrollDown(u16),
-    /// One row up, scrolling down at the top.
-    ReverseIndex,
-    /// Top and bottom row of the part that scrolls, zero-based; `None`: all of it.
-    Region(Option<(u16, u16)>),
-    AlternateOn,
-    AlternateOff,
-    Reset,
-}
-
-/// Which part of a line or screen is erased, seen from the cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    After,
-    Before,
-    All,
-}
 
 /// What the decoder writes on.
 pub trait Surface {
@@ -95,14 +45,6 @@ enum State {
     Text(Str),
     /// An escape within such a string: its end, or the begin of something new.
     TextEscape,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Sequence {
-    params: [u16; PARAMS_MAX],
-    count: usize,
-    marker: u8,
-    intermediate: bool,
 }
 
 struct Str {
@@ -148,25 +90,6 @@ impl Decoder {
         if !self.carry.is_empty() {
             return self.complete_carry(bytes, surface);
         }
-        let mut used = 0;
-        while surface.at_fresh_line() {
-            let rest = &bytes[used..];
-            let Some(end) = memchr(b'\n', &rest[..rest.len().min(LOOK_AHEAD)]) else {
-                break;
-            };
-            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
-            if !is_plain(line) {
-                break;
-            }
-            let Ok(line) = std::str::from_utf8(line) else {
-                break;
-            };
-            surface.line(line);
-            used += end + 1;
-        }
-        if used > 0 {
-            return used;
-        }
         if let Some(length) = colour_length(bytes) {
             return length;
         }
@@ -174,16 +97,27 @@ impl Decoder {
             self.step(bytes[0], surface);
             return 1;
         }
-        self.printable(bytes, surface)
+        let plain = plain_length(bytes);
+        if plain == 0 {
+            return self.beyond_ascii(bytes, surface);
+        }
+        let (text, rest) = bytes.split_at(plain);
+        let text = std::str::from_utf8(text).unwrap_or_default();
+        let newline = match rest {
+            [b'\n', ..] => 1,
+            [b'\r', b'\n', ..] => 2,
+            _ => 0,
+        };
+        if newline > 0 && surface.at_fresh_line() {
+            surface.line(text);
+            return plain + newline;
+        }
+        surface.text(text);
+        plain
     }
 
-    /// Takes bytes up to the next control character, or to a C1 control among the text.
-    fn printable(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        let plain = plain_length(bytes);
-        if plain > 0 {
-            surface.text(std::str::from_utf8(&bytes[..plain]).unwrap_or_default());
-            return plain;
-        }
+    /// Takes bytes up to the next ASCII one, or to a C1 control among them.
+    fn beyond_ascii(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
         let end = bytes.iter().position(|&b| b < 0x80).unwrap_or(bytes.len());
         let (stretch, invalid) = match std::str::from_utf8(&bytes[..end]) {
             Ok(text) => (text, None),
@@ -362,17 +296,7 @@ impl Decoder {
             return;
         };
         match byte {
-            b'0'..=b'9' => {
-                sequence.count = sequence.count.max(1);
-                let last = &mut sequence.params[sequence.count - 1];
-                let longer = last
-                    .saturating_mul(10)
-                    .saturating_add(u16::from(byte - b'0'));
-                *last = longer.min(PARAM_CEILING);
-            }
-            b';' | b':' => sequence.count = (sequence.count.max(1) + 1).min(PARAMS_MAX),
-            b'<'..=b'?' => sequence.marker = byte,
-            0x20..=0x2F => sequence.intermediate = true,
+            0x20..=0x3F => sequence.add(byte),
             0x40..=0x7E => {
                 let sequence = *sequence;
                 self.state = State::Ground;
@@ -397,82 +321,33 @@ impl Decoder {
     }
 }
 
-impl Sequence {
-    fn meaning(&self, last: u8) -> Option<Motion> {
-        if self.intermediate {
-            return None;
-        }
-        if self.marker == b'?' {
-            let alternate = self.params[..self.count]
-                .iter()
-                .any(|p| matches!(p, 47 | 1047 | 1049));
-            return match last {
-                b'h' if alternate => Some(Motion::AlternateOn),
-                b'l' if alternate => Some(Motion::AlternateOff),
-                _ => None,
-            };
-        }
-        if self.marker != 0 {
-            return None;
-        }
-        let raw = |at: usize| self.params.get(at).copied().unwrap_or(0);
-        let count = raw(0).max(1);
-        let place = |at: usize| raw(at).max(1) - 1;
-        let part = match raw(0) {
-            0 => Part::After,
-            1 => Part::Before,
-            _ => Part::All,
-        };
-        Some(match last {
-            b'A' | b'F' => Motion::Up(count),
-            b'B' | b'E' | b'e' => Motion::Down(count),
-            b'C' | b'a' => Motion::Right(count),
-            b'D' => Motion::Left(count),
-            b'G' | b'`' => Motion::Column(place(0)),
-            b'd' => Motion::Row(place(0)),
-            b'H' | b'f' => Motion::To(place(0), place(1)),
-            b's' => Motion::Save,
-            b'u' => Motion::Restore,
-            b'K' => Motion::EraseLine(part),
-            b'J' if raw(0) == 3 => return None,
-            b'J' => Motion::EraseScreen(part),
-            b'X' => Motion::EraseChars(count),
-            b'P' => Motion::DeleteChars(count),
-            b'@' => Motion::InsertChars(count),
-            b'L' => Motion::InsertLines(count),
-            b'M' => Motion::DeleteLines(count),
-            b'S' => Motion::ScrollUp(count),
-            b'T' => Motion::ScrollDown(count),
-            b'r' if self.count < 2 => Motion::Region(None),
-            b'r' => Motion::Region(Some((place(0), place(1)))),
-            _ => return None,
-        })
-    }
-}
-
 /// Controls end a stretch of text; a tab is part of it.
 fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\t') || byte == 0x7F
 }
 
-/// Printable ASCII only. Looks at every byte instead of stopping early, which lets the compiler
-/// look at many at once.
-fn is_plain(line: &[u8]) -> bool {
-    !line
-        .iter()
-        .fold(false, |bad, &b| bad | is_control(b) | (b >= 0x80))
-}
-
-/// How many bytes of printable ASCII come first.
+/// How many bytes of printable ASCII come first, looking at eight at a time.
 fn plain_length(bytes: &[u8]) -> usize {
-    const STRIDE: usize = 32;
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
+    let (words, _) = bytes.as_chunks::<8>();
     let mut at = 0;
-    while at + STRIDE <= bytes.len() && is_plain(&bytes[at..at + STRIDE]) {
-        at += STRIDE;
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        let delete = word ^ (ONES * 0x7F);
+        let special =
+            word | (word.wrapping_sub(ONES * 0x20) & !word) | (delete.wrapping_sub(ONES) & !delete);
+        if special & TOPS != 0 {
+            // A tab is printable, and can look like more behind it.
+            let eight = &bytes[at..at + 8];
+            if let Some(first) = eight.iter().position(|&b| is_control(b) || b >= 0x80) {
+                return at + first;
+            }
+        }
+        at += 8;
     }
     let rest = bytes[at..].iter();
-    let more = rest.take_while(|&&b| !is_control(b) && b < 0x80).count();
-    at + more
+    at + rest.take_while(|&&b| !is_control(b) && b < 0x80).count()
 }
 
 /// The length of a sequence that only sets colours. Most sequences do, and mean nothing here.

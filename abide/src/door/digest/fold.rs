@@ -105,11 +105,12 @@ struct Run {
 
 impl Fold {
     pub fn line(&mut self, number: Number, text: &str, hole: Option<Hole>, out: &mut impl Out) {
-        if let Some(open) = &mut self.open {
-            if open.text == text && open.hole == hole {
-                open.count += 1;
-                return;
-            }
+        if let Some(open) = &mut self.open
+            && open.text == text
+            && open.hole == hole
+        {
+            open.count += 1;
+            return;
         }
         let mut fresh = Open {
             number,
@@ -186,10 +187,10 @@ impl Fold {
         self.pending.push_back(line);
         if let Some((period, lines, exact)) = self.repetition(crowded) {
             self.start_run(period, lines, exact, out);
-        } else if self.pending.len() > PENDING_MAX {
-            if let Some(line) = self.pending.pop_front() {
-                out.folded(Folded::Line(line));
-            }
+        } else if self.pending.len() > PENDING_MAX
+            && let Some(line) = self.pending.pop_front()
+        {
+            out.folded(Folded::Line(line));
         }
     }
 

@@ -157,7 +157,9 @@ impl Gather {
         let Some(following) = &mut self.following else {
             return false;
         };
-        if !following.announced && !matter::is_place(&line.text) {
+        let belongs = following.announced
+            || (matter::is_place(&line.text) && matter::weigh(&line.text).is_none());
+        if !belongs {
             return false;
         }
         following.announced = false;
@@ -263,11 +265,14 @@ impl Gather {
         for group in self.groups {
             let shown = group.examples.len() as u64;
             for (at, example) in group.examples.into_iter().enumerate() {
-                let mut kept = example.into_kept();
-                if at == 0 && group.count > shown {
-                    kept.text
-                        .push_str(&format!(" [×{}, last at {}]", group.count, group.last));
+                let mut example = example;
+                if at == 0
+                    && group.count > shown
+                    && let Some((_, text)) = example.lines.first_mut()
+                {
+                    text.push_str(&format!(" [×{}, last at {}]", group.count, group.last));
                 }
+                let kept = example.into_kept();
                 offers.push((group.weight, group.rank + at, kept));
             }
         }
@@ -322,33 +327,33 @@ impl Example {
 /// the first words of what it says.
 fn likeness(line: &str, finding: Finding) -> (u64, u64) {
     let mut all = Fingerprint::default();
-    let mut quote = None;
+    let mut until = None;
     for word in line.split_whitespace().take(64) {
-        if quote.is_none() && (word.contains('/') || word.contains('\\')) {
+        if until.is_none() && word.contains(['/', '\\']) {
             all.add(b'/');
             continue;
         }
         let mut in_number = false;
-        for byte in word.bytes() {
-            match (quote, byte) {
-                (Some(open), byte) => {
-                    if byte == open || (open == b'`' && byte == b'\'') {
-                        quote = None;
+        for c in word.chars() {
+            let continues = std::mem::replace(&mut in_number, false);
+            match (until, c) {
+                (Some(close), c) if c == close || (close == '`' && c == '\'') => until = None,
+                (Some(_), _) => {}
+                (None, '"' | '\'' | '`' | '‘') => {
+                    all.add(b'"');
+                    until = Some(closing(c));
+                }
+                (None, '0'..='9') => {
+                    in_number = true;
+                    if !continues {
+                        all.add(b'0');
                     }
                 }
-                (None, b'"' | b'`' | b'\'') => {
-                    all.add(b'"');
-                    quote = Some(byte);
-                }
-                (None, b'0'..=b'9') if in_number => {}
-                (None, b'0'..=b'9') => {
-                    all.add(b'0');
-                    in_number = true;
-                    continue;
-                }
-                (None, byte) => all.add(byte),
+                (None, c) => c
+                    .encode_utf8(&mut [0; 4])
+                    .bytes()
+                    .for_each(|byte| all.add(byte)),
             }
-            in_number = false;
         }
         all.add(b' ');
     }
@@ -362,4 +367,11 @@ fn likeness(line: &str, finding: Finding) -> (u64, u64) {
         all.0 ^ (finding.weight as u64),
         hash(words.join(" ").as_bytes()),
     )
+}
+
+fn closing(quote: char) -> char {
+    match quote {
+        '‘' => '’',
+        quote => quote,
+    }
 }

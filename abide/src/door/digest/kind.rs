@@ -87,8 +87,8 @@ impl Fingerprint {
     }
 
     #[inline]
-    fn add_word(&mut self, word: &[u8]) {
-        self.0 = (self.0 ^ hash(word)).wrapping_mul(0x100_0000_01B3);
+    fn add_word(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
 }
 
@@ -107,6 +107,9 @@ pub fn hash(bytes: &[u8]) -> u64 {
     last[..rest.len()].copy_from_slice(rest);
     mix(sum, u64::from_le_bytes(last))
 }
+
+/// By which the letters of a word are weighed.
+const WORD: u64 = 0x5851_F42D_4C95_7F2D;
 
 const LETTER: u8 = 1;
 const HEX_LETTER: u8 = 2;
@@ -168,12 +171,13 @@ impl Skeleton {
             return end;
         }
         let mut end = start;
-        let (mut digits, mut seen) = (0, 0);
+        let (mut digits, mut seen, mut word) = (0, 0, 0u64);
         while end < bytes.len() {
             let class = CLASS[usize::from(bytes[end])];
             if class == 0 {
                 break;
             }
+            word = word.wrapping_mul(WORD).wrapping_add(bytes[end].into());
             digits += usize::from(class >> 2);
             seen |= class;
             end += 1;
@@ -184,7 +188,7 @@ impl Skeleton {
             return self.digits(bytes, start, end);
         }
         if digits == 0 && !(hex && token.len() >= 8) {
-            self.shape.add_word(token);
+            self.shape.add_word(word);
             self.letters += token.len();
             self.words += usize::from(token.len() >= 2);
             return end;
@@ -277,6 +281,9 @@ fn is_listing(line: &str) -> bool {
 }
 
 fn uuid_end(bytes: &[u8], start: usize) -> Option<usize> {
+    if bytes.get(start + 8) != Some(&b'-') {
+        return None;
+    }
     let candidate = bytes.get(start..start + 36)?;
     let is_uuid = candidate.iter().enumerate().all(|(at, b)| match at {
         8 | 13 | 18 | 23 => *b == b'-',

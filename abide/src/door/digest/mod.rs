@@ -6,7 +6,7 @@
 //! bytes ─ decode ─► text, cursor movements ─ screen ─► lines ─ fold ─► fewer lines ─ shorten ─► text
 //! ```
 //!
-//! - `decode`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
+//! - `decode` and `sequence`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
 //! - `screen` and `row`: the last rows, which can still be written over.
 //! - `fold` and `kind`: repetitions, exact or but for their numbers.
 //! - `shorten`, `gather`, `matter`, `signs`, `cut`: what to show where it is too long.
@@ -25,6 +25,7 @@ mod one_line;
 mod raw;
 mod row;
 mod screen;
+mod sequence;
 mod shorten;
 mod signs;
 

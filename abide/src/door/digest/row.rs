@@ -2,7 +2,7 @@
 
 /// Nothing writes over text farther right than this; no terminal is that wide. It bounds what a
 /// single overwriting byte can cost.
-const WIDE: usize = 1_024;
+const WIDE: usize = 512;
 
 /// How many bytes of a row are kept: that many from its begin, that many up to its end.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Row {
         let end = self.split(column + width);
         self.text.replace_range(start..end, text);
         self.wide_or_combining |= !plain;
-        self.recount();
+        self.cells = self.cells.max(column + width);
         column + width
     }
 
@@ -237,9 +237,17 @@ fn str_width(text: &str) -> usize {
 }
 
 /// Cells a character takes. A rough table: wrong only for writing over rare scripts.
+#[inline]
 fn char_width(c: char) -> usize {
     match u32::from(c) {
-        0..0x300 => 1,
+        // Latin; arrows, boxes and blocks; the replacement character.
+        0..0x300 | 0x2100..0x2E80 | 0xFFFD => 1,
+        code => rarer_width(code),
+    }
+}
+
+fn rarer_width(code: u32) -> usize {
+    match code {
         0x300..=0x36F | 0x483..=0x489 | 0x591..=0x5BD | 0x64B..=0x65F => 0,
         0x200B..=0x200D | 0x20D0..=0x20FF | 0xFE00..=0xFE0F | 0xFE20..=0xFE2F | 0xFEFF => 0,
         0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xAC00..=0xD7A3 => 2,

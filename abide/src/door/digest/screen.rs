@@ -11,8 +11,9 @@
 
 use std::collections::VecDeque;
 
-use super::decode::{Motion, Part, Surface};
+use super::decode::Surface;
 use super::row::{Hole, Keep, Row};
+use super::sequence::{Motion, Part};
 
 /// A row with more bytes than this does not wait to be written over: when the cursor leaves it, it
 /// is final. So at most one row of the screen is long.

@@ -161,7 +161,8 @@ macro_rules! form {
     reason = "the patterns are constants, and a test builds them"
 )]
 fn compiled(pattern: &str) -> Regex {
-    Regex::new(pattern).expect("pattern compiles")
+    // All words looked for are ASCII, and borders of words are found many times faster as such.
+    Regex::new(&pattern.replace(r"\b", r"(?-u:\b)")).expect("pattern compiles")
 }
 
 // A line that tells that something went well.
@@ -256,5 +257,5 @@ form!(
 
 form!(
     PLACE,
-    r#"^\s*(?:-->|:::)\s|^\s+at\s|^\s*File "|^\s*[\w./\\-]+\.\w{1,5}:\d+|^\s+\S+\.go:\d+"#
+    r#"^\s*(?:-->|:::)\s|^\s+at\s|^\s*File "|^\s+\S+\.\w{1,5}:\d+"#
 );

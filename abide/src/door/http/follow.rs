@@ -135,13 +135,13 @@ pub fn frames(page: Page, next: &mut u64) -> Bytes {
     for piece in page {
         let chunk = match piece {
             Piece::Gap { from, to } => {
-                out.extend_from_slice(&Frame::Gap(to - from).encode());
+                Frame::Gap(to - from).put(&mut out);
                 continue;
             }
             Piece::Chunk(chunk) => chunk,
         };
         if chunk.offset != *next {
-            out.extend_from_slice(&Frame::Offset(chunk.offset).encode());
+            Frame::Offset(chunk.offset).put(&mut out);
         }
         *next = chunk.offset + chunk.bytes.len() as u64;
         let stream = match chunk.stream {
@@ -149,8 +149,7 @@ pub fn frames(page: Page, next: &mut u64) -> Bytes {
             Stream::Stderr => frame::Stream::Stderr,
             Stream::Pty => frame::Stream::Pty,
         };
-        let output = Frame::Output(stream, chunk.bytes.into());
-        out.extend_from_slice(&output.encode());
+        Frame::Output(stream, chunk.bytes.into()).put(&mut out);
     }
     out.freeze()
 }

@@ -48,16 +48,23 @@ pub struct Malformed;
 impl Frame {
     /// As it travels.
     pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        self.put(&mut out);
+        out.freeze()
+    }
+
+    /// Appends it to what travels.
+    pub fn put(&self, out: &mut BytesMut) {
         match self {
-            Frame::Accepted(facts) => whole(1, facts.to_string().as_bytes()),
-            Frame::Output(Stream::Stdout, bytes) => whole(2, bytes),
-            Frame::Output(Stream::Stderr, bytes) => whole(3, bytes),
-            Frame::Output(Stream::Pty, bytes) => whole(4, bytes),
-            Frame::Offset(offset) => whole(5, &offset.to_le_bytes()),
-            Frame::Question(facts) => whole(6, facts.to_string().as_bytes()),
-            Frame::Closed(facts) => whole(7, facts.to_string().as_bytes()),
-            Frame::Ended(facts) => whole(8, facts.to_string().as_bytes()),
-            Frame::Gap(bytes) => whole(9, &bytes.to_le_bytes()),
+            Frame::Accepted(facts) => whole(out, 1, facts.to_string().as_bytes()),
+            Frame::Output(Stream::Stdout, bytes) => whole(out, 2, bytes),
+            Frame::Output(Stream::Stderr, bytes) => whole(out, 3, bytes),
+            Frame::Output(Stream::Pty, bytes) => whole(out, 4, bytes),
+            Frame::Offset(offset) => whole(out, 5, &offset.to_le_bytes()),
+            Frame::Question(facts) => whole(out, 6, facts.to_string().as_bytes()),
+            Frame::Closed(facts) => whole(out, 7, facts.to_string().as_bytes()),
+            Frame::Ended(facts) => whole(out, 8, facts.to_string().as_bytes()),
+            Frame::Gap(bytes) => whole(out, 9, &bytes.to_le_bytes()),
         }
     }
 
@@ -99,12 +106,11 @@ impl Frame {
     }
 }
 
-fn whole(kind: u8, payload: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(HEAD + payload.len());
+fn whole(out: &mut BytesMut, kind: u8, payload: &[u8]) {
+    out.reserve(HEAD + payload.len());
     out.put_u8(kind);
     out.put_u32_le(u32::try_from(payload.len()).unwrap_or(u32::MAX));
     out.put_slice(payload);
-    out.freeze()
 }
 
 fn facts(payload: &[u8]) -> Result<Value, Malformed> {

@@ -4,6 +4,7 @@ use std::path::Path as FilePath;
 use std::time::UNIX_EPOCH;
 
 use abide_core::SessionId;
+use abide_core::session::Phase;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
@@ -74,7 +75,6 @@ fn place(view: &SessionView) -> (abide_core::Wall, SessionId) {
 
 /// Whether anything of it still runs.
 fn is_alive(view: &SessionView) -> bool {
-    use abide_core::session::Phase;
     !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
 
@@ -100,12 +100,22 @@ pub fn facts(view: &SessionView) -> Map<String, Value> {
         "idle".into(),
         json!(state.idle.map(|idle| idle.0 as f64 / 1_000.0)),
     );
-    let written = last_written(&view.folder).unwrap_or(0);
-    facts.insert("last_activity".into(), json!(written.max(state.created.0)));
-    if let abide_core::session::Phase::Failed { fault } = &state.phase {
+    facts.insert("last_activity".into(), json!(last_activity(view)));
+    if let Phase::Failed { fault } = &state.phase {
         facts.insert("error".into(), json!(fault.as_ref()));
     }
     facts
+}
+
+/// When it last showed life, in Unix milliseconds. What has ended is remembered; only for what runs
+/// the disk is asked.
+fn last_activity(view: &SessionView) -> u64 {
+    let created = view.state.created.0;
+    match (&view.state.phase, view.ending()) {
+        (Phase::Ended { .. }, Some(ending)) => created.saturating_add(ending.duration.0),
+        (Phase::Failed { .. }, _) => created,
+        _ => last_written(&view.folder).unwrap_or(0).max(created),
+    }
 }
 
 /// When output was last written, in Unix milliseconds.

@@ -10,7 +10,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::input;
-use super::screen::Screen;
 use crate::door::cli::client::{Client, Unanswered};
 use crate::door::cli::prompt::{Prompt, Said};
 use crate::door::http::wire::{RunBody, StdinKind};
@@ -25,6 +24,8 @@ pub struct Control {
     terminal: Option<Terminal>,
     signals: Signals,
     prompt: Option<Prompt>,
+    /// The question that was answered last; it may still be on its way here once more.
+    answered: Option<String>,
     /// The terminal's keys go to the command.
     raw: Option<Raw>,
     keys: Option<mpsc::Sender<Bytes>>,
@@ -49,10 +50,6 @@ pub enum Happened {
     Resized,
     Said(Said),
     Typed(Bytes),
-    /// Enough of waiting.
-    Left,
-    /// All is seen to.
-    Nothing,
 }
 
 /// A signal that is meant for the command.
@@ -88,6 +85,7 @@ impl Control {
                 winch: signal(SignalKind::window_change())?,
             },
             prompt: None,
+            answered: None,
             raw,
             keys,
             source,
@@ -151,14 +149,14 @@ impl Control {
         next_signal(&mut self.signals.int, &mut self.signals.term).await
     }
 
-    /// Sees to what the person did.
-    pub async fn handle(&mut self, happened: Happened, _screen: &mut Screen) -> Happened {
+    /// Sees to what the person did. `false`: they have had enough of waiting.
+    pub async fn handle(&mut self, happened: Happened) -> bool {
         match happened {
             Happened::Signal(sent) => {
                 self.signalled(sent);
-                if self.interrupts > 2 {
+                if self.interrupts > 2 && !self.interrupted_at_prompt {
                     self.leave();
-                    return Happened::Left;
+                    return false;
                 }
             }
             Happened::Resized => self.resized(),
@@ -168,9 +166,8 @@ impl Control {
                     let _ = keys.send(bytes).await;
                 }
             }
-            Happened::Left | Happened::Nothing => {}
         }
-        Happened::Nothing
+        true
     }
 
     /// The first interrupt is the command's; the second ends it. At the question the first one
@@ -209,6 +206,7 @@ impl Control {
             return;
         };
         let path = format!("/v1/questions/{}/answer", prompt.question);
+        self.answered = Some(prompt.question);
         let client = self.client.of_a_person();
         if let Err(Unanswered::Refused { detail, .. }) =
             client.post(&path, &json!({"answer": answer})).await
@@ -218,19 +216,21 @@ impl Control {
     }
 
     /// Puts a question to whoever sits at the terminal.
-    pub fn ask(&mut self, facts: &Value, _screen: &Screen) {
+    pub fn ask(&mut self, facts: &Value) {
         let Some(terminal) = &self.terminal else {
             return;
         };
+        let id = facts["question_id"].as_str();
+        let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
+        if id == shown || id == self.answered.as_deref() {
+            return;
+        }
         let raw = self.raw.is_some();
         if self.mid_line {
             let _ = terminal.write(if raw { b"\r\n" } else { b"\n" });
             self.mid_line = false;
         }
-        let known = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
-        if known != facts["question_id"].as_str() {
-            self.prompt = Some(Prompt::show(terminal, facts, raw));
-        }
+        self.prompt = Some(Prompt::show(terminal, facts, raw));
     }
 
     /// Takes the question back, if there is one.
@@ -290,7 +290,7 @@ impl Control {
     fn act(&self, what: &str, body: Value) {
         let Some(id) = &self.session else { return };
         let path = format!("/v1/sessions/{id}/{what}");
-        let client = self.client.clone();
+        let client = self.client.of_a_person();
         tokio::spawn(async move {
             // A daemon that went away in the middle is told again; one that has nothing left to do
             // this to has said so.

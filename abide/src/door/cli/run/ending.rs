@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::screen::Screen;
 use crate::door::cli::args::Run;
-use crate::door::cli::show;
+use crate::door::cli::show::{self, complain};
 use crate::door::cli::trouble::OWN;
 use crate::door::digest::one_line;
 
@@ -33,10 +33,10 @@ pub fn tell(ended: &Value, cancelled: bool, args: &Run, screen: Screen) -> u8 {
         return code;
     }
     if let Some(sentence) = sentence {
-        anstream::eprintln!("abide: {sentence}");
+        complain!("abide: {sentence}");
     }
     if let Some(left) = leftovers(ended) {
-        anstream::eprintln!("abide: {left}");
+        complain!("abide: {left}");
     }
     code
 }

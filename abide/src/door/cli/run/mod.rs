@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::args::Run;
 use super::client::{Answer, Client, Unanswered};
+use super::show::BROKEN_PIPE;
 use super::span::Limit;
 use super::trouble::{OWN, Trouble};
 use crate::config;
@@ -25,13 +26,11 @@ use crate::door::http::frame::Frame;
 use crate::door::http::wire::{OsText, PtySize, RunBody, StdinKind};
 use crate::world::entropy;
 use crate::world::terminal::Terminal;
-use control::{Control, Happened};
+use control::Control;
 use screen::{Gone, Screen};
 
 /// Attempts to go on after the daemon went away, without anything coming.
 const ATTEMPTS: u32 = 5;
-/// What a program exits with whose reader has gone away.
-const BROKEN_PIPE: u8 = 141;
 
 pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let terminal = terminal();
@@ -93,10 +92,10 @@ async fn follow(
         let frame = tokio::select! {
             frame = answer.frame() => frame,
             happened = control.next() => {
-                if let Happened::Left = control.handle(happened, screen).await {
-                    return Err(Stopped::Left);
+                if control.handle(happened).await {
+                    continue;
                 }
-                continue;
+                return Err(Stopped::Left);
             }
         };
         let frame = match frame {
@@ -117,7 +116,7 @@ async fn follow(
             }
             Frame::Offset(offset) => screen.at = offset,
             Frame::Gap(bytes) => screen.gap(bytes),
-            Frame::Question(facts) => control.ask(&facts, screen),
+            Frame::Question(facts) => control.ask(&facts),
             Frame::Closed(facts) => control.closed(&facts),
             Frame::Ended(facts) => {
                 control.withdraw("the command has ended: the question is withdrawn");

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use bytes::Bytes;
 
 use super::control::Control;
+use crate::door::cli::show::complain;
 use crate::door::http::frame::Stream;
 
 /// Bytes of each stream that the JSON object holds; the session's log has them all.
@@ -89,7 +90,7 @@ impl Screen {
     pub fn gap(&mut self, bytes: u64) {
         self.missing += bytes;
         self.at += bytes;
-        anstream::eprintln!("abide: {bytes} bytes did not fit the log's quota and are not shown");
+        complain!("abide: {bytes} bytes did not fit the log's quota and are not shown");
     }
 }
 

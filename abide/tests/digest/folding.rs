@@ -1,0 +1,119 @@
+//! What is a repetition, and what only looks like one.
+
+use super::text;
+
+fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
+    (1..=count).map(|n| line(n) + "\n").collect()
+}
+
+#[test]
+fn equal_lines_are_one_with_a_count() {
+    assert_eq!(
+        text("a\n".to_owned() + &"the line\n".repeat(1203) + "b\n"),
+        "a\nthe line [×1203]\nb"
+    );
+}
+
+#[test]
+fn blank_lines_are_counted_only_when_many() {
+    assert_eq!(text("a\n\n\nb\n"), "a\n\n\nb");
+    assert_eq!(text("a\n\n\n\n\nb\n"), "a\n[4 blank lines]\nb");
+}
+
+#[test]
+fn percentages_times_and_counters_are_repetitions() {
+    assert_eq!(
+        text(lines(100, |n| format!("Downloading {n}%"))),
+        "Downloading 1%\n[… 98 more like this, other numbers …]\nDownloading 100%"
+    );
+    assert_eq!(
+        text(lines(50, |n| format!(
+            "[12:00:{n:02}] heartbeat seq={}",
+            4800 + n
+        ))),
+        "[12:00:01] heartbeat seq=4801\n[… 48 more like this, other numbers …]\n[12:00:50] heartbeat seq=4850"
+    );
+    assert_eq!(
+        text(lines(200, |n| format!("item {n}: ok"))),
+        "item 1: ok\n[… 198 more like this, other numbers …]\nitem 200: ok"
+    );
+    assert_eq!(
+        text(lines(200, |n| format!("Step {n}/200"))),
+        "Step 1/200\n[… 198 more like this, other numbers …]\nStep 200/200"
+    );
+    let ids = lines(30, |n| {
+        format!(
+            "2026-05-01T10:00:{n:02}Z request {:08x}-e89b-12d3-a456-426614174000 done",
+            n * 7919
+        )
+    });
+    assert_eq!(text(ids).lines().count(), 3);
+}
+
+#[test]
+fn numbers_that_are_the_substance_stay() {
+    let whole = |input: String| assert_eq!(text(&input), input.trim_end_matches('\n'));
+    whole(lines(100, |n| n.to_string()));
+    whole(lines(60, |n| format!("{n},{}.5,{}", n * 3, n * n)));
+    whole(lines(20, |n| {
+        format!("epoch {n} loss 0.{} acc 0.{}", 93 - n, n + 12)
+    }));
+    whole(lines(30, |n| {
+        format!("-rw-r--r-- 1 dev dev {} May  1 12:00 part_{n}.c", n * 97)
+    }));
+    whole(lines(30, |n| format!("part_{n}.c")));
+    whole(lines(30, |n| format!("{:064x}  file{n}.txt", n * 7919)));
+    whole(lines(5, |n| format!("test {n} passed")));
+    let subjects = [
+        "Fix the door",
+        "Add a window",
+        "Paint the wall",
+        "Mend the roof",
+        "Sweep the floor",
+    ];
+    whole(lines(5, |n| {
+        format!("{:07x} {}", 0xabc_def1 + n * 99, subjects[n - 1])
+    }));
+}
+
+#[test]
+fn a_number_that_tells_of_failure_is_not_folded_away() {
+    let log = lines(100, |n| {
+        format!("checked file {n}: {} errors", if n == 57 { 3 } else { 0 })
+    });
+    assert!(text(log).contains("checked file 57: 3 errors"));
+    let log = lines(100, |n| {
+        format!(
+            "job {n} ended with exit code {}",
+            if n == 57 { 1 } else { 0 }
+        )
+    });
+    assert!(text(log).contains("job 57 ended with exit code 1"));
+    let log = lines(100, |n| {
+        format!(
+            "10:00:{:02} \"GET /health HTTP/1.1\" {} 12",
+            n % 60,
+            if n == 57 { 503 } else { 200 }
+        )
+    });
+    assert!(text(log).contains(" 503 12"));
+}
+
+#[test]
+fn cycles_of_lines_are_folded() {
+    assert_eq!(
+        text("ping\npong\nwait\n".repeat(40)),
+        "ping\npong\nwait\n[these 3 lines ×40]"
+    );
+    let log = lines(40, |n| {
+        format!("10:00:{n:02} poll started\n10:00:{n:02} nothing to do")
+    });
+    let folded = text(log);
+    assert_eq!(folded.lines().count(), 5, "{folded}");
+    assert!(folded.contains("[… these 2 lines 38 more times, other numbers …]"));
+    // A broken cycle gives back what it held.
+    assert_eq!(
+        text("a b\nc d\n".repeat(3) + "a b\nend\n"),
+        "a b\nc d\n[these 2 lines ×3]\na b\nend"
+    );
+}

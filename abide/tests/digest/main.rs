@@ -1,0 +1,25 @@
+//! The digest, seen from outside: real logs, planted errors, and properties of any input.
+
+mod folding;
+mod golden;
+mod painting;
+mod planted;
+mod properties;
+mod shortening;
+
+use abide::door::digest::{Digested, Limits, digest};
+
+fn limits(max_chars: usize) -> Limits {
+    Limits {
+        max_chars,
+        ..Limits::new("session_k3v9x2bc")
+    }
+}
+
+fn usual(bytes: impl AsRef<[u8]>) -> Digested {
+    digest(bytes.as_ref(), &limits(10_000))
+}
+
+fn text(bytes: impl AsRef<[u8]>) -> String {
+    usual(bytes).text
+}

@@ -1,0 +1,75 @@
+//! What holds for any input.
+
+use abide::door::digest::{Digest, Limits, digest};
+use proptest::prelude::*;
+
+use super::limits;
+
+/// Pieces that meet each other at every border: text, numbers, halves of characters, sequences.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        4 => "[ a-z0-9:%=-]{0,20}".prop_map(String::into_bytes),
+        4 => Just(b"\n".to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..6),
+        2 => prop::sample::select(vec![
+            "\r", "\r\n", "\x08", "\t", "é", "進", "👩‍💻", "e\u{301}", "\u{9b}2A", "\u{202e}", "\x1b[2J", "\x1b[H",
+            "\x1b[?1049h", "\x1b[?1049l", "\x1b]0;t\x07", "\x1bPq\x1b\\", "\x1b7", "\x1b8", "\x1b[K", "\x1b[1K",
+            "\x1b[3P", "\x1b[2@", "\x1b[5X", "\x1b[2L", "\x1b[M", "\x1b[2;5r", "\x1b[r", "\x1b[S", "\x1b[T", "\x1bM", "\x1bc",
+            "error: broken\n", "warning: odd\n", "same\n", "same\n", "tick 12:00:01\n", "tick 12:00:02\n",
+        ]).prop_map(|s| s.as_bytes().to_vec()),
+        1 => (0u16..90, prop::sample::select(vec!['A', 'B', 'C', 'D', 'G', 'd', 'E', 'F', 'm', 'J']))
+            .prop_map(|(n, c)| format!("\x1b[{n}{c}").into_bytes()),
+        1 => (1usize..3_000).prop_map(|n| vec![b'x'; n]),
+    ]
+}
+
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(piece(), 0..120).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn chunks_make_no_difference(bytes in stream(), cuts in prop::collection::vec(1usize..40, 1..20), max in 50usize..4_000, raw: bool) {
+        let limits = Limits { raw, rows: 6, ..limits(max) };
+        let mut in_chunks = Digest::new(&limits);
+        let mut rest = &bytes[..];
+        for cut in cuts.iter().cycle() {
+            if rest.is_empty() {
+                break;
+            }
+            let (chunk, later) = rest.split_at((*cut).min(rest.len()));
+            in_chunks.push(chunk);
+            rest = later;
+        }
+        prop_assert_eq!(in_chunks.finish(), digest(&bytes, &limits));
+    }
+
+    #[test]
+    fn the_limit_holds_and_nothing_harmful_passes(bytes in stream(), times in 1usize..40, max in 1usize..3_000) {
+        let digested = digest(&bytes.repeat(times), &limits(max));
+        prop_assert!(digested.text.chars().count() <= max);
+        let harmful = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
+        prop_assert_eq!(digested.text.chars().find(harmful), None);
+        let misleading = digested.text.contains(['\u{202e}', '\u{2066}']);
+        prop_assert!(!misleading);
+    }
+
+    #[test]
+    fn plain_text_is_unchanged(words in prop::collection::hash_set("[a-zäß]{3,9}( [A-Z(){};,]{0,5}){0,6}", 1..80)) {
+        let input = words.into_iter().collect::<Vec<_>>().join("\n");
+        let digested = digest(input.as_bytes(), &limits(10_000));
+        prop_assert_eq!(&digested.text, &input);
+        prop_assert!(!digested.shortened);
+        prop_assert_eq!(digest(format!("{input}\n").as_bytes(), &limits(10_000)).text, input);
+    }
+
+    #[test]
+    fn what_is_not_utf8_reads_as_the_library_reads_it(bytes in prop::collection::vec(prop_oneof![0x20u8..0x7f, 0xa0u8..=0xff], 0..60)) {
+        let expected = String::from_utf8_lossy(&bytes).into_owned();
+        let harmless = !expected.chars().any(|c| c.is_control() || matches!(c, '\u{61c}' | '\u{200e}'..='\u{206f}' | '\u{e0000}'..));
+        prop_assume!(harmless);
+        prop_assert_eq!(digest(&bytes, &limits(10_000)).text, expected);
+    }
+}

@@ -1,0 +1,126 @@
+//! Too long, too wide, raw, and with gaps.
+
+use abide::door::digest::{Digest, Gap, Limits, digest};
+
+use super::{limits, text, usual};
+
+fn novel(lines: usize) -> String {
+    let word = |n: usize| char::from(b'a' + u8::try_from(n % 26).unwrap());
+    (0..lines)
+        .map(|n| format!("{}{}{} goes on\n", word(n), word(n / 26), word(n / 676)))
+        .collect()
+}
+
+#[test]
+fn head_and_tail_stay_and_one_line_says_what_is_missing() {
+    let digested = usual(novel(5_000));
+    assert!(digested.text.starts_with("aaa goes on\nbaa goes on\n"));
+    assert!(
+        digested
+            .text
+            .ends_with(novel(5_000).lines().last().unwrap())
+    );
+    let note = format!(
+        "[… {} lines, {} bytes left out; terminal_session search, or read_output with since, on session_k3v9x2bc has them.]",
+        digested.lines_left_out, digested.bytes_left_out
+    );
+    assert!(
+        digested.text.lines().any(|line| line == note),
+        "{}",
+        digested.text
+    );
+    let shown = digested.text.lines().count() as u64 - 1;
+    assert_eq!(shown + digested.lines_left_out, 5_000);
+    assert_eq!(digested.lines_total, 5_000);
+    assert!(digested.shortened);
+}
+
+#[test]
+fn what_fits_is_given_whole() {
+    let input = novel(700);
+    let digested = usual(&input);
+    assert_eq!(digested.text, input.trim_end());
+    assert_eq!((digested.lines_left_out, digested.shortened), (0, false));
+}
+
+#[test]
+fn a_line_without_end_is_cut_in_its_middle() {
+    let mut digest = Digest::new(&limits(10_000));
+    let piece = "é".repeat(50_000);
+    for _ in 0..500 {
+        digest.push(piece.as_bytes());
+    }
+    let digested = digest.finish();
+    assert!(digested.text.chars().count() < 10_000);
+    assert!(digested.text.starts_with("éééé"));
+    let shown = digested.text.lines().next().unwrap().matches('é').count();
+    assert!(
+        digested
+            .text
+            .contains(&format!("[… {} characters …]", 25_000_000 - shown))
+    );
+    assert_eq!(digested.lines_total, 1);
+}
+
+#[test]
+fn a_long_line_that_fits_is_whole() {
+    let line = format!("{{{}}}", "\"k\": 1, ".repeat(1_100));
+    assert_eq!(text(&line), line);
+}
+
+#[test]
+fn raw_is_only_cut() {
+    let raw = Limits {
+        raw: true,
+        ..limits(1_000)
+    };
+    let input = "a\r\x1b[1mb\x1b[0m\na\na\n\n\n\n";
+    assert_eq!(digest(input.as_bytes(), &raw).text, input);
+    assert_eq!(digest(b"\xffx", &raw).text, "\u{fffd}x");
+    let long = "0123456789\n".repeat(5_000);
+    let digested = digest(long.as_bytes(), &raw);
+    assert!(digested.text.chars().count() <= 1_000);
+    assert!(digested.text.starts_with("0123456789\n") && digested.text.ends_with("0123456789\n"));
+    assert!(
+        digested
+            .text
+            .contains(&format!("{} bytes left out", digested.bytes_left_out))
+    );
+}
+
+#[test]
+fn gaps_are_told_where_they_are() {
+    let mut digest = Digest::new(&limits(10_000));
+    digest.push(b"begin \x1b[3");
+    digest.gap(Gap::Dropped(1_234));
+    digest.push(b"end\n");
+    let digested = digest.finish();
+    assert_eq!(
+        digested.text,
+        "begin \n[… 1234 bytes from here on are no longer in the log …]\nend"
+    );
+    assert_eq!(digested.bytes_total, 9 + 1_234 + 4);
+    assert_eq!(digested.bytes_left_out, 1_234);
+    let mut digest = Digest::new(&limits(10_000));
+    digest.push(novel(3_000).as_bytes());
+    digest.gap(Gap::Unread(99));
+    digest.push(b"error: behind the gap\n");
+    digest.push(novel(3_000).as_bytes());
+    let text = digest.finish().text;
+    assert!(
+        text.contains(
+            "[… 99 bytes from here on were not looked at …]\ngap+1: error: behind the gap"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_middle_of_a_very_long_log_need_not_be_read() {
+    let limits = Limits {
+        scan_bytes: Some(1_000),
+        ..limits(10_000)
+    };
+    assert_eq!(limits.unread(1_000), None);
+    assert_eq!(limits.unread(5_000), Some(500..4_500));
+}

@@ -1,0 +1,133 @@
+//! Rules of the house that no compiler knows. Each failure says what to do.
+
+use std::path::{Path, PathBuf};
+
+/// Longest file that is still read in one sitting.
+const LINES: usize = 700;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_owned()
+}
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![root().join(folder)];
+    while let Some(folder) = open.pop() {
+        let entries =
+            std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a text file");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no sources under {folder}");
+    found
+}
+
+/// Every line of the sources under `folders` that `is_wrong`.
+fn wrong(folders: &[&str], is_wrong: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (path, text) in folders.iter().flat_map(|folder| sources(folder)) {
+        for (number, line) in text.lines().enumerate() {
+            if is_wrong(line) {
+                let path = path.strip_prefix(root()).unwrap_or(&path);
+                lines.push(format!(
+                    "{}:{}: {}",
+                    path.display(),
+                    number + 1,
+                    line.trim()
+                ));
+            }
+        }
+    }
+    lines
+}
+
+fn none(found: Vec<String>, rule: &str) {
+    assert!(found.is_empty(), "{rule}\n{}", found.join("\n"));
+}
+
+const ALL: [&str; 4] = ["core/src", "core/tests", "abide/src", "abide/tests"];
+
+#[test]
+fn every_file_is_read_in_one_sitting() {
+    let long = ALL
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .filter(|(_, text)| text.lines().count() > LINES)
+        .map(|(path, text)| format!("{}: {} lines", path.display(), text.lines().count()))
+        .collect();
+    none(long, "Split these by noun:");
+}
+
+#[test]
+fn every_file_opens_with_what_it_is_for() {
+    let silent = ["core/src", "abide/src"]
+        .iter()
+        .flat_map(|folder| sources(folder))
+        .filter(|(_, text)| !text.starts_with("//!"))
+        .map(|(path, _)| path.display().to_string())
+        .collect();
+    none(silent, "These do not say what they are for:");
+}
+
+#[test]
+fn a_lint_is_lifted_with_a_reason_or_not_at_all() {
+    let mark = ["#[", "allow("].concat();
+    let inner = ["#![", "allow("].concat();
+    let found = wrong(&ALL, |line| line.contains(&mark) || line.contains(&inner));
+    none(found, "Use #[expect(.., reason = \"..\")]:");
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let marks = [
+        ["to", "do!("].concat(),
+        ["unimpl", "emented!("].concat(),
+        ["FIX", "ME"].concat(),
+    ];
+    let found = wrong(&ALL, |line| marks.iter().any(|mark| line.contains(mark)));
+    none(found, "Finish these:");
+}
+
+#[test]
+fn no_channel_is_unbounded() {
+    let mark = ["unbounded", "_channel"].concat();
+    none(
+        wrong(&["abide/src"], |line| line.contains(&mark)),
+        "Every queue has a named limit:",
+    );
+}
+
+#[test]
+fn the_core_has_no_hands() {
+    let core = std::fs::read_to_string(root().join("core/src/lib.rs")).expect("the core");
+    assert!(core.contains("#![no_std]") && core.contains("#![forbid(unsafe_code)]"));
+    let manifest = std::fs::read_to_string(root().join("core/Cargo.toml")).expect("its manifest");
+    assert!(
+        !manifest.contains("[dependencies]"),
+        "the core depends on nothing"
+    );
+}
+
+#[test]
+fn the_core_does_not_know_the_doors() {
+    let marks = ["json", "mcp", "http"];
+    let found = wrong(&["core/src"], |line| {
+        let code = line
+            .split("//")
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        marks.iter().any(|mark| code.contains(mark))
+    });
+    none(found, "A door's word in the core:");
+}
