@@ -2,7 +2,7 @@
 //! carry the numbers under which the faults are known.
 
 #[path = "../faults/harness.rs"]
-#[allow(dead_code, reason = "each test program uses a part")]
+#[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 
 mod conditions;

@@ -1,6 +1,6 @@
 //! A database for tests: applies records, all of a turn or none, and gives back what it kept.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::id::Shuffle;
 use abide_core::message::{self, About};
@@ -17,7 +17,6 @@ pub struct Book {
 
 /// A timer's row.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "each test reads a part")]
 pub struct Row {
     pub id: TimerId,
     pub kept: timer::Kept,
@@ -27,7 +26,6 @@ pub struct Row {
 
 /// A message's row.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "each test reads a part")]
 pub struct Letter {
     pub id: MessageId,
     pub agent: Agent,
@@ -131,7 +129,20 @@ impl Book {
         }
     }
 
+    /// What must be true of any database.
+    fn check(&self) {
+        let timers: BTreeSet<TimerId> = self.timers.values().map(|row| row.id).collect();
+        assert_eq!(timers.len(), self.timers.len(), "two timers under one id");
+        let messages: BTreeSet<MessageId> = self.messages.values().map(|m| m.id).collect();
+        assert_eq!(
+            messages.len(),
+            self.messages.len(),
+            "two messages under one id"
+        );
+    }
+
     pub fn kept(&self, boot_id: u128) -> Kept {
+        self.check();
         let live = self.timers.values().filter(|row| row.ended.is_none());
         let unseen = self.messages.iter().filter(|(_, letter)| !letter.seen);
         Kept {

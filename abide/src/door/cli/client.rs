@@ -224,7 +224,7 @@ impl From<Unanswered> for Trouble {
         match unanswered {
             Unanswered::Refused { status, detail } => {
                 let trouble = Trouble::new(detail);
-                if status == StatusCode::NOT_FOUND {
+                if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
                     return trouble.next("`abide session list --all` shows the sessions there are");
                 }
                 trouble
