@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use abide_core::Millis;
 use serde_json::{Map, Value};
 
+use super::Context;
+
 /// A tool's arguments. Each field is taken out when read; what is left over is unknown.
 pub struct Args {
     fields: Map<String, Value>,
@@ -158,14 +160,16 @@ impl Args {
         }
     }
 
-    /// A folder; a relative one is meant from `root`.
-    pub fn folder(&mut self, field: &str, root: &Path) -> Result<PathBuf, BadInput> {
+    /// A folder; a relative one is meant from the agent's root folder, `~` from its home.
+    pub fn folder(&mut self, field: &str, context: &Context) -> Result<PathBuf, BadInput> {
+        let root = &context.root;
         Ok(match self.text(field)? {
             None => root.to_owned(),
             Some(text) if text.is_empty() => root.to_owned(),
             Some(text) => match text.strip_prefix("~") {
                 Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                    let home = std::env::home_dir().unwrap_or_else(|| "/".into());
+                    let home = context.env.iter().find(|(name, _)| name == "HOME");
+                    let home = home.map_or(Path::new("/"), |(_, home)| Path::new(home));
                     home.join(rest.trim_start_matches('/'))
                 }
                 _ => root.join(text),

@@ -52,7 +52,7 @@ pub(super) fn read_common(
     context: &Context,
     config: &Config,
 ) -> Result<(Launch, OutputLimits), BadInput> {
-    let cwd = args.folder("cwd", &context.root)?;
+    let cwd = args.folder("cwd", context)?;
     let given = args.env("env")?;
     let stdin = args.stdin("stdin")?;
     let max_chars = args
