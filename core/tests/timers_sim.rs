@@ -145,7 +145,9 @@ impl World {
                     self.crash();
                 }
                 10 => {
-                    // What was set before is noted before the machine goes down.
+                    // What was set before is noted before the machine goes down, at the second try
+                    // where the first has failed.
+                    self.time += 1_100;
                     self.turn(vec![Event::Tick], false);
                     self.time += self.dice.time().0;
                     self.booted = self.time - self.dice.roll(60_000);

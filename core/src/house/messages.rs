@@ -173,7 +173,8 @@ impl House {
             self.standing.alarm(),
             self.outbox.alarm(),
         ];
-        let again = (!self.again.is_empty()).then_some(self.retry_at);
+        let waits = !self.again.is_empty() || self.timers.anchor_is_unsafe();
+        let again = waits.then_some(self.retry_at);
         let first = alarms.into_iter().flatten().chain(again).min()?;
         Some(self.timers.boot(Steady(first.0 + 1)))
     }
@@ -199,8 +200,12 @@ impl House {
 
     /// What was heard while nothing could be recorded.
     pub(super) fn hear_again(&mut self, turn: &mut Turn<'_>) {
-        if self.again.is_empty() || self.timers.steady(turn.now) <= self.retry_at {
+        if self.timers.steady(turn.now) <= self.retry_at {
             return;
+        }
+        if let Some(anchor) = self.timers.anchor_again() {
+            let anchored = timer::Record::Anchored(anchor);
+            turn.push(Effect::Record(Record::Timer(anchored)));
         }
         for heard in core::mem::take(&mut self.again) {
             match heard {

@@ -23,7 +23,9 @@ impl House {
         caller: Option<Agent>,
         request: Request,
     ) -> Result<(), Refusal> {
-        self.asked.push(call);
+        if request.changes_something() {
+            self.asked.push(call);
+        }
         match request {
             Request::Create(new) => self.create(turn, call, caller.unwrap_or_default(), new),
             Request::CreateMany(all) => {

@@ -55,6 +55,20 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Whether it does more than look.
+    pub const fn changes_something(&self) -> bool {
+        match self {
+            Request::Create(_)
+            | Request::CreateMany(_)
+            | Request::Continue { .. }
+            | Request::Act { .. }
+            | Request::StopAll { .. } => true,
+            Request::Read { .. } | Request::List { .. } | Request::Count => false,
+        }
+    }
+}
+
 /// A timer to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {

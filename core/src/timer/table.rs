@@ -35,8 +35,7 @@ pub(crate) struct Timers {
     ended: BTreeMap<u64, Timer>,
     ended_order: VecDeque<u64>,
     undo: Vec<Undo>,
-    /// Whether the anchor is one, so that the calendar is worth noting.
-    anchored: bool,
+    anchored: Anchored,
     /// Set after a failed commit: nothing comes due before.
     held_until: Option<Steady>,
 }
@@ -94,6 +93,20 @@ impl Entry {
     }
 }
 
+/// Whether the note about the clocks is safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Anchored {
+    /// There is none: no database was opened.
+    #[default]
+    Never,
+    /// It is recorded.
+    Safe,
+    /// It is being recorded.
+    InTurn,
+    /// It could not be; that is tried again.
+    Unsafe,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     Entry(Slot, Option<(Entry, Option<u64>)>),
@@ -126,7 +139,7 @@ impl Timers {
     ) -> Anchor {
         self.shuffle = shuffle;
         self.anchor = Anchor::at_start(anchor, boot_id, now);
-        self.anchored = true;
+        self.anchored = Anchored::InTurn;
         self.next = next;
         let mut live = Vec::with_capacity(kept.len());
         let mut queue = Vec::with_capacity(kept.len());
@@ -176,7 +189,25 @@ impl Timers {
 
     /// Takes note of the calendar; an anchor that is returned must be recorded.
     pub fn note(&mut self, now: Now) -> Option<Anchor> {
-        (self.anchored && self.anchor.note(now)).then_some(self.anchor)
+        if self.anchored == Anchored::Never || !self.anchor.note(now) {
+            return None;
+        }
+        self.anchored = Anchored::InTurn;
+        Some(self.anchor)
+    }
+
+    /// Whether the anchor is still to be recorded because that failed before.
+    pub fn anchor_is_unsafe(&self) -> bool {
+        self.anchored == Anchored::Unsafe
+    }
+
+    /// The anchor to be recorded again.
+    pub fn anchor_again(&mut self) -> Option<Anchor> {
+        let again = self.anchor_is_unsafe();
+        again.then(|| {
+            self.anchored = Anchored::InTurn;
+            self.anchor
+        })
     }
 
     /// When the next one does something by itself, strictly after this moment.
@@ -467,6 +498,9 @@ impl Timers {
     pub fn settle(&mut self) {
         self.undo.clear();
         self.held_until = None;
+        if self.anchored == Anchored::InTurn {
+            self.anchored = Anchored::Safe;
+        }
     }
 
     /// Nothing since the last settling has happened. What is due waits a while before it is tried
@@ -486,8 +520,9 @@ impl Timers {
             }
         }
         self.held_until = Some(self.steady(now) + limit::COMMIT_RETRY);
-        // The note may not have been kept; the next look finds that it differs.
-        self.anchor.wall_ahead = i64::MIN / 2;
+        if self.anchored == Anchored::InTurn {
+            self.anchored = Anchored::Unsafe;
+        }
     }
 
     fn resume(&mut self, slot: Slot, at: Steady) {

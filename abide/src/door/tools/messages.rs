@@ -134,10 +134,7 @@ pub(super) fn completion(row: &TimerRow) -> String {
         _ => {}
     }
     if let Some(late) = row.late.filter(|late| *late >= LATE) {
-        text.push_str(&format!(
-            "\nLate by: {} (nothing ran when it came due)",
-            seconds(late)
-        ));
+        text.push_str(&format!("\nLate by: {}", seconds(late)));
     }
     text
 }
