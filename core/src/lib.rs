@@ -23,6 +23,7 @@ pub mod time;
 pub mod timer;
 pub mod view;
 pub mod wait;
+pub mod wake;
 
 pub use effect::{Effect, Update};
 pub use event::Event;

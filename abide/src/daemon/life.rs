@@ -18,7 +18,7 @@ use super::Handle;
 use super::drive::{Seams, drive};
 use super::sight::Sight;
 use crate::config::{Config, Places};
-use crate::door::{http, mcp};
+use crate::door::{http, mcp, wake};
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
@@ -272,6 +272,11 @@ impl Runtime {
         recovered.push(Event::Recovered);
         keepers.warm_up();
         tokio::spawn(super::retention::keep_tidy(
+            handle.clone(),
+            clock.clone(),
+            store.clone(),
+        ));
+        tokio::spawn(wake::keep_awake(
             handle.clone(),
             clock.clone(),
             store.clone(),

@@ -7,4 +7,5 @@ pub mod http;
 pub mod mask;
 pub mod mcp;
 pub mod tools;
+pub mod wake;
 pub mod xml;

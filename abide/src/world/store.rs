@@ -22,8 +22,24 @@ pub trait Store: Send + Sync {
     /// Makes the records durable, all or none.
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
+    /// Notes what came of a try to wake an agent.
+    fn note_wake(&self, note: WakeNote) -> oneshot::Receiver<Result<(), StoreFault>>;
+
     /// Removes a limited number of ended timers and seen messages from before `ms`; says how many.
     fn tidy(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
+}
+
+/// What came of a try to wake an agent.
+#[derive(Clone, Debug)]
+pub struct WakeNote {
+    /// For which messages.
+    pub messages: Vec<u64>,
+    /// When.
+    pub at_ms: u64,
+    /// Nothing more is to be done for them.
+    pub woken: bool,
+    /// What went wrong.
+    pub fault: Option<String>,
 }
 
 /// The database failed. Nothing of what was to be written is there.
@@ -59,6 +75,7 @@ pub struct Sqlite {
 
 enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
+    Wake(WakeNote, oneshot::Sender<Result<(), StoreFault>>),
     Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
@@ -109,6 +126,7 @@ fn serve(db: &mut Connection, queue: &std_mpsc::Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(write::commit(db, &records))),
+            Job::Wake(note, done) => drop(done.send(write::note_wake(db, &note))),
             Job::Tidy(before, done) => drop(done.send(write::tidy(db, before))),
         }
     }
@@ -119,6 +137,12 @@ impl Store for Sqlite {
         let (done, answer) = oneshot::channel();
         // A full queue or a dead writer drops `done`, which the receiver sees as a failure.
         let _ = self.jobs.try_send(Job::Commit(records, done));
+        answer
+    }
+
+    fn note_wake(&self, note: WakeNote) -> oneshot::Receiver<Result<(), StoreFault>> {
+        let (done, answer) = oneshot::channel();
+        let _ = self.jobs.try_send(Job::Wake(note, done));
         answer
     }
 

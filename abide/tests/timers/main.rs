@@ -9,6 +9,7 @@ mod conditions;
 mod faults;
 mod messages;
 mod tools;
+mod wakers;
 
 use harness::{Abide, Answer};
 use serde_json::Value;

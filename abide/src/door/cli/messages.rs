@@ -55,6 +55,11 @@ fn print(message: &Value, as_json: bool) {
         text("message_id"),
         crate::door::digest::one_line(text("agent")),
     );
+    if let Some(fault) = message["wake_fault"].as_str() {
+        let (bad, tries) = (show::BAD, message["wake_attempts"].as_u64().unwrap_or(0));
+        let fault = crate::door::digest::one_line(fault);
+        anstream::println!("  {bad}not woken after {tries} tries: {fault}{bad:#}");
+    }
     for line in text("text").lines() {
         anstream::println!("  {}", crate::door::digest::one_line(line));
     }

@@ -111,5 +111,8 @@ fn facts(handle: &Handle, row: &MessageRow) -> Value {
         "text": message_words(handle, row.about),
         "created_at": row.made.0,
         "seen_at": row.seen.map(|at| at.0),
+        "woken_at": row.woken.map(|at| at.0),
+        "wake_attempts": row.wake_attempts,
+        "wake_fault": row.wake_fault,
     })
 }

@@ -281,8 +281,9 @@ impl ToolCall {
         Some(ToolStep::Done(result))
     }
 
-    /// The result, whatever is asked on the way. Nothing is said about whether it arrives.
+    /// The result, whatever is asked on the way, for nobody in particular: it tells no messages.
     pub async fn result_only(mut self) -> Option<ToolResult> {
+        self.agent = None;
         self.to_result().await
     }
 

@@ -274,6 +274,12 @@ pub struct MessageRow {
     pub made: Wall,
     /// When it was seen.
     pub seen: Option<Wall>,
+    /// When its agent was woken for it, or that was given up.
+    pub woken: Option<Wall>,
+    /// How often that was tried.
+    pub wake_attempts: u64,
+    /// What went wrong the last time.
+    pub wake_fault: Option<String>,
 }
 
 /// Which rows of the past.
@@ -306,7 +312,8 @@ pub struct Stats {
 
 const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms FROM timer";
-const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms FROM message";
+const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, wake_attempts, \
+    wake_fault FROM message";
 
 impl Past {
     pub(super) fn new(db: Connection, shuffle: Shuffle) -> Self {
@@ -426,5 +433,8 @@ fn message_row(row: &Row<'_>) -> rusqlite::Result<Option<MessageRow>> {
         about,
         made: Wall(row.get(4)?),
         seen: row.get::<_, Option<u64>>(5)?.map(Wall),
+        woken: row.get::<_, Option<u64>>(6)?.map(Wall),
+        wake_attempts: row.get(7)?,
+        wake_fault: row.get(8)?,
     }))
 }

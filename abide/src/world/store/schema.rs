@@ -48,7 +48,10 @@ const MIGRATIONS: &[&str] = &[
         about TEXT NOT NULL,
         made_ms INTEGER NOT NULL,
         told_ms INTEGER,
-        seen_ms INTEGER
+        seen_ms INTEGER,
+        woken_ms INTEGER,
+        wake_attempts INTEGER NOT NULL DEFAULT 0,
+        wake_fault TEXT
     ) STRICT;
     CREATE INDEX message_unseen ON message (number) WHERE seen_ms IS NULL;
     CREATE TABLE ids (key INTEGER NOT NULL) STRICT;

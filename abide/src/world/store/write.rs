@@ -7,7 +7,7 @@ use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Course, Place, Status};
 use rusqlite::{Connection, Transaction, params};
 
-use super::StoreFault;
+use super::{StoreFault, WakeNote};
 use crate::keeper::crash_point;
 
 /// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
@@ -246,6 +246,23 @@ fn message(turn: &Transaction<'_>, record: &message::Record) -> Result<(), Store
             }
         }
     }
+    Ok(())
+}
+
+pub(super) fn note_wake(db: &mut Connection, note: &WakeNote) -> Result<(), StoreFault> {
+    let turn = db.transaction()?;
+    for number in &note.messages {
+        turn.prepare_cached(
+            "UPDATE message SET wake_attempts = wake_attempts + 1, wake_fault = ?, woken_ms = ? \
+             WHERE number = ?",
+        )?
+        .execute(params![
+            note.fault,
+            note.woken.then_some(note.at_ms),
+            number
+        ])?;
+    }
+    turn.commit()?;
     Ok(())
 }
 
