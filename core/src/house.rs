@@ -11,6 +11,7 @@ mod patience;
 mod people;
 mod recovery;
 mod timers;
+mod vigil;
 mod waits;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -51,11 +52,13 @@ pub struct House {
 }
 
 /// What an alarm is for. A wait that ends comes before the idleness of the same moment, so that
-/// nobody is asked on behalf of a call that is being answered.
+/// nobody is asked on behalf of a call that is being answered; and before the inactivity of that
+/// moment, which that call has kept away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
     Standby(CallId),
     Idle(SessionId),
+    Inactive(SessionId),
 }
 
 /// One event being handled: when, and what comes of it.
@@ -214,6 +217,7 @@ impl House {
             match alarm {
                 Alarm::Standby(call) => self.standby_over(turn, call),
                 Alarm::Idle(session) => self.look(turn, session),
+                Alarm::Inactive(session) => self.look_for_life(turn, session),
             }
         }
         self.timers_due(turn);

@@ -12,6 +12,8 @@ pub const SESSIONS: usize = 262_144;
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Idle limit of `execute_command` where none is given.
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
+/// Inactivity after which a terminal session is closed, where none is given.
+pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
 /// Hard limit of `shell` where none is given.
 pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
 /// Timers that have not ended, of all agents.

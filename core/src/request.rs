@@ -39,6 +39,8 @@ pub enum Request {
         deadline: Option<Millis>,
         /// New idle limit.
         idle: Option<Millis>,
+        /// New limit of inactivity; zero takes it away.
+        inactivity: Option<Millis>,
     },
     /// A person's answer. The door has already made sure that it comes from a person.
     Answer {
@@ -68,6 +70,8 @@ pub struct Run {
     pub deadline: Option<Millis>,
     /// The idle limit. `None`: never ask.
     pub idle: Option<Millis>,
+    /// How long it may go without output, input or a reader. `None`: for ever.
+    pub inactivity: Option<Millis>,
     /// How this call waits.
     pub asking: Asking,
     /// The client's own call limit: answer before it.

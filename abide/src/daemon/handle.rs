@@ -1,20 +1,22 @@
 //! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
 //! that lets go of a call has only stopped waiting.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
 use abide_core::timer::Why;
-use abide_core::{CallId, Event, Outcome, QuestionId, Request, SessionId};
+use abide_core::{Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
 use crate::config::Config;
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
+use crate::world::screens::Screens;
 use crate::world::store::Past;
 
 /// What the loop takes in.
@@ -88,14 +90,20 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+/// Names of variables and their values.
+pub type Given = Arc<[(String, String)]>;
+
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
     past: Past,
     prober: Arc<Prober>,
+    screens: Arc<Screens>,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
+    given: Mutex<HashMap<SessionId, Given>>,
+    attached: Mutex<HashMap<SessionId, u32>>,
 }
 
 /// News that may wait for a slow door.
@@ -112,12 +120,15 @@ impl Handle {
     ) -> Self {
         let shared = Shared {
             board: Board::default(),
+            screens: Screens::new(keepers.clone()),
             keepers,
             past,
             prober,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
+            given: Mutex::default(),
+            attached: Mutex::default(),
         };
         Handle {
             inbox,
@@ -155,6 +166,34 @@ impl Handle {
         send_soon(&self.inbox, Event::CallerGone { call });
     }
 
+    /// The screens of the sessions that have a terminal.
+    pub fn screens(&self) -> &Arc<Screens> {
+        &self.shared.screens
+    }
+
+    /// The variables that a session was given when it was started, as far as this daemon knows: what
+    /// is secret among them must not be shown.
+    pub fn given(&self, id: SessionId) -> Given {
+        let given = self.shared.given.lock().expect("no holder panics");
+        given.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Remembers them until the session is forgotten.
+    pub fn remember_given(&self, id: SessionId, variables: Vec<(String, String)>) {
+        if !variables.is_empty() {
+            let mut given = self.shared.given.lock().expect("no holder panics");
+            given.insert(id, variables.into());
+        }
+    }
+
+    pub(super) fn forget_given(&self, id: SessionId) {
+        self.shared
+            .given
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
+    }
+
     /// Makes a call. `launch` goes with [`Request::Run`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
@@ -179,10 +218,34 @@ impl Handle {
         }
     }
 
+    /// Is there for as long as the pending call is held: a session that somebody reads from or
+    /// writes to is not inactive.
+    pub async fn attend(&self, caller: Caller, session: SessionId) -> Pending {
+        let request = Request::Join {
+            session,
+            asking: Asking::Never,
+            standby: None,
+        };
+        self.call(caller, request, None).await
+    }
+
     /// Counts a person who watches and could answer, until the guard is dropped.
     pub fn watch(&self) -> Watcher {
         self.watchers_changed(1);
         Watcher(self.clone())
+    }
+
+    /// A person sits at a session's terminal until the guard is dropped.
+    pub fn sit(&self, id: SessionId) -> Attached {
+        let mut attached = self.shared.attached.lock().expect("no holder panics");
+        *attached.entry(id).or_default() += 1;
+        Attached(self.clone(), id)
+    }
+
+    /// Whether a person sits at a session's terminal.
+    pub fn is_attached(&self, id: SessionId) -> bool {
+        let attached = self.shared.attached.lock().expect("no holder panics");
+        attached.contains_key(&id)
     }
 
     /// Ends the loop. No session is touched.
@@ -202,6 +265,21 @@ impl Handle {
             .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
         let count = before.wrapping_add(by.cast_unsigned());
         send_soon(&self.inbox, Event::Watchers { count });
+    }
+}
+
+/// A person at a session's terminal.
+pub struct Attached(Handle, SessionId);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attached = self.0.shared.attached.lock().expect("no holder panics");
+        if let Some(count) = attached.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                attached.remove(&self.1);
+            }
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Performer {
 struct Detail {
     cwd: PathBuf,
     pty: bool,
+    /// It was started by this daemon.
+    fresh: bool,
 }
 
 impl Performer {
@@ -193,6 +195,7 @@ impl Performer {
             Detail {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
+                fresh: true,
             },
         );
         let frame = frame::Launch {
@@ -214,7 +217,7 @@ impl Performer {
             pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
             deadline_ms,
             idle_ms: session.idle.map(|idle| idle.0),
-            inactivity_ms: None,
+            inactivity_ms: session.inactivity.map(|limit| limit.0),
             log_quota: config.log_quota,
             created_wall_ms: created.0,
             key: session.key.as_ref().map(|key| key.0.to_string()),
@@ -273,11 +276,16 @@ impl Performer {
         let Some(state) = house.session(id) else {
             self.details.remove(&id);
             self.handle.board().forget(id);
+            self.handle.forget_given(id);
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {
             let (cwd, pty) = self.keepers.recalled(id);
-            Detail { cwd, pty }
+            Detail {
+                cwd,
+                pty,
+                fresh: false,
+            }
         });
         self.handle.board().publish(SessionView {
             id,
@@ -287,8 +295,13 @@ impl Performer {
             contained_by: self.keepers.contained_by(id),
             folder: self.keepers.folder(id),
         });
-        if matches!(state.phase, Phase::Failed { .. }) {
-            self.keepers.forget(id);
+        match state.phase {
+            Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
+            Phase::Failed { .. } => self.keepers.forget(id),
+            Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. } => {}
         }
     }
 

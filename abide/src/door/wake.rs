@@ -211,6 +211,7 @@ impl Attempt {
             command: argv.join(" ").into(),
             deadline: Some(DEADLINE),
             idle: None,
+            inactivity: None,
             asking: Asking::Never,
             standby: Some(TAKEN),
             detach: false,

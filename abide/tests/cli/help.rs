@@ -23,6 +23,13 @@ helps! {
     run: "run";
     answer: "answer";
     session: "session";
+    session_start: "session" "start";
+    session_attach: "session" "attach";
+    session_send: "session" "send";
+    session_screen: "session" "screen";
+    session_search: "session" "search";
+    session_resize: "session" "resize";
+    session_signal: "session" "signal";
     session_list: "session" "list";
     session_read: "session" "read";
     session_kill: "session" "kill";

@@ -13,6 +13,13 @@ use crate::session::{End, Phase, Session};
 use crate::time::Millis;
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
+/// Limits of a running session that are to be moved.
+struct Limits {
+    deadline: Option<Millis>,
+    idle: Option<Millis>,
+    inactivity: Option<Millis>,
+}
+
 impl House {
     /// A call. Whatever can be refused is refused before anything changes. An id that is waiting
     /// already names that older call, which will be answered.
@@ -50,7 +57,15 @@ impl House {
                 session,
                 deadline,
                 idle,
-            } => self.extend(turn, call, &caller, session, deadline, idle),
+                inactivity,
+            } => {
+                let limits = Limits {
+                    deadline,
+                    idle,
+                    inactivity,
+                };
+                self.extend(turn, call, &caller, session, limits)
+            }
             Request::Answer { question, answer } => {
                 self.answered(turn, call, &caller, question, answer)
             }
@@ -101,6 +116,7 @@ impl House {
             key: run.key,
             created: turn.now.wall,
             idle: run.idle,
+            inactivity: run.inactivity,
             bytes: 0,
             phase: Phase::Starting,
         };
@@ -165,17 +181,22 @@ impl House {
         call: CallId,
         caller: &Option<Agent>,
         session: SessionId,
-        deadline: Option<Millis>,
-        idle: Option<Millis>,
+        limits: Limits,
     ) -> Result<(), Refusal> {
         let kept = self.seen(caller, session)?;
         if !kept.leader_runs() || kept.doom.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
-        if let Some(deadline) = deadline {
+        if let Some(deadline) = limits.deadline {
             self.set_deadline(turn, session, deadline);
         }
-        if let Some(idle) = idle {
+        if let Some(limit) = limits.inactivity {
+            if let Some(kept) = self.sessions.get_mut(&session) {
+                kept.session.inactivity = (limit != Millis(0)).then_some(limit);
+            }
+            self.attended(turn, session);
+        }
+        if let Some(idle) = limits.idle {
             self.withdraw(turn, session);
             if let Some(kept) = self.sessions.get_mut(&session) {
                 kept.session.idle = Some(idle);
@@ -207,7 +228,7 @@ impl House {
     /// Nobody listens for the answer any more. The session and an open question stay.
     pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.reader_gone(turn, call);
-        if let Some(wait) = self.end_wait(call) {
+        if let Some(wait) = self.end_wait(turn, call) {
             self.release_stranded(turn, wait.session);
             self.wind(turn, wait.session);
         }

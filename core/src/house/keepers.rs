@@ -68,6 +68,7 @@ impl House {
             Patience::Asked(_) => {}
             Patience::Off | Patience::Armed { .. } => self.wind(turn, id),
         }
+        self.sign_of_life(turn, id);
     }
 
     pub(super) fn exited(

@@ -53,7 +53,7 @@ impl Sim {
             } => self.start(session, deadline),
             Effect::Kill { session, end } => {
                 self.tally.count("kill");
-                self.check_kill(session);
+                self.check_kill(session, end);
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     keeper.kill(end, now, &mut self.random);
                 }

@@ -14,7 +14,7 @@ use super::trouble::{OWN, Trouble};
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{AGENT_HEADER, ROOT_HEADER};
+use crate::door::http::wire::{AGENT_HEADER, QUIET_HEADER, ROOT_HEADER};
 
 /// Calls the daemon on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
@@ -96,6 +96,8 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(agent) = &self.agent {
             request = request.header(AGENT_HEADER, agent_header(agent)?);
+        } else {
+            request = request.header(QUIET_HEADER, "true");
         }
         // Where relative paths and commands are meant to be.
         if let Ok(root) = std::env::current_dir()

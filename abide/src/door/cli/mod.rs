@@ -3,6 +3,7 @@
 
 mod answer;
 mod args;
+mod attach;
 mod call;
 mod client;
 mod daemon;
@@ -15,6 +16,7 @@ mod sessions;
 mod show;
 mod span;
 mod status;
+mod talk;
 mod timers;
 mod tools;
 mod trouble;
@@ -113,6 +115,27 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await
+            }
+            Command::Session(Session::Start(start)) => {
+                talk::start(client(start.agent.clone()), start).await
+            }
+            Command::Session(Session::Attach(attach)) => {
+                attach::attach(client(attach.agent.clone()), attach).await
+            }
+            Command::Session(Session::Send(send)) => {
+                talk::send(client(send.agent.clone()), send).await
+            }
+            Command::Session(Session::Screen(screen)) => {
+                talk::screen(client(screen.agent.clone()), screen).await
+            }
+            Command::Session(Session::Search(search)) => {
+                talk::search(client(search.agent.clone()), search).await
+            }
+            Command::Session(Session::Resize(resize)) => {
+                talk::resize(client(resize.agent.clone()), resize).await
+            }
+            Command::Session(Session::Signal(signal)) => {
+                talk::signal(client(signal.agent.clone()), signal).await
             }
             Command::Session(Session::List(list)) => {
                 sessions::list(client(list.agent.clone()), list).await

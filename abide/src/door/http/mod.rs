@@ -7,6 +7,7 @@ mod body;
 mod follow;
 pub mod frame;
 mod messages;
+mod paint;
 mod problem;
 mod questions;
 mod runs;
@@ -77,6 +78,7 @@ pub fn router(state: State) -> Router {
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", get(sessions::one))
         .route("/v1/sessions/{id}/log", get(follow::log))
+        .route("/v1/sessions/{id}/paint", get(paint::paint))
         .route("/v1/sessions/{id}/kill", post(act::kill))
         .route("/v1/sessions/{id}/signal", post(act::signal))
         .route("/v1/sessions/{id}/extend", post(act::extend))

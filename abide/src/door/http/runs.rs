@@ -101,6 +101,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
         command: body.command.into(),
         deadline: limit("timeout", body.timeout)?,
         idle: limit("idle", body.idle)?,
+        inactivity: None,
         asking,
         standby: None,
         detach: false,

@@ -44,12 +44,17 @@ pub async fn call(
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
 ) -> Result<Response, Problem> {
-    let context = context(who.agent, &headers)?;
+    let sees_all = who.may_be_a_person();
+    let quiet = headers.contains_key(wire::QUIET_HEADER);
+    let context = context(who.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
         NotCalled::BadInput(bad) => Problem::bad_input(bad.0),
     })?;
+    if quiet {
+        call.be_quiet();
+    }
     let result = call.to_result().await.ok_or_else(Problem::stopping)?;
     let mut facts = result.facts;
     facts.insert("is_error".into(), json!(result.is_error));
@@ -93,7 +98,11 @@ impl HttpBody for Telling {
     }
 }
 
-pub(super) fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem> {
+pub(super) fn context(
+    agent: Option<Agent>,
+    sees_all: bool,
+    headers: &HeaderMap,
+) -> Result<Context, Problem> {
     let header = |name: &str| match headers.get(name).map(|value| value.to_str()) {
         None => Ok(None),
         Some(Ok(value)) => Ok(Some(value.to_owned())),
@@ -115,5 +124,6 @@ pub(super) fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Conte
         reaches_person: false,
         standby: None,
         request_key: header(wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        sees_all,
     })
 }

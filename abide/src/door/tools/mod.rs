@@ -8,10 +8,12 @@ mod execute;
 mod messages;
 mod report;
 mod shell;
+mod terminal;
 mod timer;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 
 use abide_core::message::Told;
 use abide_core::request::Caller;
@@ -46,6 +48,8 @@ pub struct Context {
     pub standby: Option<Millis>,
     /// Names this very request, so that taking it up again never runs a command twice.
     pub request_key: Option<String>,
+    /// A person calls, who may know of every agent's sessions.
+    pub sees_all: bool,
 }
 
 /// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
@@ -74,16 +78,31 @@ pub enum NotCalled {
 /// A tool call under way.
 pub struct ToolCall {
     handle: Handle,
+    way: Way,
+    /// Whose messages the result may tell.
+    agent: Option<Agent>,
+    /// The result, while messages are being added to it.
+    ready: Option<ToolResult>,
+    /// The messages that the result tells besides.
+    appended: Option<(Pending, Vec<Told>)>,
+}
+
+/// How a call comes to its result.
+enum Way {
+    /// The core decides when it is answered, and may ask a person before.
+    Decided(Box<Decided>),
+    /// It is done step by step, and nobody is asked.
+    Done(Pin<Box<dyn Future<Output = Option<ToolResult>> + Send>>),
+}
+
+struct Decided {
+    handle: Handle,
     pending: Pending,
     tool: Tool,
     standby: Option<Millis>,
     session: Option<SessionId>,
     /// The answer, while the result is being made of it.
     outcome: Option<Outcome>,
-    /// Whose messages the result may tell.
-    agent: Option<Agent>,
-    /// The messages that the result tells besides.
-    appended: Option<(Pending, Vec<Told>)>,
 }
 
 /// Says that a result has left the house, and with it every message it tells. Where this is dropped
@@ -146,6 +165,16 @@ pub async fn begin(
             let (request, read) = messages::read(arguments, &context)?;
             (request, None, Tool::ReadMessages(read))
         }
+        "terminal_session" => {
+            let action = terminal::read(arguments, &context, handle.config())?;
+            let agent = Some(context.agent.clone());
+            let desk = terminal::Desk {
+                handle: handle.clone(),
+                context,
+            };
+            let way = Way::Done(Box::pin(terminal::perform(action, desk)));
+            return Ok(ToolCall::new(handle, way, agent));
+        }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
             return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
@@ -156,16 +185,8 @@ pub async fn begin(
         agent: Some(agent.clone()),
     };
     let pending = handle.call(caller, request, launch).await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool,
-        agent: Some(agent),
-        standby,
-        session: None,
-        outcome: None,
-        appended: None,
-    })
+    let decided = Decided::new(handle, pending, tool, standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), Some(agent)))
 }
 
 /// The same for timers, on behalf of a person or of a program: no message is told on the way.
@@ -180,16 +201,8 @@ pub async fn begin_quietly(
     let read = timer::read(name, arguments, &context, handle, caller.agent.clone());
     let (request, timer) = read?;
     let pending = handle.call(caller, Request::Timer(request), None).await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool: Tool::Timer(timer),
-        agent: None,
-        standby,
-        session: None,
-        outcome: None,
-        appended: None,
-    })
+    let decided = Decided::new(handle, pending, Tool::Timer(timer), standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), None))
 }
 
 /// Many timers for one call.
@@ -239,35 +252,41 @@ pub async fn resume(
         standby,
     };
     let pending = handle.call(caller, request, None).await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool,
-        agent: Some(agent),
-        standby,
-        session: None,
-        outcome: None,
-        appended: None,
-    })
+    let decided = Decided::new(handle, pending, tool, standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), Some(agent)))
 }
 
 impl ToolCall {
+    fn new(handle: &Handle, way: Way, agent: Option<Agent>) -> Self {
+        ToolCall {
+            handle: handle.clone(),
+            way,
+            agent,
+            ready: None,
+            appended: None,
+        }
+    }
+
+    /// Tells no messages with the result.
+    pub fn be_quiet(&mut self) {
+        self.agent = None;
+    }
+
     /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
     /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
     pub async fn next(&mut self) -> Option<ToolStep> {
-        if self.outcome.is_none() {
-            match self.pending.next().await? {
-                Step::Accepted(session) => {
-                    self.session = Some(session);
-                    return Some(ToolStep::Accepted(session));
-                }
-                Step::Asked(question) => return Some(ToolStep::Asked(question)),
-                Step::Closed(question) => return Some(ToolStep::Closed(question)),
-                Step::Done(outcome) => self.outcome = Some(outcome),
+        if self.ready.is_none() {
+            let step = match &mut self.way {
+                Way::Decided(call) => call.next().await?,
+                Way::Done(work) => ToolStep::Done(work.await?),
+            };
+            match step {
+                ToolStep::Done(result) => self.ready = Some(result),
+                step => return Some(step),
             }
         }
         self.take_messages().await;
-        let mut result = self.result(self.outcome.clone()?).await;
+        let mut result = self.ready.take()?;
         if let Some((_, messages)) = &self.appended
             && !messages.is_empty()
         {
@@ -277,13 +296,12 @@ impl ToolCall {
             result.facts.insert("messages".into(), list);
             result = result.sealed();
         }
-        self.outcome = None;
         Some(ToolStep::Done(result))
     }
 
     /// The result, whatever is asked on the way, for nobody in particular: it tells no messages.
     pub async fn result_only(mut self) -> Option<ToolResult> {
-        self.agent = None;
+        self.be_quiet();
         self.to_result().await
     }
 
@@ -301,7 +319,8 @@ impl ToolCall {
         let Some(agent) = self.agent.clone() else {
             return;
         };
-        let reads = matches!(self.tool, Tool::ReadMessages(_));
+        let reads =
+            matches!(&self.way, Way::Decided(call) if matches!(call.tool, Tool::ReadMessages(_)));
         if reads || self.appended.is_some() || !self.handle.board().any_unread() {
             return;
         }
@@ -316,23 +335,64 @@ impl ToolCall {
 
     /// To be said when the result has left the house.
     pub fn into_receipt(self) -> Receipt {
+        let own = match self.way {
+            Way::Decided(call) => Some(call.pending),
+            Way::Done(_) => None,
+        };
         let appended = self.appended.map(|(pending, _)| pending);
-        Receipt([self.pending].into_iter().chain(appended).collect())
+        Receipt(own.into_iter().chain(appended).collect())
     }
 
     /// The session it works on, once known.
     pub fn session(&self) -> Option<SessionId> {
-        self.session
+        match &self.way {
+            Way::Decided(call) => call.session,
+            Way::Done(_) => None,
+        }
     }
 
-    /// A person interrupted the call.
+    /// A person interrupted the call. One that only reads or writes is simply let go of.
     pub fn interrupt(&self) {
-        self.pending.interrupt();
+        if let Way::Decided(call) = &self.way {
+            call.pending.interrupt();
+        }
     }
 
     /// The door's own way to a person leads nowhere.
     pub fn nobody_there(&self) {
-        self.pending.nobody_there();
+        if let Way::Decided(call) = &self.way {
+            call.pending.nobody_there();
+        }
+    }
+}
+
+impl Decided {
+    fn new(handle: &Handle, pending: Pending, tool: Tool, standby: Option<Millis>) -> Box<Self> {
+        Box::new(Decided {
+            handle: handle.clone(),
+            pending,
+            tool,
+            standby,
+            session: None,
+            outcome: None,
+        })
+    }
+
+    async fn next(&mut self) -> Option<ToolStep> {
+        if self.outcome.is_none() {
+            match self.pending.next().await? {
+                Step::Accepted(session) => {
+                    self.session = Some(session);
+                    return Some(ToolStep::Accepted(session));
+                }
+                Step::Asked(question) => return Some(ToolStep::Asked(question)),
+                Step::Closed(question) => return Some(ToolStep::Closed(question)),
+                Step::Done(outcome) => self.outcome = Some(outcome),
+            }
+        }
+        let result = self.result(self.outcome.clone()?).await;
+        self.outcome = None;
+        Some(ToolStep::Done(result))
     }
 
     async fn result(&self, outcome: Outcome) -> ToolResult {
