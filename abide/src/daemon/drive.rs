@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use abide_core::{CallId, Effect, Event, House, Request, SessionId};
 use futures_util::future::OptionFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::handle::{Handle, Input, Launch, Slot};
 use super::perform::Performer;
@@ -28,6 +28,8 @@ pub(super) struct Seams {
     pub clock: Arc<dyn Clock>,
     pub store: Arc<dyn Store>,
     pub keepers: Arc<Keepers>,
+    /// Told when everything that was kept can be seen.
+    pub ready: oneshot::Sender<()>,
 }
 
 /// Runs until [`Input::Stop`], until nobody can call any more, or until the database is broken: then
@@ -44,6 +46,7 @@ pub(super) async fn drive(
         clock,
         store,
         keepers,
+        ready,
     } = seams;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
@@ -61,6 +64,7 @@ pub(super) async fn drive(
     performer
         .perform(&mut house, &mut calls, std::mem::take(&mut effects), now)
         .await?;
+    let _ = ready.send(());
     loop {
         let (alarm, due) = (house.alarm(), house.due());
         let mut clock_set = false;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::Handle;
 use super::drive::{Seams, drive};
@@ -228,6 +228,7 @@ pub struct Runtime {
     /// The way to call it.
     pub handle: Handle,
     driving: tokio::task::JoinHandle<Result<(), StoreFault>>,
+    recovered: Option<oneshot::Receiver<()>>,
 }
 
 impl Runtime {
@@ -282,10 +283,12 @@ impl Runtime {
             store.clone(),
         ));
         let house = House::new(entropy::bits());
+        let (ready, is_ready) = oneshot::channel();
         let seams = Seams {
             clock,
             store,
             keepers,
+            ready,
         };
         let driving = tokio::spawn(drive(
             house,
@@ -295,7 +298,20 @@ impl Runtime {
             handle.clone(),
             seams,
         ));
-        Ok(Runtime { handle, driving })
+        Ok(Runtime {
+            handle,
+            driving,
+            recovered: Some(is_ready),
+        })
+    }
+
+    /// Waits until what an earlier one left can be seen. `false`: it has failed, and
+    /// [`stopped`](Runtime::stopped) says why.
+    pub async fn ready(&mut self) -> bool {
+        match self.recovered.take() {
+            Some(recovered) => recovered.await.is_ok(),
+            None => true,
+        }
     }
 
     /// Until somebody stops it.
@@ -309,7 +325,10 @@ impl Runtime {
 
 async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
-    let runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    let mut runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    if !runtime.ready().await {
+        return runtime.stopped().await;
+    }
     let handle = runtime.handle.clone();
     let seal = seal(&places.state.join("seal"))?;
     let http_listener = listen(&places.http_socket())?;

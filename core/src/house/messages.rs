@@ -229,7 +229,7 @@ impl House {
         let asked = core::mem::take(&mut self.asked);
         effects.retain(|effect| match effect {
             Effect::Record(Record::Timer(_) | Record::Message(_))
-            | Effect::Probe { .. }
+            | Effect::Probe { until: Some(_), .. }
             | Effect::Rest { .. }
             | Effect::Unprobe { .. }
             | Effect::PublishTimer { .. }

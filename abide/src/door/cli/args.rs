@@ -431,9 +431,12 @@ pub struct Extend {
 pub enum Timer {
     Start(TimerStart),
     Read(TimerRead),
+    /// End a timer for good; it tells nobody
     Stop(TimerAct),
+    /// Stop waiting for a timer; it runs on and tells by a message
     Cancel(TimerAct),
     Pause(TimerPause),
+    /// Let a paused timer go on now
     Resume(TimerAct),
     List(TimerList),
     History(TimerHistory),

@@ -146,7 +146,8 @@ impl Reader<'_> {
         let board = self.handle.board();
         let known = session.and_then(|id| board.session(id));
         let own = |view: &std::sync::Arc<crate::daemon::SessionView>| {
-            view.visible_to(Some(&self.context.agent))
+            let everybody = self.context.sees_all;
+            view.visible_to((!everybody).then_some(&self.context.agent))
         };
         let Some(view) = known.filter(own) else {
             return Err(BadInput(format!(
