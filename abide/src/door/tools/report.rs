@@ -93,7 +93,14 @@ pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<Sessi
         | Outcome::Declined(id)
         | Outcome::Cancelled(id)
         | Outcome::Failed(id) => *id,
-        Outcome::Done | Outcome::Refused(_) => return None,
+        Outcome::Done
+        | Outcome::Timer(..)
+        | Outcome::Timers(_)
+        | Outcome::TimersMade(_)
+        | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
+        | Outcome::Messages(..)
+        | Outcome::Refused(_) => return None,
     };
     handle.board().session(id)
 }
