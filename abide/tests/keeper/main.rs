@@ -1,4 +1,8 @@
 //! Real children under a real keeper, without a daemon.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start the nursery by themselves and measure real time"
+)]
 
 mod attach;
 mod ending;
@@ -6,5 +10,6 @@ mod facts;
 mod harness;
 mod log;
 mod measure;
+mod namespace;
 mod start;
 mod talk;

@@ -1,8 +1,8 @@
 //! Measurements, to be run by hand: `cargo test --release --test keeper measure -- --ignored
 //! --nocapture --test-threads 1`.
 
-use std::process::Command;
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use abide::keeper::frame::{FromKeeper, Hold, ToKeeper};
 
@@ -34,38 +34,63 @@ fn measure_memory_of_an_idle_keeper() {
     keeper.finish();
 }
 
+/// The same command under a keeper and from a plain program that captures its output, in turns, so
+/// that a busy machine is equally busy for both.
 #[test]
 #[ignore = "a measurement"]
 fn measure_a_short_command() {
-    const ROUNDS: usize = 200;
+    const ROUNDS: usize = 400;
     let nursery = Nursery::new();
-    for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut times = Vec::new();
-        for _ in 0..ROUNDS {
-            let mut keeper = nursery.ready();
-            let mut launch = keeper.shell("true");
-            launch.containment = hold;
-            let begun = Instant::now();
-            keeper.start(launch);
-            keeper.expect_started();
-            let exited = keeper.expect_exited();
-            times.push(begun.elapsed());
-            keeper.wind_up(exited);
-        }
-        times.sort();
-        println!("kept, {hold:?}: median {:?}", times[ROUNDS / 2]);
-    }
-    let mut times = Vec::new();
+    let holds = [Hold::Auto, Hold::Subreaper, Hold::PidNamespace];
+    let mut kept = [const { Vec::new() }; 3];
+    let mut plain = Vec::new();
     for _ in 0..ROUNDS {
-        let begun = Instant::now();
-        Command::new("/bin/sh")
-            .args(["-c", "true"])
-            .status()
-            .unwrap();
-        times.push(begun.elapsed());
+        for (hold, times) in holds.into_iter().zip(&mut kept) {
+            times.extend(keep_true(&nursery, hold));
+        }
+        plain.push(spawn_true());
     }
+    let plain = quartiles(plain);
+    println!("plain spawn, read and wait: {plain:?}");
+    for (hold, times) in holds.into_iter().zip(kept) {
+        if !times.is_empty() {
+            let times = quartiles(times);
+            let ratio = times[1].as_secs_f64() / plain[1].as_secs_f64();
+            println!("kept, {hold:?}: {times:?}, median {ratio:.2} of plain");
+        }
+    }
+}
+
+/// From the start to the ending; `None`: it cannot be contained like that here.
+fn keep_true(nursery: &Nursery, hold: Hold) -> Option<Duration> {
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("true");
+    launch.containment = hold;
+    let begun = Instant::now();
+    keeper.start(launch);
+    match keeper.next() {
+        FromKeeper::Started { .. } => {}
+        _ => return None,
+    }
+    let exited = keeper.expect_exited();
+    let took = begun.elapsed();
+    keeper.wind_up(exited);
+    Some(took)
+}
+
+fn spawn_true() -> Duration {
+    let begun = Instant::now();
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "true"]).stdin(Stdio::null());
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    assert!(command.output().unwrap().status.success());
+    begun.elapsed()
+}
+
+/// A quarter of them is faster than the first, half than the second.
+fn quartiles(mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort();
-    println!("plain spawn and wait: median {:?}", times[ROUNDS / 2]);
+    [1, 2, 3].map(|quarter| times[times.len() * quarter / 4])
 }
 
 #[test]

@@ -177,7 +177,13 @@ impl Args {
                 Value::String(text) if !text.contains('\0') => Some(text.into()),
                 Value::Number(number) => Some(number.to_string().into()),
                 Value::Bool(flag) => Some(flag.to_string().into()),
-                other => return Err(wrong(&format!("{field}.{name}"), "text without NUL bytes", &other)),
+                other => {
+                    return Err(wrong(
+                        &format!("{field}.{name}"),
+                        "text without NUL bytes",
+                        &other,
+                    ));
+                }
             };
             env.push((name.into(), value));
         }

@@ -65,7 +65,10 @@ pub(super) fn read_common(
             Some((name.to_str()?, value.as_ref()?.to_str()?))
         }))),
     };
-    Ok((Launch::plain(cwd, laid_over(&context.env, given), stdin), output))
+    Ok((
+        Launch::plain(cwd, laid_over(&context.env, given), stdin),
+        output,
+    ))
 }
 
 /// The inherited environment with what the call sets and takes away.
