@@ -29,6 +29,7 @@ pub mod log;
 mod nsinit;
 mod place;
 pub mod proc;
+mod rehearse;
 mod run;
 mod serve;
 mod spawn;

@@ -117,7 +117,7 @@ enum Killing {
 }
 
 #[derive(Default)]
-struct Usage {
+pub(super) struct Usage {
     cpu_us: u64,
     max_rss_kb: u64,
 }
@@ -579,7 +579,7 @@ impl Drop for Run {
 }
 
 /// The next child that has ended. Sets `none_left` when there is no child at all any more.
-fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
+pub(super) fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
     let mut status = 0;
     // SAFETY: all zeroes is a valid rusage, and both places are valid for writing.
     let (pid, usage) = unsafe {

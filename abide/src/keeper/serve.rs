@@ -14,6 +14,7 @@ use super::launch::{Hold, Launch};
 use super::line::Line;
 use super::nsinit::Namespace;
 use super::place::Place;
+use super::rehearse::rehearse;
 use super::run::{Own, Run};
 use super::spawn::{self, Around, ChildEnds, Failure};
 use abide_core::Containment;
@@ -72,6 +73,7 @@ impl Keeper {
 
     /// Serves until there is nothing left to keep.
     pub fn serve(mut self) {
+        rehearse(&self.place);
         while !self.done() {
             let woken = self.wait();
             self.turn(&woken);

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
@@ -75,7 +75,7 @@ pub(super) fn spawn(
     around: &Around<'_>,
 ) -> Result<(Spawned, ChildEnds), Failure> {
     let (parent, child) = Ends::open(launch, pipes)?;
-    let mut plan = plan(launch, &child, around)?;
+    let mut plan = plan(launch, child.streams(), child.terminal, around)?;
     let leader = born(&mut plan, around.leaf)?;
     if let Some((step, errno)) = plan.fault.get() {
         reap(leader);
@@ -127,6 +127,13 @@ pub(super) struct ChildEnds {
     stdout: OwnedFd,
     stderr: Option<OwnedFd>,
     terminal: bool,
+}
+
+impl ChildEnds {
+    fn streams(&self) -> [RawFd; 3] {
+        let stderr = self.stderr.as_ref().unwrap_or(&self.stdout);
+        [&self.stdin, &self.stdout, stderr].map(AsRawFd::as_raw_fd)
+    }
 }
 
 impl Ends {
@@ -206,7 +213,22 @@ fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(what, &errno.into()))
 }
 
-fn plan(launch: &Launch, child: &ChildEnds, around: &Around<'_>) -> Result<Plan, Failure> {
+/// Plans as if for a start.
+pub(super) fn rehearse(launch: &Launch) {
+    let around = Around {
+        leaf: None,
+        namespace: None,
+        umask: 0,
+    };
+    std::hint::black_box(plan(launch, [0, 1, 2], false, &around).is_ok());
+}
+
+fn plan(
+    launch: &Launch,
+    streams: [RawFd; 3],
+    terminal: bool,
+    around: &Around<'_>,
+) -> Result<Plan, Failure> {
     let argv = strings(&launch.argv, "an argument")?;
     let env: Vec<Vec<u8>> = launch
         .env
@@ -219,15 +241,14 @@ fn plan(launch: &Launch, child: &ChildEnds, around: &Around<'_>) -> Result<Plan,
             sentence: "there is nothing to run".into(),
         });
     };
-    let stderr = child.stderr.as_ref().unwrap_or(&child.stdout);
     Ok(Plan {
         paths: candidates(program, &launch.env),
         argv: Pointers::new(argv),
         env: Pointers::new(strings(&env, "the environment")?),
         cwd: string(&launch.cwd, "the folder")?,
         umask: around.umask,
-        streams: [&child.stdin, &child.stdout, stderr].map(AsRawFd::as_raw_fd),
-        terminal: child.terminal,
+        streams,
+        terminal,
         mounts_of: around.namespace.map(|space| space.handle.as_raw_fd()),
         enter: None,
         fault: Cell::new(None),
