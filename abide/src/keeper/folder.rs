@@ -323,15 +323,14 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// An empty file, which counts as absent until something whole is put into it.
+/// A file that counts as absent until something whole is put into it. It has its first page already,
+/// which is most of what a first write would take; the text goes over it.
 pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(
-        folder.as_fd(),
-        name,
-        flags,
-        Mode::RUSR | Mode::WUSR,
-    )?)
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::openat(folder.as_fd(), name, flags, mode)?;
+    rustix::io::pwrite(&file, b"\n", 0)?;
+    Ok(file)
 }
 
 /// Puts text behind what the file holds, in one write.

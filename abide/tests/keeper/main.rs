@@ -8,6 +8,7 @@ mod attach;
 mod ending;
 mod facts;
 mod harness;
+mod limits;
 mod log;
 mod measure;
 mod namespace;

@@ -45,10 +45,12 @@ fn measure_a_short_command() {
     let mut kept = [const { Vec::new() }; 3];
     let mut plain = Vec::new();
     for _ in 0..ROUNDS {
-        for (hold, times) in holds.into_iter().zip(&mut kept) {
-            times.extend(keep_true(&nursery, hold));
-        }
+        // Made before, as a daemon does it.
+        let spares = holds.map(|_| nursery.ready());
         plain.push(spawn_true());
+        for ((hold, spare), times) in holds.into_iter().zip(spares).zip(&mut kept) {
+            times.extend(keep_true(spare, hold));
+        }
     }
     let plain = quartiles(plain);
     println!("plain spawn, read and wait: {plain:?}");
@@ -62,8 +64,7 @@ fn measure_a_short_command() {
 }
 
 /// From the start to the ending; `None`: it cannot be contained like that here.
-fn keep_true(nursery: &Nursery, hold: Hold) -> Option<Duration> {
-    let mut keeper = nursery.ready();
+fn keep_true(mut keeper: Keeper, hold: Hold) -> Option<Duration> {
     let mut launch = keeper.shell("true");
     launch.containment = hold;
     let begun = Instant::now();
@@ -91,6 +92,55 @@ fn spawn_true() -> Duration {
 fn quartiles(mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort();
     [1, 2, 3].map(|quarter| times[times.len() * quarter / 4])
+}
+
+/// From the order to kill to the last process being gone.
+#[test]
+#[ignore = "a measurement"]
+fn measure_a_kill() {
+    let many = |count: usize| {
+        format!("i=0; while [ $i -lt {count} ]; do sleep 1000 & i=$((i+1)); done; echo up; wait")
+    };
+    // Each process starts its successor in a session of its own and leaves.
+    let hop = "hop() { (setsid sh -c \"$1\" _ \"$1\" &) ; }; hop \"$1\"";
+    let hoppers = "i=0; while [ $i -lt 50 ]; do sh -c \"$HOP\" _ \"$HOP\" & i=$((i+1)); done; \
+                   echo up; sleep 1000";
+    let nursery = Nursery::new();
+    for hold in [Hold::Auto, Hold::Subreaper, Hold::PidNamespace] {
+        for (name, command) in [
+            ("100 processes", many(100)),
+            ("1000 processes", many(1_000)),
+            ("2000 processes", many(2_000)),
+            ("50 hoppers", hoppers.into()),
+        ] {
+            let mut keeper = nursery.ready();
+            let mut launch = keeper.shell(&command);
+            launch.env.push((b"HOP".to_vec(), hop.into()));
+            launch.containment = hold;
+            keeper.start(launch);
+            if !matches!(keeper.next(), FromKeeper::Started { .. }) {
+                continue;
+            }
+            keeper.expect_growth(2);
+            let begun = Instant::now();
+            keeper.say(&ToKeeper::Kill {
+                end: abide_core::End::User,
+                grace_ms: 0,
+            });
+            let exited = keeper.expect_exited();
+            let replied = begun.elapsed();
+            let mut empty = exited.empty;
+            while !empty {
+                empty = keeper.next() == FromKeeper::Emptied;
+            }
+            println!(
+                "{hold:?}, {name}: ended after {replied:?}, empty after {:?}",
+                begun.elapsed()
+            );
+            keeper.say(&ToKeeper::Ack);
+            while keeper.hear().is_some() {}
+        }
+    }
 }
 
 #[test]
