@@ -1,3 +1,5 @@
+//! The screen alone: what is seen, what is answered, and that nothing makes it grow.
+
 use super::*;
 use proptest::prelude::*;
 
