@@ -7,6 +7,7 @@ use crate::id::{Agent, Key, QuestionId, SessionId};
 use crate::question::Answer;
 use crate::session::End;
 use crate::time::Millis;
+use crate::timer;
 use crate::wait::Asking;
 
 /// A call, as the core sees it.
@@ -48,6 +49,15 @@ pub enum Request {
         /// What was said.
         answer: Answer,
     },
+    /// Something about timers.
+    Timer(timer::Request),
+    /// Unread messages; waits for one where there is none.
+    ReadMessages {
+        /// For how long.
+        standby: Millis,
+        /// At most so many.
+        most: usize,
+    },
 }
 
 /// What the core needs to know of a command that is to be started. The folder, environment and
@@ -85,6 +95,10 @@ pub enum Refusal {
     SessionEnded(SessionId),
     /// The same key was used for another command.
     KeyReused(Key),
+    /// Something about a timer that is not so.
+    Timer(timer::Refusal),
+    /// It could not be recorded, so it has not happened.
+    NotRecorded,
     /// Too many of something; the sentence says of what, and the limit.
     TooMany(String),
 }

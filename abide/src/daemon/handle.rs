@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
+use abide_core::timer::Why;
 use abide_core::{Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
 use crate::config::Config;
 use crate::world::keepers::Keepers;
+use crate::world::probe::Prober;
 use crate::world::screens::Screens;
+use crate::world::store::Past;
 
 /// What the loop takes in.
 pub enum Input {
@@ -93,6 +96,8 @@ pub type Given = Arc<[(String, String)]>;
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
+    past: Past,
+    prober: Arc<Prober>,
     screens: Arc<Screens>,
     config: Config,
     next_call: AtomicU64,
@@ -106,11 +111,19 @@ const NEWS: usize = 32;
 
 impl Handle {
     /// A handle on the loop that reads `inbox`.
-    pub fn new(inbox: mpsc::Sender<Input>, keepers: Arc<Keepers>, config: Config) -> Self {
+    pub(super) fn new(
+        inbox: mpsc::Sender<Input>,
+        keepers: Arc<Keepers>,
+        past: Past,
+        prober: Arc<Prober>,
+        config: Config,
+    ) -> Self {
         let shared = Shared {
             board: Board::default(),
             screens: Screens::new(keepers.clone()),
             keepers,
+            past,
+            prober,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
@@ -136,6 +149,21 @@ impl Handle {
     /// The keepers, for talking to a terminal directly.
     pub fn keepers(&self) -> &Keepers {
         &self.shared.keepers
+    }
+
+    /// What is over, and the texts that nobody keeps in memory.
+    pub fn past(&self) -> &Past {
+        &self.shared.past
+    }
+
+    /// What was seen of the things that timers wait for.
+    pub fn prober(&self) -> &Prober {
+        &self.shared.prober
+    }
+
+    /// A call that was answered is not there any more.
+    pub(super) fn gone(&self, call: CallId) {
+        send_soon(&self.inbox, Event::CallerGone { call });
     }
 
     /// The screens of the sessions that have a terminal.
@@ -186,6 +214,7 @@ impl Handle {
             heard,
             answered,
             open: true,
+            telling: false,
         }
     }
 
@@ -264,12 +293,15 @@ impl Drop for Watcher {
 }
 
 /// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+#[derive(Debug)]
 pub struct Pending {
     id: CallId,
     inbox: mpsc::Sender<Input>,
     heard: mpsc::Receiver<Step>,
     answered: oneshot::Receiver<Outcome>,
     open: bool,
+    /// The answer tells messages, and nobody has said yet that it has left the house.
+    telling: bool,
 }
 
 impl Pending {
@@ -284,6 +316,7 @@ impl Pending {
             outcome = &mut self.answered => outcome.ok().map(Step::Done),
         };
         self.open = false;
+        self.telling = matches!(&step, Some(Step::Done(outcome)) if tells(outcome));
         step
     }
 
@@ -294,6 +327,13 @@ impl Pending {
                 Step::Done(outcome) => return Some(outcome),
                 Step::Accepted(_) | Step::Asked(_) | Step::Closed(_) => {}
             }
+        }
+    }
+
+    /// The words of the answer have left the house, and every message among them counts as seen.
+    pub fn delivered(mut self) {
+        if std::mem::take(&mut self.telling) {
+            send_soon(&self.inbox, Event::Delivered { call: self.id });
         }
     }
 
@@ -310,9 +350,18 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.open {
+        if self.open || self.telling {
             send_soon(&self.inbox, Event::CallerGone { call: self.id });
         }
+    }
+}
+
+/// Whether an answer tells a message, which is seen only when the answer has arrived.
+fn tells(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Timer(_, why) => *why == Why::Completed,
+        Outcome::Messages(messages, _) => !messages.is_empty(),
+        _ => false,
     }
 }
 

@@ -6,6 +6,7 @@ mod handle;
 pub mod life;
 mod perform;
 mod retention;
+mod sight;
 
 pub use board::{Board, Change, QuestionView, SessionView};
 pub use handle::{Attached, Handle, Input, Launch, Pending, Stdin, Step, Watcher};

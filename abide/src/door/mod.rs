@@ -10,3 +10,5 @@ pub mod mask;
 pub mod mcp;
 pub mod signals;
 pub mod tools;
+pub mod wake;
+pub mod xml;

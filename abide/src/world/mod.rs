@@ -8,6 +8,7 @@ pub mod facts;
 pub mod keepers;
 pub mod log;
 pub mod peer;
+pub mod probe;
 pub mod screen;
 pub mod screens;
 pub mod search;

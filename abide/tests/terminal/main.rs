@@ -172,7 +172,7 @@ pub fn with_engine<T, F: Future<Output = T>>(test: impl FnOnce(Engine) -> F) -> 
         })
         .await;
         handle.stop().await;
-        engine.stopped().await;
+        engine.stopped().await.expect("it stops well");
         done
     })
 }

@@ -31,7 +31,8 @@ impl House {
         spare: SessionId,
         request: Request,
     ) {
-        if self.waits.contains_key(&call) {
+        if self.waits.contains_key(&call) || self.standing.contains(call) || self.outbox.reads(call)
+        {
             return;
         }
         let caller = caller.agent;
@@ -67,6 +68,10 @@ impl House {
             }
             Request::Answer { question, answer } => {
                 self.answered(turn, call, &caller, question, answer)
+            }
+            Request::Timer(request) => self.timer_called(turn, call, caller, request),
+            Request::ReadMessages { standby, most } => {
+                self.read_messages(turn, call, caller, standby, most)
             }
         };
         if let Err(refusal) = taken {
@@ -222,6 +227,7 @@ impl House {
 
     /// Nobody listens for the answer any more. The session and an open question stay.
     pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        self.reader_gone(turn, call);
         if let Some(wait) = self.end_wait(turn, call) {
             self.release_stranded(turn, wait.session);
             self.wind(turn, wait.session);
@@ -230,6 +236,7 @@ impl House {
 
     /// A person ends the session together with the call that waits for it.
     pub(super) fn interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        self.wait_interrupted(turn, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };

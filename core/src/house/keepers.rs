@@ -96,7 +96,11 @@ impl House {
             Phase::Leftover { ending }
         };
         self.running -= 1;
+        let unattended = kept.waits.is_empty().then(|| kept.session.agent.clone());
         self.phase_changed(turn, id);
+        if let Some(agent) = unattended {
+            self.left_alone(turn, agent, id);
+        }
     }
 
     pub(super) fn emptied(&mut self, turn: &mut Turn<'_>, id: SessionId) {

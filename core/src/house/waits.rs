@@ -46,7 +46,7 @@ impl House {
     }
 
     pub(super) fn has_room_to_wait(&self) -> Result<(), Refusal> {
-        if self.waits.len() < limit::WAITS {
+        if self.waits.len() + self.standing.len() + self.outbox.waiting() < limit::WAITS {
             return Ok(());
         }
         let sentence = format!("calls are waiting already (limit {})", limit::WAITS);

@@ -87,6 +87,9 @@ impl Sim {
                     self.name_session(*call, *session);
                 }
                 abide_core::Request::Answer { .. } => {}
+                abide_core::Request::Timer(_) | abide_core::Request::ReadMessages { .. } => {
+                    unreachable!("timers have a simulation of their own")
+                }
             },
             Event::Interrupted { call } => {
                 let Some(call) = self.calls.get_mut(call) else {

@@ -2,11 +2,13 @@
 //! socket.
 
 mod answer;
-mod attach;
 mod args;
+mod attach;
+mod call;
 mod client;
 mod daemon;
 mod logs;
+mod messages;
 mod prompt;
 mod run;
 mod safe;
@@ -15,8 +17,10 @@ mod show;
 mod span;
 mod status;
 mod talk;
+mod timers;
 mod tools;
 mod trouble;
+mod wait;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -84,6 +88,10 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Answer(_)
         | Command::Session(_)
         | Command::Logs(_)
+        | Command::Timer(_)
+        | Command::Wait(_)
+        | Command::Messages(_)
+        | Command::Call(_)
         | Command::Status(_) => return talk(command),
     }
     Ok(0)
@@ -137,6 +145,19 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Session(Session::Extend(extend)) => {
                 sessions::extend(client(extend.agent.clone()), extend).await
+            }
+            Command::Timer(timer) => timers::timer(&client, timer).await,
+            Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
+            Command::Messages(messages) => {
+                messages::messages(client(messages.agent.clone()), messages).await
+            }
+            Command::Call(call) => {
+                let agent = call
+                    .agent
+                    .clone()
+                    .name()
+                    .or_else(|| Some(config::agent_from_env()));
+                call::call(Client::new(places.clone(), agent), call).await
             }
             _ => Ok(0),
         }

@@ -227,6 +227,9 @@ impl Wait<'_> {
                     if let Some(progress) = self.progress {
                         progress.settle().await;
                     }
+                    if let Some(note) = &self.note {
+                        note.leave(self.call.into_receipt());
+                    }
                     return Ok(answer(result));
                 }
             }

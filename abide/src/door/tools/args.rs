@@ -136,6 +136,22 @@ impl Args {
         }
     }
 
+    /// Seconds, fractions allowed, or none at all.
+    pub fn seconds_or_none(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
+        match self.fields.get(field).and_then(Value::as_f64) {
+            Some(0.0) => {
+                self.fields.remove(field);
+                Ok(None)
+            }
+            _ => self.seconds(field),
+        }
+    }
+
+    /// Whatever it is, where there is something.
+    pub fn any(&mut self, field: &str) -> Option<Value> {
+        self.take(field)
+    }
+
     /// Text for a command's input; NUL is as good as any other byte there.
     pub fn stdin(&mut self, field: &str) -> Result<Option<String>, BadInput> {
         match self.take(field) {
@@ -308,7 +324,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// What was given, short enough for one sentence and harmless to show.
-fn shown_text(text: &str) -> String {
+pub(crate) fn shown_text(text: &str) -> String {
     const MOST: usize = 80;
     let clean: String = text
         .chars()

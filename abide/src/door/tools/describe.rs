@@ -1,5 +1,7 @@
 //! What a model is told about each tool. The first sentence says when to use it.
 
+mod timers;
+
 use serde_json::{Value, json};
 
 /// A tool as it is published.
@@ -34,7 +36,7 @@ pub fn named(name: &str) -> Option<&'static Described> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
-static TOOLS: [Described; 3] = [
+static TOOLS: [Described; 10] = [
     Described {
         name: "execute_command",
         title: "Execute command",
@@ -87,6 +89,13 @@ static TOOLS: [Described; 3] = [
         input: terminal_input,
         output: terminal_output,
     },
+    timers::TIMER,
+    timers::READ_TIMER,
+    timers::STOP_TIMER,
+    timers::CANCEL_TIMER,
+    timers::PAUSE_TIMER,
+    timers::RESUME_TIMER,
+    timers::READ_MESSAGES,
 ];
 
 fn run_fields(timeout: Value) -> Value {

@@ -1,4 +1,4 @@
-//! The screen alone: what is seen, what is answered, and that nothing makes it grow.
+//! Screens of bytes that are easy to get wrong.
 
 use super::*;
 use proptest::prelude::*;
