@@ -101,6 +101,40 @@ pub struct Config {
     pub containment: Containment,
     /// Keepers started in advance.
     pub spare_keepers: usize,
+    /// How to wake agents that do not read their messages.
+    pub wakers: Vec<WakerConfig>,
+}
+
+/// A command that wakes an agent, such as `["claude", "-p", "--resume", "…", "{text}"]`. The message
+/// is its input too. It succeeds with exit code 0, or by still running after ten seconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WakerConfig {
+    /// Which agent; `*`: every one.
+    #[serde(default = "every_agent")]
+    pub agent: String,
+    /// What to run; `{text}` and `{agent}` are filled in.
+    pub command: Vec<String>,
+    /// Where; the home folder.
+    pub cwd: Option<PathBuf>,
+    /// Seconds that a message waits to be read before the agent is woken.
+    #[serde(default = "waker_after")]
+    pub after: f64,
+    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
+    #[serde(default = "waker_budget")]
+    pub most_per_hour: usize,
+}
+
+fn every_agent() -> String {
+    "*".into()
+}
+
+fn waker_after() -> f64 {
+    2.0
+}
+
+fn waker_budget() -> usize {
+    12
 }
 
 /// The means by which a session's tree is to be held together.
@@ -128,6 +162,7 @@ impl Default for Config {
             kill_grace: 2.0,
             containment: Containment::Auto,
             spare_keepers: 4,
+            wakers: Vec::new(),
         }
     }
 }
@@ -181,6 +216,23 @@ impl Config {
                 "`kill_grace` must be 0 to 600 seconds; got {}",
                 self.kill_grace
             ));
+        }
+        for waker in &self.wakers {
+            if waker.command.first().is_none_or(String::is_empty) {
+                return Err("`wakers.command` needs at least one word, the program to run".into());
+            }
+            if !(0.0..=86_400.0).contains(&waker.after) {
+                return Err(format!(
+                    "`wakers.after` must be 0 to 86400 seconds; got {}",
+                    waker.after
+                ));
+            }
+            if !(1..=3_600).contains(&waker.most_per_hour) {
+                return Err(format!(
+                    "`wakers.most_per_hour` must be 1 to 3600; got {}",
+                    waker.most_per_hour
+                ));
+            }
         }
         if self.spare_keepers > 64 {
             return Err(format!(

@@ -30,6 +30,11 @@ pub enum Command {
     #[command(subcommand)]
     Session(Session),
     Logs(Logs),
+    #[command(subcommand)]
+    Timer(Timer),
+    Wait(Wait),
+    Messages(Messages),
+    Call(Call),
     Status(Status),
     Stop(Stop),
     Serve(Serve),
@@ -168,15 +173,176 @@ pub enum YesNo {
     No,
 }
 
-/// List, read, end and extend sessions
+/// Start, join, read, search and end sessions
 ///
 /// Every command runs as a session: the command, everything it started, and all its output.
 #[derive(Debug, Subcommand)]
 pub enum Session {
+    Start(Start),
+    Attach(Attach),
     List(List),
     Read(Logs),
-    Kill(Kill),
+    Send(Send),
+    Screen(Screen),
+    Search(Search),
     Extend(Extend),
+    Resize(Resize),
+    Signal(Signal),
+    Kill(Kill),
+}
+
+const START_HELP: &str = "\
+Examples:
+  abide session start -- python3 -i
+  abide session start --inactivity never -- 'npm run dev'
+
+The session goes on when this returns: `abide session attach` joins it.";
+
+/// Start a command in a terminal that stays
+#[derive(Debug, Args)]
+#[command(after_help = START_HELP)]
+pub struct Start {
+    /// Run it in this folder
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Set a variable besides the inherited ones
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Give it pipes instead of a terminal
+    #[arg(long)]
+    pub no_pty: bool,
+    /// Columns of its terminal
+    #[arg(long, default_value_t = 120)]
+    pub cols: u16,
+    /// Rows of its terminal
+    #[arg(long, default_value_t = 40)]
+    pub rows: u16,
+    /// Close it after this long without output, input or a reader; `never` keeps it
+    #[arg(long, value_name = "TIME", value_parser = span::parse_limit, default_value = "5m")]
+    pub inactivity: Limit,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+    /// The command; one word is a command line for the shell
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+const ATTACH_HELP: &str = "\
+Ctrl-] leaves; the session goes on. Whoever else uses it, an agent too, sees what you type and is
+told that you are there.
+
+What a program could reprogram this terminal with (its title, the clipboard, colours) is left out
+unless you ask for it with --unfiltered. What it asks its terminal is always answered by the session.";
+
+/// Join a session at its terminal, together with whoever uses it
+#[derive(Debug, Args)]
+#[command(after_help = ATTACH_HELP)]
+pub struct Attach {
+    /// Which session
+    pub session: String,
+    /// Let the program set this terminal's title, clipboard and colours
+    #[arg(long)]
+    pub unfiltered: bool,
+    /// Leave the size of the session's terminal as it is
+    #[arg(long)]
+    pub keep_size: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+const SEND_HELP: &str = "\
+Examples:
+  abide session send session_k3v9x2bc 'print(6 * 7)' --key enter
+  abide session send session_k3v9x2bc --key ctrl-c
+  abide session send session_k3v9x2bc --key esc --key up";
+
+/// Type text and press keys, and show what came back
+#[derive(Debug, Args)]
+#[command(after_help = SEND_HELP)]
+pub struct Send {
+    /// Which session
+    pub session: String,
+    /// Text to type
+    #[arg(allow_hyphen_values = true)]
+    pub text: Option<String>,
+    /// Keys to press after it, such as enter, ctrl-c, up or f5
+    #[arg(long = "key", short, value_name = "KEY")]
+    pub keys: Vec<String>,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Show what is on a session's screen now
+#[derive(Debug, Args)]
+pub struct Screen {
+    /// Which session
+    pub session: String,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+const SEARCH_HELP: &str = "\
+Example:
+  abide session search session_k3v9x2bc 'error|warning' --context 2";
+
+/// Find lines in all that a session has written
+#[derive(Debug, Args)]
+#[command(after_help = SEARCH_HELP)]
+pub struct Search {
+    /// Which session
+    pub session: String,
+    /// A regular expression
+    pub pattern: String,
+    /// Lines to show around each match
+    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
+    pub context: u64,
+    /// Most matching lines to show
+    #[arg(long, value_name = "LINES", default_value_t = 100)]
+    pub max_lines: u64,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Give a session's terminal another size
+#[derive(Debug, Args)]
+pub struct Resize {
+    /// Which session
+    pub session: String,
+    /// Characters in a line
+    pub cols: u16,
+    /// Lines
+    pub rows: u16,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Send a signal to what stands in the foreground of a session
+#[derive(Debug, Args)]
+pub struct Signal {
+    /// Which session
+    pub session: String,
+    /// A name such as INT, or a number
+    #[arg(default_value = "INT")]
+    pub signal: String,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
 }
 
 /// Show the sessions that run, or all that are kept
@@ -254,6 +420,239 @@ pub struct Extend {
     /// Ask after this long without output
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub idle: Option<Millis>,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Start timers that survive everything, and see what becomes of them
+#[derive(Debug, Subcommand)]
+pub enum Timer {
+    Start(TimerStart),
+    Read(TimerRead),
+    /// End a timer for good; it tells nobody
+    Stop(TimerAct),
+    /// Stop waiting for a timer; it runs on and tells by a message
+    Cancel(TimerAct),
+    Pause(TimerPause),
+    /// Let a paused timer go on now
+    Resume(TimerAct),
+    List(TimerList),
+    History(TimerHistory),
+    Stats(TimerStats),
+}
+
+const TIMER_START_HELP: &str = "\
+Examples:
+  abide timer start 10m --reason 'the build'              stand by until it completes
+  abide timer start 10m --reason 'the build' --standby 1m stand by for a minute at most
+  abide timer start 2h --mission 'look at the logs'       come back later
+  abide timer start 5m --reason server --until '{\"port\": 3000}'
+
+Exit codes: 0 it completed (a mission: it was made), 1 the standby ended first, 2 it was stopped,
+cancelled or paused meanwhile.";
+
+/// Start a timer
+#[derive(Debug, Args)]
+#[command(after_help = TIMER_START_HELP)]
+#[group(id = "purpose", required = true, args = ["reason", "mission"])]
+pub struct TimerStart {
+    /// How long it runs in all
+    #[arg(value_name = "TIME", value_parser = span::parse)]
+    pub total: Millis,
+    /// What is waited for; stands by
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// What is to be done later; returns at once
+    #[arg(long, value_name = "TEXT")]
+    pub mission: Option<String>,
+    /// Stand by for at most this long; the timer runs on
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    pub standby: Option<Millis>,
+    /// Complete early, the moment this holds (JSON, as for the tool)
+    #[arg(long, value_name = "JSON", value_parser = condition)]
+    pub until: Option<serde_json::Value>,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+fn condition(text: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(text).map_err(|fault| format!("not JSON: {fault}"))
+}
+
+/// Show one timer
+#[derive(Debug, Args)]
+pub struct TimerRead {
+    /// Which timer
+    pub timer: String,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Do this to a timer
+#[derive(Debug, Args)]
+pub struct TimerAct {
+    /// Which timer
+    pub timer: String,
+    /// Why; whoever stands by is told
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Let nothing elapse for a while; it goes on by itself
+#[derive(Debug, Args)]
+pub struct TimerPause {
+    /// Which timer
+    pub timer: String,
+    /// For how long
+    #[arg(value_name = "TIME", value_parser = span::parse)]
+    pub time: Millis,
+    /// Why; whoever stands by is told
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Show the timers that have not ended
+#[derive(Debug, Args)]
+pub struct TimerList {
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Show the timers that have ended, the newest first
+#[derive(Debug, Args)]
+pub struct TimerHistory {
+    /// At most so many
+    #[arg(long, default_value_t = 20, value_name = "COUNT")]
+    pub limit: usize,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Show what all timers come to
+#[derive(Debug, Args)]
+pub struct TimerStats {
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+const WAIT_HELP: &str = "\
+Examples:
+  abide wait --port 3000 --for 5m
+  abide wait --url http://localhost:3000/health --for 30s
+  abide wait --file build/done --for 1h
+  abide wait --file app.log --matches 'listening on' --for 1m
+  abide wait --session session_k3v9x2bc --for 10m
+  abide wait --command 'pg_isready -q' --for 1m
+
+Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out.";
+
+/// Wait until something holds
+#[derive(Debug, Args)]
+#[command(after_help = WAIT_HELP)]
+#[group(id = "what", required = true, multiple = true, args = ["port", "url", "file", "session", "command", "until"])]
+pub struct Wait {
+    /// Somebody listens at this port, such as 3000 or host:3000
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<String>,
+    /// This address answers with success
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// With --url: with this status
+    #[arg(long, value_name = "CODE", requires = "url")]
+    pub status: Option<u16>,
+    /// With --url: with this in its body
+    #[arg(long, value_name = "REGEX", requires = "url")]
+    pub body: Option<String>,
+    /// This file is there
+    #[arg(long, value_name = "PATH")]
+    pub file: Option<String>,
+    /// With --file: it is `present`, `gone` or `changed`
+    #[arg(long, value_name = "STATE", requires = "file")]
+    pub is: Option<String>,
+    /// With --file: this is in it
+    #[arg(long, value_name = "REGEX", requires = "file")]
+    pub matches: Option<String>,
+    /// This session has ended
+    #[arg(long, value_name = "SESSION")]
+    pub session: Option<String>,
+    /// With --session: it has written this
+    #[arg(long, value_name = "REGEX", requires = "session")]
+    pub output: Option<String>,
+    /// This command ends with code 0
+    #[arg(long, value_name = "COMMAND")]
+    pub command: Option<String>,
+    /// With --command: try it this often
+    #[arg(long, value_name = "TIME", requires = "command", value_parser = span::parse)]
+    pub every: Option<Millis>,
+    /// This holds (JSON, as for the timer tool)
+    #[arg(long, value_name = "JSON", value_parser = condition)]
+    pub until: Option<serde_json::Value>,
+    /// For how long at most
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = span::parse)]
+    pub time: Millis,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Show the messages that agents were sent; looking takes none away
+#[derive(Debug, Args)]
+pub struct Messages {
+    /// Only those that their agent has not seen
+    #[arg(long)]
+    pub unseen: bool,
+    /// Stay and show those that come
+    #[arg(long, short)]
+    pub follow: bool,
+    /// At most so many of the past
+    #[arg(long, default_value_t = 20, value_name = "COUNT")]
+    pub limit: usize,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+const CALL_HELP: &str = "\
+Example:
+  abide call <<'END'
+  I will wait for the server.
+  <tool name=\"timer\">
+    <total_duration>300</total_duration>
+    <reason>Waiting for server to start</reason>
+  </tool>
+  END
+
+`abide tools --format xml` prints the matching prompt text. Exit codes: 0 all results are good,
+1 one is an error, 2 the text is not right and nothing was run.";
+
+/// Run the tool blocks in a text that a model wrote, and print the results
+#[derive(Debug, Args)]
+#[command(after_help = CALL_HELP)]
+pub struct Call {
+    /// The file with the text; without it, standard input
+    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]

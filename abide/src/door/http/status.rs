@@ -1,5 +1,6 @@
 //! How the daemon is, and its end.
 
+use abide_core::{Outcome, Request, timer};
 use axum::Json;
 use axum::extract::State as Shared;
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         },
         "sessions": {"running": running, "ended": seen().count() - running},
         "questions": {"open": open.count()},
+        "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),
         "places": {
             "state": state.daemon.places.state,
@@ -38,6 +40,18 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
             "config": state.daemon.places.config,
         },
     }))
+}
+
+async fn running_timers(state: &State, who: &Who) -> Value {
+    let request = timer::Request::Count;
+    let pending = state
+        .handle
+        .call(who.caller(), Request::Timer(request), None)
+        .await;
+    match pending.done().await {
+        Some(Outcome::TimersCounted(count)) => json!(count),
+        _ => Value::Null,
+    }
 }
 
 /// The means that is asked for and, once a session has shown it, the one that this machine gives.

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const AGENT_HEADER: &str = "abide-agent";
 /// Names the folder in which tools run commands that name none.
 pub const ROOT_HEADER: &str = "abide-root";
+/// Set where a person calls a tool: no message to an agent is told with the result.
+pub const QUIET_HEADER: &str = "abide-quiet";
 /// A request repeated under the same key is carried out once.
 pub const KEY_HEADER: &str = "idempotency-key";
 

@@ -60,6 +60,7 @@ pub async fn run(
         request_key: note
             .as_ref()
             .map(|note| format!("mcp:{}:{}", server.origin.front, note.ordinal)),
+        sees_all: false,
     };
     // Sealing needs the arguments again, where the call can return to ask.
     let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());
@@ -225,6 +226,9 @@ impl Wait<'_> {
                     self.withdraw().await;
                     if let Some(progress) = self.progress {
                         progress.settle().await;
+                    }
+                    if let Some(note) = &self.note {
+                        note.leave(self.call.into_receipt());
                     }
                     return Ok(answer(result));
                 }

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hello::Hello;
 use super::scan::{Kind, Outline, Scanner};
+use crate::door::tools::Receipt;
 
 /// Longest message a client may send.
 pub const MESSAGE_LIMIT: usize = 8 << 20;
@@ -47,9 +48,21 @@ pub struct Note {
     cancelled: OnceLock<Option<String>>,
     /// The connection is lost.
     pub lost: CancellationToken,
+    id: RequestId,
+    receipts: Receipts,
 }
 
+/// What is to be said when the answer to a request has left. Those of a lost connection are dropped
+/// with it.
+type Receipts = Arc<Mutex<HashMap<RequestId, Receipt>>>;
+
 impl Note {
+    /// Leaves a receipt to be signed when the answer has left.
+    pub fn leave(&self, receipt: Receipt) {
+        let mut receipts = self.receipts.lock().expect("no holder panics");
+        receipts.insert(self.id.clone(), receipt);
+    }
+
     /// Where the client has cancelled the call: the reason it gave, if any.
     pub fn cancelled(&self) -> Option<Option<&str>> {
         self.cancelled.get().map(Option::as_deref)
@@ -67,6 +80,7 @@ pub struct Wire {
     out: Arc<Out>,
     numbers: Numbers,
     calls: HashMap<RequestId, Weak<Note>>,
+    receipts: Receipts,
     first_id: i64,
     /// Whether the library has taken up a session. Before that, it wants nothing but requests.
     open: bool,
@@ -137,6 +151,7 @@ impl Wire {
                 next: hello.next,
             },
             calls: HashMap::new(),
+            receipts: Receipts::default(),
             // Not from nought: the official library for TypeScript takes the cancellation of a request
             // numbered 0 for one that names none, and the question would stay on the screen.
             first_id: i64::from(hello.connection) * IDS_PER_CONNECTION + 1,
@@ -216,6 +231,8 @@ impl Wire {
                     ordinal: ordinal.unwrap_or_else(|| self.numbers.take()),
                     cancelled: OnceLock::new(),
                     lost: self.lost.clone(),
+                    id: asked.id.clone(),
+                    receipts: self.receipts.clone(),
                 });
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 self.open |= opens(&asked.request);
@@ -297,14 +314,24 @@ impl Transport<RoleServer> for Wire {
                 error.id.as_ref().map(|id| self.calls.remove(id));
             }
         }
+        let answered = match &item {
+            JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        let receipt = answered.and_then(|id| {
+            let mut receipts = self.receipts.lock().expect("no holder panics");
+            receipts.remove(&id)
+        });
         let sent = serde_json::to_vec(&item)
             .map_err(io::Error::from)
             .and_then(|mut line| {
                 line.push(b'\n');
                 self.out.push(line)
             });
-        if sent.is_err() {
-            self.give_up();
+        match &sent {
+            Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
+            Err(_) => self.give_up(),
         }
         ready(sent)
     }
