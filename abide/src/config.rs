@@ -31,10 +31,10 @@ impl Places {
             .state_dir()
             .unwrap_or_else(|| xdg.data_dir())
             .join("abide");
+        // Not in XDG_RUNTIME_DIR: not everybody who starts us hands that on (Codex does not), and two
+        // daemons that do not find each other would keep one and the same state.
         Ok(Places {
-            runtime: xdg
-                .runtime_dir()
-                .map_or_else(|| state.join("run"), |dir| dir.join("abide")),
+            runtime: state.join("run"),
             config: xdg.config_dir().join("abide/config.toml"),
             state,
         })

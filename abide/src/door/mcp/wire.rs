@@ -152,7 +152,9 @@ impl Wire {
             },
             calls: HashMap::new(),
             receipts: Receipts::default(),
-            first_id: i64::from(hello.connection) * IDS_PER_CONNECTION,
+            // Not from nought: the official library for TypeScript takes the cancellation of a request
+            // numbered 0 for one that names none, and the question would stay on the screen.
+            first_id: i64::from(hello.connection) * IDS_PER_CONNECTION + 1,
             open: false,
             lost: CancellationToken::new(),
         }

@@ -419,22 +419,22 @@ fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     }
 }
 
-/// The question as a person reads it: its line, and under it what it is about.
+/// The question as a person reads it: its line, and under it what it is about. Three lines, because
+/// Claude Code shows no more.
 pub fn question_text(question: &QuestionView) -> String {
     let mut text = format!(
-        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for: {}",
+        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
         question.state.idle,
         safe(&question.command),
-        spoken(question.ran)
+        spoken(question.ran),
+        doing(question.facts.as_ref(), question.cpu_percent)
     );
     let last = String::from_utf8_lossy(&question.last_line);
     let last = last.trim_end();
     if !last.is_empty() {
-        text.push_str("\n  last output: ");
+        text.push_str("; last output: ");
         text.push_str(&safe(last));
     }
-    text.push_str("\n  now: ");
-    text.push_str(&doing(question.facts.as_ref(), question.cpu_percent));
     text
 }
 
