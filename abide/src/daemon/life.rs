@@ -109,6 +109,8 @@ fn start(places: &Places) -> io::Result<()> {
     let mut said = String::new();
     news.read_to_string(&mut said)?;
     if said == "ready" {
+        // Whoever started it may live long, and would keep what is left of a daemon that has ended.
+        std::thread::spawn(move || child.wait());
         return Ok(());
     }
     let _ = child.wait();

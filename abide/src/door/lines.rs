@@ -403,7 +403,8 @@ mod tests {
 
     fn written(folder: &std::path::Path, chunks: &[(Stream, &str)]) -> Log {
         let place = std::fs::File::open(folder).unwrap();
-        let mut log = keeper::Log::new(place.into(), 1 << 30);
+        let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
+        let mut log = keeper::Log::new(place, 1 << 30);
         for (stream, text) in chunks {
             for part in text.as_bytes().chunks(16 << 10) {
                 let (from, mut to) = std::io::pipe().unwrap();
