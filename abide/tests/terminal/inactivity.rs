@@ -1,6 +1,7 @@
 //! A session that nobody uses is closed; its boundaries are transcripts of the core.
 
-use serde_json::json;
+use abide::door::tools;
+use serde_json::{Map, json};
 
 use crate::{fact, with_engine};
 
@@ -18,6 +19,12 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
         let read = session.act("read_output", json!({"since": "0"})).await;
         assert!(read.text.starts_with("up\n"), "{}", read.text);
         assert_eq!(fact(&read, "end"), json!("inactivity"));
+        let context = engine.context();
+        let messages = tools::begin(&engine.handle, "read_messages", Map::new(), context).await;
+        let told = messages.unwrap().to_result().await.unwrap();
+        let message = format!("[System] Session '{}' has ended.", session.id);
+        assert!(told.text.contains(&message), "{}", told.text);
+        assert!(told.text.contains("ended by inactivity"), "{}", told.text);
     });
 }
 
