@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use abide_core::session::{Phase, Session};
@@ -19,6 +19,7 @@ pub struct Board {
     questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     unread: AtomicBool,
+    timers: AtomicUsize,
 }
 
 /// A session as the doors see it.
@@ -104,6 +105,7 @@ impl Default for Board {
             questions: RwLock::default(),
             changes: broadcast::channel(CHANGES).0,
             unread: AtomicBool::new(false),
+            timers: AtomicUsize::new(0),
         }
     }
 }
@@ -193,8 +195,14 @@ impl Board {
         self.unread.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_unread(&self, any: bool) {
-        self.unread.store(any, Ordering::Relaxed);
+    /// How many timers have not ended.
+    pub fn timers_running(&self) -> usize {
+        self.timers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_counts(&self, any_unread: bool, timers: usize) {
+        self.unread.store(any_unread, Ordering::Relaxed);
+        self.timers.store(timers, Ordering::Relaxed);
     }
 
     pub(super) fn timer(&self, id: TimerId) {

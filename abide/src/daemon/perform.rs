@@ -69,7 +69,10 @@ impl Performer {
         } else {
             house.undo(now, &mut effects);
         }
-        self.handle.board().set_unread(house.any_unread());
+        let counts = house.counts();
+        self.handle
+            .board()
+            .set_counts(house.any_unread(), counts.timers);
         let house = &*house;
         for effect in effects {
             match effect {

@@ -42,7 +42,11 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
     }))
 }
 
+/// A person sees all of them, as they were published; an agent's own are counted.
 async fn running_timers(state: &State, who: &Who) -> Value {
+    if who.agent.is_none() {
+        return json!(state.handle.board().timers_running());
+    }
     let request = timer::Request::Count;
     let pending = state
         .handle

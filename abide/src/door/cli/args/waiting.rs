@@ -1,10 +1,12 @@
-//! `abide timer …`, `abide wait` and `abide messages`, as they are typed.
+//! Timers, waits, messages and calls in text, as they are typed.
+
+use std::path::PathBuf;
 
 use abide_core::Millis;
 use clap::{Args, Subcommand};
 
+use super::super::span;
 use super::{Agent, Json};
-use crate::door::cli::span::{self};
 
 /// Start timers that survive everything, and see what becomes of them
 #[derive(Debug, Subcommand)]
@@ -208,6 +210,31 @@ pub struct Messages {
     /// At most so many of the past
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     pub limit: usize,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+const CALL_HELP: &str = "\
+Example:
+  abide call <<'END'
+  I will wait for the server.
+  <tool name=\"timer\">
+    <total_duration>300</total_duration>
+    <reason>Waiting for server to start</reason>
+  </tool>
+  END
+
+`abide tools --format xml` prints the matching prompt text. Exit codes: 0 all results are good,
+1 one is an error, 2 the text is not right and nothing was run.";
+
+/// Run the tool blocks in a text that a model wrote, and print the results
+#[derive(Debug, Args)]
+#[command(after_help = CALL_HELP)]
+pub struct Call {
+    /// The file with the text; without it, standard input
+    pub file: Option<PathBuf>,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]
