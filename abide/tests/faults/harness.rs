@@ -136,13 +136,15 @@ fn send(stream: &mut UnixStream, method: &str, path: &str, body: &Value) {
     } else {
         body.to_string()
     };
-    write!(
-        stream,
+    // In one piece: an answer that needs no body may come, and close the connection, before it.
+    let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
-    )
-    .expect("the request is sent");
+    );
+    stream
+        .write_all(request.as_bytes())
+        .expect("the request is sent");
 }
 
 pub fn receive(mut stream: UnixStream) -> Option<Answer> {
