@@ -1,7 +1,7 @@
 //! What went wrong, as RFC 9457 says it: one JSON object with a sentence in `detail`.
 
 use abide_core::Refusal;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -34,6 +34,12 @@ impl Problem {
     /// Not from there.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// Nobody we know.
+    pub fn unauthorized() -> Self {
+        let detail = "this needs `Authorization: Bearer` with the token of this abide";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
     }
 
     /// A body that is not JSON.
@@ -88,7 +94,14 @@ impl IntoResponse for Problem {
             "detail": self.detail,
         });
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        (self.status, kind, body.to_string()).into_response()
+        let mut response = (self.status, kind, body.to_string()).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::ask::{self, Reply};
 use super::seal::{Round, Subject};
-use super::server::{Server, is_modern};
+use super::server::{Origin, Server, Way, is_modern};
 use super::wire::Note;
 use super::{cancel, limits};
 use crate::daemon::QuestionView;
@@ -39,27 +39,27 @@ pub async fn run(
     cx: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let client = Client::of(&cx);
+    let origin = server.origin(&cx)?;
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
     let round = match &request.request_state {
         None => None,
-        Some(sealed) => Some(reopened(server, sealed, &tool, &arguments)?),
+        Some(sealed) => Some(reopened(server, &origin, sealed, &tool, &arguments)?),
     };
     let note = cx.extensions.get::<Arc<Note>>().cloned();
     let rounds = round.map_or(0, |round| round.count);
     let context = Context {
-        agent: server.origin.agent.clone(),
-        root: server.origin.root.clone(),
-        env: server.origin.env.clone(),
+        agent: origin.agent.clone(),
+        root: origin.root.clone(),
+        env: origin.env.clone(),
         reaches_person: client.person.is_some() && rounds < MOST_ROUNDS,
         standby: limits::standby(
             &client.name,
+            &origin.way,
             cx.meta.get_progress_token().is_some(),
-            |name| server.origin.var(name),
+            |name| origin.var(name),
         ),
-        request_key: note
-            .as_ref()
-            .map(|note| format!("mcp:{}:{}", server.origin.front, note.ordinal)),
+        request_key: request_key(&origin, note.as_deref()),
     };
     // Sealing needs the arguments again, where the call can return to ask.
     let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());
@@ -80,6 +80,7 @@ pub async fn run(
     };
     let mut wait = Wait {
         server,
+        origin,
         tool: &tool,
         arguments: kept.unwrap_or_default(),
         rounds,
@@ -101,15 +102,24 @@ pub async fn run(
     wait.see_through().await
 }
 
+/// Under which a front may say the request again. Over HTTP nothing is said twice: a stream that
+/// broke is taken up again.
+fn request_key(origin: &Origin, note: Option<&Note>) -> Option<String> {
+    match (&origin.way, note?.ordinal) {
+        (Way::Front(front), Some(ordinal)) => Some(format!("mcp:{front}:{ordinal}")),
+        (Way::Front(_) | Way::Http, _) => None,
+    }
+}
+
 fn reopened(
     server: &Server,
+    origin: &Origin,
     sealed: &str,
     tool: &str,
     arguments: &Map<String, Value>,
 ) -> Result<Round, ErrorData> {
-    let agent = &server.origin.agent.0;
     let subject = Subject {
-        agent,
+        agent: &origin.agent.0,
         tool,
         arguments,
     };
@@ -165,6 +175,7 @@ impl Client {
 /// A call that waits.
 struct Wait<'a> {
     server: &'a Server,
+    origin: Arc<Origin>,
     tool: &'a str,
     arguments: Map<String, Value>,
     rounds: u32,
@@ -200,7 +211,7 @@ impl Wait<'_> {
         match brought.as_ref().and_then(ask::meaning_of_json) {
             Some(Reply::Said(said)) => {
                 self.settled = Some(round.question);
-                give(self.server, round.question, said).await;
+                give(self.server, &self.origin, round.question, said).await;
             }
             Some(Reply::Nobody) => self.nobody_there(),
             None => {}
@@ -282,7 +293,7 @@ impl Wait<'_> {
 
     fn return_to_ask(&self, question: &QuestionView) -> CallToolResponse {
         let subject = Subject {
-            agent: &self.server.origin.agent.0,
+            agent: &self.origin.agent.0,
             tool: self.tool,
             arguments: &self.arguments,
         };
@@ -303,7 +314,7 @@ impl Wait<'_> {
         };
         self.asked_for.0 += asked.shown_for().0;
         match reply {
-            Reply::Said(said) => give(self.server, asked.question, said).await,
+            Reply::Said(said) => give(self.server, &self.origin, asked.question, said).await,
             Reply::Nobody => self.nobody_there(),
         }
     }
@@ -360,8 +371,8 @@ impl Wait<'_> {
 }
 
 /// Gives a person's answer. One that comes too late changes nothing.
-async fn give(server: &Server, question: QuestionId, answer: Answer) {
-    let agent = Some(server.origin.agent.clone());
+async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
+    let agent = Some(origin.agent.clone());
     let request = Request::Answer { question, answer };
     let given = server.handle.call(Caller { agent }, request, None).await;
     given.done().await;

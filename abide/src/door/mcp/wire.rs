@@ -40,9 +40,9 @@ const IDS_PER_CONNECTION: i64 = 1_000_000;
 /// What a call knows of the message that brought it.
 #[derive(Debug)]
 pub struct Note {
-    /// The number of this request among all that its front has ever passed on. It stays the same
-    /// when the front says it again.
-    pub ordinal: u64,
+    /// The number of this request among all that its front has ever passed on, where there is one.
+    /// It stays the same when the front says it again.
+    pub ordinal: Option<u64>,
     /// Set, with the reason given, before the call hears that it was cancelled.
     cancelled: OnceLock<Option<String>>,
     /// The connection is lost.
@@ -50,6 +50,20 @@ pub struct Note {
 }
 
 impl Note {
+    /// On a message that came over a connection whose end `lost` tells.
+    pub fn new(ordinal: Option<u64>, lost: CancellationToken) -> Self {
+        Note {
+            ordinal,
+            cancelled: OnceLock::new(),
+            lost,
+        }
+    }
+
+    /// The client cancels the call, giving this reason. The first one counts.
+    pub fn cancel(&self, reason: Option<String>) {
+        let _ = self.cancelled.set(reason);
+    }
+
     /// Where the client has cancelled the call: the reason it gave, if any.
     pub fn cancelled(&self) -> Option<Option<&str>> {
         self.cancelled.get().map(Option::as_deref)
@@ -210,11 +224,8 @@ impl Wire {
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         match &mut message {
             JsonRpcMessage::Request(asked) => {
-                let note = Arc::new(Note {
-                    ordinal: ordinal.unwrap_or_else(|| self.numbers.take()),
-                    cancelled: OnceLock::new(),
-                    lost: self.lost.clone(),
-                });
+                let ordinal = ordinal.unwrap_or_else(|| self.numbers.take());
+                let note = Arc::new(Note::new(Some(ordinal), self.lost.clone()));
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 self.open |= opens(&asked.request);
                 asked.request.extensions_mut().insert(note);
@@ -224,7 +235,7 @@ impl Wire {
                     && let Some(id) = &cancelled.params.request_id
                     && let Some(note) = self.calls.remove(id).and_then(|note| note.upgrade())
                 {
-                    let _ = note.cancelled.set(cancelled.params.reason.clone());
+                    note.cancel(cancelled.params.reason.clone());
                 }
             }
             JsonRpcMessage::Response(answer) => answer.id = self.our_id(&answer.id)?,
