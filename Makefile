@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint rust-test client-test doc bench soak deny install clean
+.PHONY: help run build test lint programs rust-test client-test doc bench soak deny install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,7 +22,22 @@ lint: ## formatting, clippy, documentation
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-rust-test: ## unit tests, transcripts, simulation, real children, doors
+# Real programs that the tests of terminal sessions talk to, and the packages they come in.
+PROGRAMS := vim:vim less:less top:procps python3:python3 node:nodejs bash:bash
+
+programs: ## the programs that the tests talk to (installs what is missing)
+	@missing=()
+	for pair in $(PROGRAMS); do
+	  command -v "$${pair%%:*}" >/dev/null || missing+=("$${pair##*:}")
+	done
+	if [ $${#missing[@]} -gt 0 ]; then
+	  echo "installing $${missing[*]}"
+	  if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
+	  $$as_root apt-get update -qq
+	  $$as_root apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
+	fi
+
+rust-test: programs ## unit tests, transcripts, simulation, real children, doors
 	$(CARGO) build --locked --workspace --all-targets
 	if $(CARGO) nextest --version >/dev/null 2>&1; then
 	  $(CARGO) nextest run --locked --workspace

@@ -32,10 +32,10 @@ impl Places {
             .state_dir()
             .unwrap_or_else(|| xdg.data_dir())
             .join("abide");
+        // Not in XDG_RUNTIME_DIR: not everybody who starts us hands that on (Codex does not), and two
+        // daemons that do not find each other would keep one and the same state.
         Ok(Places {
-            runtime: xdg
-                .runtime_dir()
-                .map_or_else(|| state.join("run"), |dir| dir.join("abide")),
+            runtime: state.join("run"),
             config: xdg.config_dir().join("abide/config.toml"),
             state,
         })
@@ -117,6 +117,40 @@ pub struct Config {
     pub http: TcpDoor,
     /// Whether `http` may name an address that other machines can reach.
     pub http_beyond_loopback: bool,
+    /// How to wake agents that do not read their messages.
+    pub wakers: Vec<WakerConfig>,
+}
+
+/// A command that wakes an agent, such as `["claude", "-p", "--resume", "…", "{text}"]`. The message
+/// is its input too. It succeeds with exit code 0, or by still running after ten seconds.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WakerConfig {
+    /// Which agent; `*`: every one.
+    #[serde(default = "every_agent")]
+    pub agent: String,
+    /// What to run; `{text}` and `{agent}` are filled in.
+    pub command: Vec<String>,
+    /// Where; the home folder.
+    pub cwd: Option<PathBuf>,
+    /// Seconds that a message waits to be read before the agent is woken.
+    #[serde(default = "waker_after")]
+    pub after: f64,
+    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
+    #[serde(default = "waker_budget")]
+    pub most_per_hour: usize,
+}
+
+fn every_agent() -> String {
+    "*".into()
+}
+
+fn waker_after() -> f64 {
+    2.0
+}
+
+fn waker_budget() -> usize {
+    12
 }
 
 /// Where HTTP is served over TCP.
@@ -171,6 +205,7 @@ impl Default for Config {
             spare_keepers: 4,
             http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
+            wakers: Vec::new(),
         }
     }
 }
@@ -224,6 +259,23 @@ impl Config {
                 "`kill_grace` must be 0 to 600 seconds; got {}",
                 self.kill_grace
             ));
+        }
+        for waker in &self.wakers {
+            if waker.command.first().is_none_or(String::is_empty) {
+                return Err("`wakers.command` needs at least one word, the program to run".into());
+            }
+            if !(0.0..=86_400.0).contains(&waker.after) {
+                return Err(format!(
+                    "`wakers.after` must be 0 to 86400 seconds; got {}",
+                    waker.after
+                ));
+            }
+            if !(1..=3_600).contains(&waker.most_per_hour) {
+                return Err(format!(
+                    "`wakers.most_per_hour` must be 1 to 3600; got {}",
+                    waker.most_per_hour
+                ));
+            }
         }
         if self.spare_keepers > 64 {
             return Err(format!(

@@ -1,6 +1,8 @@
 //! Everything the core may want done. Performed in order: record, act, publish, reply.
 
-use crate::id::{CallId, QuestionId, SessionId};
+use alloc::sync::Arc;
+
+use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::record::Record;
 use crate::session::End;
 use crate::time::Millis;
@@ -74,6 +76,36 @@ pub enum Effect {
         /// How.
         outcome: Outcome,
     },
+    /// Look whether what a timer waits for holds, at once and then by events or gently; answer with
+    /// [`Event::Held`](crate::Event::Held).
+    Probe {
+        /// Which timer.
+        timer: TimerId,
+        /// The condition. `None`: the one that is known already.
+        until: Option<Arc<str>>,
+    },
+    /// Stop looking for a while; the condition stays known.
+    Rest {
+        /// Which timer.
+        timer: TimerId,
+    },
+    /// Stop looking, for good.
+    Unprobe {
+        /// Which timer.
+        timer: TimerId,
+    },
+    /// A timer has changed: tell those who follow.
+    PublishTimer {
+        /// Which.
+        timer: TimerId,
+    },
+    /// A message waits for its agent, and no call is telling it: try every other way.
+    Posted {
+        /// To whom.
+        agent: Agent,
+        /// Which.
+        message: MessageId,
+    },
     /// The session's view has changed: publish it.
     Publish {
         /// Which session.
@@ -90,9 +122,12 @@ impl Effect {
             | Effect::Kill { .. }
             | Effect::SetDeadline { .. }
             | Effect::Look { .. }
-            | Effect::Watch { .. } => 1,
+            | Effect::Watch { .. }
+            | Effect::Probe { .. }
+            | Effect::Rest { .. }
+            | Effect::Unprobe { .. } => 1,
             Effect::Ask { .. } | Effect::Close { .. } => 2,
-            Effect::Publish { .. } => 3,
+            Effect::Publish { .. } | Effect::PublishTimer { .. } | Effect::Posted { .. } => 3,
             Effect::Tell { .. } => 4,
             Effect::Reply { .. } => 5,
         }

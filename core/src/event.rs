@@ -1,10 +1,12 @@
 //! Everything that can happen. The core learns of the world in no other way.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{CallId, QuestionId, SessionId};
+use crate::id::{CallId, QuestionId, SessionId, TimerId};
 use crate::question::Question;
+use crate::record::Kept;
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
 use crate::time::Mono;
@@ -102,6 +104,20 @@ pub enum Event {
     Forgotten {
         /// Which.
         sessions: Vec<SessionId>,
+    },
+    /// At start, before any call: what the database kept of timers and messages.
+    Kept(Box<Kept>),
+    /// What a timer waited for holds.
+    Held {
+        /// Which timer.
+        timer: TimerId,
+        /// What was seen, as one sentence.
+        seen: Arc<str>,
+    },
+    /// The answer to a call has left the house, and with it every message that it told.
+    Delivered {
+        /// Which call.
+        call: CallId,
     },
     /// Time has passed; the earliest alarm may be due.
     Tick,

@@ -6,9 +6,12 @@
 mod calls;
 mod keepers;
 mod kept;
+mod messages;
 mod patience;
 mod people;
 mod recovery;
+mod timers;
+mod vigil;
 mod waits;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -17,11 +20,14 @@ use alloc::vec::Vec;
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
+use crate::message::Outbox;
 use crate::question::{Question, Questions};
 use crate::session::Session;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, Steady};
+use crate::timer::{Standing, Timers};
 use crate::wait::Wait;
 use kept::Kept;
+use messages::Heard;
 
 /// Everything one daemon decides about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,14 +40,25 @@ pub struct House {
     questions: Questions,
     alarms: BTreeSet<(Mono, Alarm)>,
     watchers: u32,
+    timers: Timers,
+    standing: Standing,
+    outbox: Outbox,
+    /// The calls about timers and messages since the last settling.
+    asked: Vec<CallId>,
+    /// What was heard since then, and from before what is to be heard again.
+    heard: Vec<Heard>,
+    again: Vec<Heard>,
+    retry_at: Steady,
 }
 
 /// What an alarm is for. A wait that ends comes before the idleness of the same moment, so that
-/// nobody is asked on behalf of a call that is being answered.
+/// nobody is asked on behalf of a call that is being answered; and before the inactivity of that
+/// moment, which that call has kept away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
     Standby(CallId),
     Idle(SessionId),
+    Inactive(SessionId),
 }
 
 /// One event being handled: when, and what comes of it.
@@ -71,6 +88,12 @@ pub struct Counts {
     pub closed: usize,
     /// Alarms set.
     pub alarms: usize,
+    /// Timers that have not ended.
+    pub timers: usize,
+    /// Calls that stand by on timers.
+    pub standing: usize,
+    /// Messages that have not been seen.
+    pub messages: usize,
 }
 
 impl House {
@@ -84,6 +107,13 @@ impl House {
             questions: Questions::new(seed),
             alarms: BTreeSet::new(),
             watchers: 0,
+            timers: Timers::default(),
+            standing: Standing::default(),
+            outbox: Outbox::default(),
+            asked: Vec::new(),
+            heard: Vec::new(),
+            again: Vec::new(),
+            retry_at: Steady(0),
         }
     }
 
@@ -91,6 +121,7 @@ impl House {
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         let first = effects.len();
         let turn = &mut Turn { now, effects };
+        self.note_clock(turn);
         match event {
             Event::Called {
                 call,
@@ -119,6 +150,9 @@ impl House {
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(turn),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
+            Event::Kept(kept) => self.kept(turn, *kept),
+            Event::Held { timer, seen } => self.held(turn, timer, seen),
+            Event::Delivered { call } => self.delivered(turn, call),
             Event::Tick => self.tick(turn),
         }
         effects[first..].sort_by_key(Effect::rank);
@@ -168,6 +202,9 @@ impl House {
             questions: self.questions.len(),
             closed: self.questions.remembered(),
             alarms: self.alarms.len(),
+            timers: self.timers.len(),
+            standing: self.standing.len(),
+            messages: self.outbox.len(),
         }
     }
 
@@ -180,7 +217,10 @@ impl House {
             match alarm {
                 Alarm::Standby(call) => self.standby_over(turn, call),
                 Alarm::Idle(session) => self.look(turn, session),
+                Alarm::Inactive(session) => self.look_for_life(turn, session),
             }
         }
+        self.timers_due(turn);
+        self.readers_due(turn);
     }
 }

@@ -29,6 +29,15 @@ impl Suffix {
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
+    /// The bits it was made of.
+    pub fn bits(&self) -> u64 {
+        let digit = |letter: u8| ALPHABET.iter().position(|known| *known == letter);
+        let digits = self.0.iter().rev();
+        digits.fold(0, |bits, letter| {
+            bits << 5 | digit(*letter).unwrap_or(0) as u64
+        })
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; SUFFIX_LEN] = text.as_bytes().try_into().ok()?;
         bytes
@@ -91,6 +100,71 @@ id!(
     /// Names a question.
     QuestionId, "question_"
 );
+
+id!(
+    /// Names a timer.
+    TimerId, "timer_"
+);
+id!(
+    /// Names a message to an agent.
+    MessageId, "message_"
+);
+
+/// Turns numbers into ids and back, one to one.
+///
+/// ```
+/// use abide_core::{TimerId, id::Shuffle};
+/// let shuffle = Shuffle { key: 42 };
+/// let id = TimerId::from_bits(shuffle.mix(7));
+/// assert_eq!(shuffle.sort(id.0.bits()), 7);
+/// ```
+///
+/// Numbers count up, which keeps keys in the order of
+/// time and makes every id unique without a look at all the others; ids do not show the count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shuffle {
+    /// Chosen once for a database and kept with it.
+    pub key: u64,
+}
+
+/// Bits of a number that becomes an id.
+pub const NUMBER_BITS: u32 = 40;
+
+impl Shuffle {
+    const HALF: u32 = NUMBER_BITS / 2;
+    const MASK: u64 = (1 << Self::HALF) - 1;
+    const ROUNDS: u64 = 4;
+
+    /// The one for messages, so that the seventh of them is not called like the seventh timer.
+    pub const fn for_messages(self) -> Self {
+        Shuffle { key: !self.key }
+    }
+
+    /// The bits of the id that a number below 2^40 has.
+    pub fn mix(self, number: u64) -> u64 {
+        let (mut left, mut right) = (number >> Self::HALF & Self::MASK, number & Self::MASK);
+        for round in 0..Self::ROUNDS {
+            (left, right) = (right, left ^ self.round(round, right));
+        }
+        left << Self::HALF | right
+    }
+
+    /// The number behind the bits of an id.
+    pub fn sort(self, bits: u64) -> u64 {
+        let (mut left, mut right) = (bits >> Self::HALF & Self::MASK, bits & Self::MASK);
+        for round in (0..Self::ROUNDS).rev() {
+            (left, right) = (right ^ self.round(round, left), left);
+        }
+        left << Self::HALF | right
+    }
+
+    fn round(self, round: u64, half: u64) -> u64 {
+        let mut bits = self.key.rotate_left(round as u32 * 16) ^ half ^ round << 60;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits ^ (bits >> 31)) & Self::MASK
+    }
+}
 
 /// One call that is being answered. It lives as long as the call, never longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,5 +12,28 @@ pub const SESSIONS: usize = 262_144;
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Idle limit of `execute_command` where none is given.
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
+/// Inactivity after which a terminal session is closed, where none is given.
+pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
 /// Hard limit of `shell` where none is given.
 pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
+/// Timers that have not ended, of all agents.
+pub const TIMERS: usize = 4_000_000;
+/// Agents that own timers or messages.
+pub const AGENTS: usize = 65_536;
+/// Ended timers remembered here; older ones are in the database.
+pub const ENDED_TIMERS: usize = 4_096;
+/// Timers that complete in one turn; the rest of a crowd waits for the next, so that calls get
+/// their turn too.
+pub const DUE_AT_ONCE: usize = 512;
+/// Timers made by one call.
+pub const TIMERS_AT_ONCE: usize = 10_000;
+/// Timers in one page of a list.
+pub const TIMERS_LISTED: usize = 1_000;
+/// Ids listed for a caller that named an unknown one.
+pub const IDS_LISTED: usize = 20;
+/// Messages handed out at once.
+pub const MESSAGES_AT_ONCE: usize = 100;
+/// After a failed commit, so long until what is due is tried again.
+pub const COMMIT_RETRY: Millis = Millis::from_secs(1);
+/// How far the calendar and the machine's own clock may drift apart before the anchor is moved.
+pub const CLOCK_DISAGREEMENT: Millis = Millis::from_secs(1);

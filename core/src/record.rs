@@ -3,9 +3,13 @@
 
 use alloc::collections::BTreeMap;
 
-use crate::id::QuestionId;
+use alloc::vec::Vec;
+
+use crate::id::{Key, QuestionId, Shuffle};
+use crate::message;
 use crate::question::{Closing, Question};
 use crate::time::Wall;
+use crate::timer;
 
 /// A durable fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +30,31 @@ pub enum Record {
         /// When.
         at: Wall,
     },
+    /// Something about a timer.
+    Timer(timer::Record),
+    /// Something about messages.
+    Message(message::Record),
+}
+
+/// What the database kept of timers and messages.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// How numbers become ids in this database.
+    pub shuffle: Shuffle,
+    /// Names the machine's present boot.
+    pub boot_id: u128,
+    /// The note that tied deadlines to clocks.
+    pub anchor: Option<timer::Anchor>,
+    /// The number that the next timer takes.
+    pub next_timer: u64,
+    /// The number that the next message takes.
+    pub next_message: u64,
+    /// Timers that have not ended.
+    pub timers: Vec<timer::Kept>,
+    /// The timers that ended last, oldest first, each with the key it was made under.
+    pub ended: Vec<(timer::Timer, Option<Key>)>,
+    /// Messages that have not been seen.
+    pub messages: Vec<message::Kept>,
 }
 
 /// The questions that are open after all these, in the order in which they were recorded.
@@ -39,6 +68,7 @@ pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<Que
             Record::Closed { question, .. } => {
                 open.remove(question);
             }
+            Record::Timer(_) | Record::Message(_) => {}
         }
     }
     open

@@ -7,6 +7,7 @@ use crate::id::{Agent, Key, QuestionId, SessionId};
 use crate::question::Answer;
 use crate::session::End;
 use crate::time::Millis;
+use crate::timer;
 use crate::wait::Asking;
 
 /// A call, as the core sees it.
@@ -38,6 +39,8 @@ pub enum Request {
         deadline: Option<Millis>,
         /// New idle limit.
         idle: Option<Millis>,
+        /// New limit of inactivity; zero takes it away.
+        inactivity: Option<Millis>,
     },
     /// A person's answer. The door has already made sure that it comes from a person.
     Answer {
@@ -45,6 +48,15 @@ pub enum Request {
         question: QuestionId,
         /// What was said.
         answer: Answer,
+    },
+    /// Something about timers.
+    Timer(timer::Request),
+    /// Unread messages; waits for one where there is none.
+    ReadMessages {
+        /// For how long.
+        standby: Millis,
+        /// At most so many.
+        most: usize,
     },
 }
 
@@ -58,6 +70,8 @@ pub struct Run {
     pub deadline: Option<Millis>,
     /// The idle limit. `None`: never ask.
     pub idle: Option<Millis>,
+    /// How long it may go without output, input or a reader. `None`: for ever.
+    pub inactivity: Option<Millis>,
     /// How this call waits.
     pub asking: Asking,
     /// The client's own call limit: answer before it.
@@ -81,6 +95,10 @@ pub enum Refusal {
     SessionEnded(SessionId),
     /// The same key was used for another command.
     KeyReused(Key),
+    /// Something about a timer that is not so.
+    Timer(timer::Refusal),
+    /// It could not be recorded, so it has not happened.
+    NotRecorded,
     /// Too many of something; the sentence says of what, and the limit.
     TooMany(String),
 }

@@ -18,6 +18,8 @@ pub struct Session {
     pub created: Wall,
     /// How long it may be quiet while somebody waits, before a person is asked.
     pub idle: Option<Millis>,
+    /// How long it may go without output, input or a reader before it is closed. `None`: for ever.
+    pub inactivity: Option<Millis>,
     /// Bytes of output seen so far.
     pub bytes: u64,
     /// Where it stands.

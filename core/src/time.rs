@@ -86,3 +86,36 @@ impl Mono {
         Millis(self.0.saturating_sub(earlier.0))
     }
 }
+
+/// Time by which durable durations are kept: it goes on through sleep, restart and reboot, and a
+/// calendar that is set does not move it. See [`Anchor`](crate::timer::Anchor).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Steady(pub u64);
+
+impl Add<Millis> for Steady {
+    type Output = Steady;
+    fn add(self, rhs: Millis) -> Steady {
+        Steady(self.0.saturating_add(rhs.0))
+    }
+}
+
+impl Steady {
+    /// How long ago `earlier` was; zero where it lies ahead.
+    pub fn since(self, earlier: Steady) -> Millis {
+        Millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Millis {
+    /// What is left of it after `other`.
+    pub const fn less(self, other: Millis) -> Millis {
+        Millis(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Millis {
+    type Output = Millis;
+    fn add(self, rhs: Millis) -> Millis {
+        Millis(self.0.saturating_add(rhs.0))
+    }
+}

@@ -1,8 +1,13 @@
 //! A call that waits. A wait never touches what it waits for: when its patience runs out, the wait
 //! ends, and nothing else.
 
-use crate::id::{CallId, QuestionId, SessionId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::id::{CallId, QuestionId, SessionId, TimerId};
+use crate::message::Told;
 use crate::time::Mono;
+use crate::timer::{self, Timer};
 
 /// Whether, and through what, this call can reach a person when its session is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,18 @@ pub enum Outcome {
     Failed(SessionId),
     /// The limits were moved, or the answer was taken.
     Done,
+    /// How a timer stands, and why that is told now.
+    Timer(Box<Timer>, timer::Why),
+    /// Timers that have not ended.
+    Timers(Vec<Timer>),
+    /// The timers that were made, in the order in which they were asked for.
+    TimersMade(Vec<TimerId>),
+    /// So many have not ended.
+    TimersCounted(usize),
+    /// So many were stopped.
+    TimersStopped(usize),
+    /// Messages, oldest first, and how many more are unread.
+    Messages(Vec<Told>, usize),
     /// The call breaks the contract and changed nothing.
     Refused(crate::request::Refusal),
 }

@@ -16,6 +16,7 @@ fn run(call: u64, asking: Asking) -> Event {
             command: "true".into(),
             deadline: None,
             idle: Some(Millis(1)),
+            inactivity: None,
             asking,
             standby: None,
             detach: false,
@@ -126,6 +127,7 @@ fn as_many_sessions_are_kept_as_may() {
             key: None,
             created: Wall(0),
             idle: None,
+            inactivity: None,
             bytes: 0,
             phase: Phase::Failed { fault: "no".into() },
         };

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, RwLock};
 
 use abide_core::session::{Phase, Session};
-use abide_core::{Agent, Closing, Containment, Ending, Question, QuestionId, SessionId};
+use abide_core::{
+    Agent, Closing, Containment, Ending, MessageId, Question, QuestionId, SessionId, TimerId,
+};
 use tokio::sync::broadcast;
 
 use crate::world::facts::Facts;
@@ -15,6 +18,8 @@ pub struct Board {
     sessions: RwLock<BTreeMap<SessionId, Arc<SessionView>>>,
     questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
+    unread: AtomicBool,
+    timers: AtomicUsize,
 }
 
 /// A session as the doors see it.
@@ -84,6 +89,10 @@ pub enum Change {
     Asked(Arc<QuestionView>),
     /// A question was closed.
     Closed(QuestionId, Closing),
+    /// Look the timer up again.
+    Timer(TimerId),
+    /// A message waits for its agent.
+    Message(Agent, MessageId),
 }
 
 /// How far a follower may fall behind before it has to look everything up again.
@@ -95,6 +104,8 @@ impl Default for Board {
             sessions: RwLock::default(),
             questions: RwLock::default(),
             changes: broadcast::channel(CHANGES).0,
+            unread: AtomicBool::new(false),
+            timers: AtomicUsize::new(0),
         }
     }
 }
@@ -177,5 +188,28 @@ impl Board {
             .expect("no holder panics")
             .remove(&id);
         let _ = self.changes.send(Change::Closed(id, closing));
+    }
+
+    /// Whether any agent has an unread message.
+    pub fn any_unread(&self) -> bool {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    /// How many timers have not ended.
+    pub fn timers_running(&self) -> usize {
+        self.timers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_counts(&self, any_unread: bool, timers: usize) {
+        self.unread.store(any_unread, Ordering::Relaxed);
+        self.timers.store(timers, Ordering::Relaxed);
+    }
+
+    pub(super) fn timer(&self, id: TimerId) {
+        let _ = self.changes.send(Change::Timer(id));
+    }
+
+    pub(super) fn message(&self, agent: Agent, id: MessageId) {
+        let _ = self.changes.send(Change::Message(agent, id));
     }
 }

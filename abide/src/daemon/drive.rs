@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use abide_core::{CallId, Effect, Event, House, Request, SessionId};
-use tokio::sync::mpsc;
+use futures_util::future::OptionFuture;
+use tokio::sync::{mpsc, oneshot};
 
 use super::handle::{Handle, Input, Launch, Slot};
 use super::perform::Performer;
-use crate::world::clock::{Clock, sleep_until};
+use crate::world::clock::{Alarm, Clock, sleep_until};
 use crate::world::keepers::Keepers;
-use crate::world::store::Store;
+use crate::world::store::{Store, StoreFault};
 
 /// Inputs taken in one turn.
 const TURN: usize = 256;
@@ -27,9 +28,12 @@ pub(super) struct Seams {
     pub clock: Arc<dyn Clock>,
     pub store: Arc<dyn Store>,
     pub keepers: Arc<Keepers>,
+    /// Told when everything that was kept can be seen.
+    pub ready: oneshot::Sender<()>,
 }
 
-/// Runs until [`Input::Stop`] or until nobody can call any more.
+/// Runs until [`Input::Stop`], until nobody can call any more, or until the database is broken: then
+/// nothing more is promised, and the next daemon reads what there is.
 pub(super) async fn drive(
     mut house: House,
     recovered: Vec<Event>,
@@ -37,14 +41,17 @@ pub(super) async fn drive(
     mut happened: mpsc::Receiver<Event>,
     handle: Handle,
     seams: Seams,
-) {
+) -> Result<(), StoreFault> {
     let Seams {
         clock,
         store,
         keepers,
+        ready,
     } = seams;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
+    let mut timers_due = Alarm::at_boot_time().map_err(|e| StoreFault::Broken(e.to_string()))?;
+    let mut calendar = Alarm::on_calendar_set().ok();
     let mut turn = Vec::with_capacity(TURN);
     let mut news = Vec::with_capacity(TURN);
     let mut effects = Vec::new();
@@ -55,15 +62,19 @@ pub(super) async fn drive(
     let found: Vec<SessionId> = house.sessions().map(|(id, _)| id).collect();
     effects.extend(found.into_iter().map(|session| Effect::Publish { session }));
     performer
-        .perform(&house, &mut calls, std::mem::take(&mut effects), now)
-        .await;
+        .perform(&mut house, &mut calls, std::mem::take(&mut effects), now)
+        .await?;
+    let _ = ready.send(());
     loop {
-        let alarm = house.alarm();
+        let (alarm, due) = (house.alarm(), house.due());
+        let mut clock_set = false;
         tokio::select! {
             biased;
-            got = happened.recv_many(&mut news, TURN) => if got == 0 { return },
-            got = inbox.recv_many(&mut turn, TURN) => if got == 0 { return },
+            got = happened.recv_many(&mut news, TURN) => if got == 0 { return Ok(()) },
+            got = inbox.recv_many(&mut turn, TURN) => if got == 0 { return Ok(()) },
             () = sleep_until(&*clock, alarm) => {}
+            () = timers_due.until(due) => {}
+            Some(()) = OptionFuture::from(calendar.as_mut().map(Alarm::calendar)) => clock_set = true,
         }
         let now = clock.now();
         for event in news.drain(..) {
@@ -88,7 +99,9 @@ pub(super) async fn drive(
                         Request::Join { .. }
                         | Request::Kill { .. }
                         | Request::Extend { .. }
-                        | Request::Answer { .. } => SessionId::from_bits(0),
+                        | Request::Answer { .. }
+                        | Request::Timer(_)
+                        | Request::ReadMessages { .. } => SessionId::from_bits(0),
                     };
                     calls.insert(
                         call.id,
@@ -110,14 +123,15 @@ pub(super) async fn drive(
                 }
             }
         }
-        if alarm.is_some_and(|alarm| alarm <= now.mono) {
+        let due = due.is_some_and(|due| due <= now.boot);
+        if due || clock_set || alarm.is_some_and(|alarm| alarm <= now.mono) {
             house.step(now, Event::Tick, &mut effects);
         }
         performer
-            .perform(&house, &mut calls, std::mem::take(&mut effects), now)
-            .await;
+            .perform(&mut house, &mut calls, std::mem::take(&mut effects), now)
+            .await?;
         if stop {
-            return;
+            return Ok(());
         }
     }
 }

@@ -1,18 +1,23 @@
 //! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
 //! that lets go of a call has only stopped waiting.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
-use abide_core::{CallId, Event, Outcome, QuestionId, Request, SessionId};
+use abide_core::timer::Why;
+use abide_core::{Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
 use crate::config::Config;
 use crate::world::keepers::Keepers;
+use crate::world::probe::Prober;
+use crate::world::screens::Screens;
+use crate::world::store::Past;
 
 /// What the loop takes in.
 pub enum Input {
@@ -85,12 +90,20 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+/// Names of variables and their values.
+pub type Given = Arc<[(String, String)]>;
+
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
+    past: Past,
+    prober: Arc<Prober>,
+    screens: Arc<Screens>,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
+    given: Mutex<HashMap<SessionId, Given>>,
+    attached: Mutex<HashMap<SessionId, u32>>,
 }
 
 /// News that may wait for a slow door.
@@ -98,13 +111,24 @@ const NEWS: usize = 32;
 
 impl Handle {
     /// A handle on the loop that reads `inbox`.
-    pub fn new(inbox: mpsc::Sender<Input>, keepers: Arc<Keepers>, config: Config) -> Self {
+    pub(super) fn new(
+        inbox: mpsc::Sender<Input>,
+        keepers: Arc<Keepers>,
+        past: Past,
+        prober: Arc<Prober>,
+        config: Config,
+    ) -> Self {
         let shared = Shared {
             board: Board::default(),
+            screens: Screens::new(keepers.clone()),
             keepers,
+            past,
+            prober,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
+            given: Mutex::default(),
+            attached: Mutex::default(),
         };
         Handle {
             inbox,
@@ -127,6 +151,49 @@ impl Handle {
         &self.shared.keepers
     }
 
+    /// What is over, and the texts that nobody keeps in memory.
+    pub fn past(&self) -> &Past {
+        &self.shared.past
+    }
+
+    /// What was seen of the things that timers wait for.
+    pub fn prober(&self) -> &Prober {
+        &self.shared.prober
+    }
+
+    /// A call that was answered is not there any more.
+    pub(super) fn gone(&self, call: CallId) {
+        send_soon(&self.inbox, Event::CallerGone { call });
+    }
+
+    /// The screens of the sessions that have a terminal.
+    pub fn screens(&self) -> &Arc<Screens> {
+        &self.shared.screens
+    }
+
+    /// The variables that a session was given when it was started, as far as this daemon knows: what
+    /// is secret among them must not be shown.
+    pub fn given(&self, id: SessionId) -> Given {
+        let given = self.shared.given.lock().expect("no holder panics");
+        given.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Remembers them until the session is forgotten.
+    pub fn remember_given(&self, id: SessionId, variables: Vec<(String, String)>) {
+        if !variables.is_empty() {
+            let mut given = self.shared.given.lock().expect("no holder panics");
+            given.insert(id, variables.into());
+        }
+    }
+
+    pub(super) fn forget_given(&self, id: SessionId) {
+        self.shared
+            .given
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
+    }
+
     /// Makes a call. `launch` goes with [`Request::Run`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
@@ -147,13 +214,38 @@ impl Handle {
             heard,
             answered,
             open: true,
+            telling: false,
         }
+    }
+
+    /// Is there for as long as the pending call is held: a session that somebody reads from or
+    /// writes to is not inactive.
+    pub async fn attend(&self, caller: Caller, session: SessionId) -> Pending {
+        let request = Request::Join {
+            session,
+            asking: Asking::Never,
+            standby: None,
+        };
+        self.call(caller, request, None).await
     }
 
     /// Counts a person who watches and could answer, until the guard is dropped.
     pub fn watch(&self) -> Watcher {
         self.watchers_changed(1);
         Watcher(self.clone())
+    }
+
+    /// A person sits at a session's terminal until the guard is dropped.
+    pub fn sit(&self, id: SessionId) -> Attached {
+        let mut attached = self.shared.attached.lock().expect("no holder panics");
+        *attached.entry(id).or_default() += 1;
+        Attached(self.clone(), id)
+    }
+
+    /// Whether a person sits at a session's terminal.
+    pub fn is_attached(&self, id: SessionId) -> bool {
+        let attached = self.shared.attached.lock().expect("no holder panics");
+        attached.contains_key(&id)
     }
 
     /// Ends the loop. No session is touched.
@@ -176,6 +268,21 @@ impl Handle {
     }
 }
 
+/// A person at a session's terminal.
+pub struct Attached(Handle, SessionId);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attached = self.0.shared.attached.lock().expect("no holder panics");
+        if let Some(count) = attached.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                attached.remove(&self.1);
+            }
+        }
+    }
+}
+
 /// A person who watches.
 pub struct Watcher(Handle);
 
@@ -186,12 +293,15 @@ impl Drop for Watcher {
 }
 
 /// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+#[derive(Debug)]
 pub struct Pending {
     id: CallId,
     inbox: mpsc::Sender<Input>,
     heard: mpsc::Receiver<Step>,
     answered: oneshot::Receiver<Outcome>,
     open: bool,
+    /// The answer tells messages, and nobody has said yet that it has left the house.
+    telling: bool,
 }
 
 impl Pending {
@@ -206,6 +316,7 @@ impl Pending {
             outcome = &mut self.answered => outcome.ok().map(Step::Done),
         };
         self.open = false;
+        self.telling = matches!(&step, Some(Step::Done(outcome)) if tells(outcome));
         step
     }
 
@@ -216,6 +327,13 @@ impl Pending {
                 Step::Done(outcome) => return Some(outcome),
                 Step::Accepted(_) | Step::Asked(_) | Step::Closed(_) => {}
             }
+        }
+    }
+
+    /// The words of the answer have left the house, and every message among them counts as seen.
+    pub fn delivered(mut self) {
+        if std::mem::take(&mut self.telling) {
+            send_soon(&self.inbox, Event::Delivered { call: self.id });
         }
     }
 
@@ -232,9 +350,18 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.open {
+        if self.open || self.telling {
             send_soon(&self.inbox, Event::CallerGone { call: self.id });
         }
+    }
+}
+
+/// Whether an answer tells a message, which is seen only when the answer has arrived.
+fn tells(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Timer(_, why) => *why == Why::Completed,
+        Outcome::Messages(messages, _) => !messages.is_empty(),
+        _ => false,
     }
 }
 

@@ -13,15 +13,17 @@ use std::sync::Arc;
 use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::Handle;
 use super::drive::{Seams, drive};
+use super::sight::Sight;
 use crate::config::{Config, Places, TcpDoor};
-use crate::door::{http, mcp};
-use crate::world::clock::{Clock, SystemClock};
+use crate::door::{http, mcp, wake};
+use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
-use crate::world::store::Sqlite;
+use crate::world::probe::Prober;
+use crate::world::store::{Opened, Sqlite, Store, StoreFault};
 use crate::world::{entropy, secret, socket};
 
 /// Which of the daemon's sockets.
@@ -108,6 +110,8 @@ fn start(places: &Places) -> io::Result<()> {
     let mut said = String::new();
     news.read_to_string(&mut said)?;
     if said == "ready" {
+        // Whoever started it may live long, and would keep what is left of a daemon that has ended.
+        std::thread::spawn(move || child.wait());
         return Ok(());
     }
     let _ = child.wait();
@@ -226,7 +230,8 @@ const INBOX: usize = 4_096;
 pub struct Runtime {
     /// The way to call it.
     pub handle: Handle,
-    driving: tokio::task::JoinHandle<()>,
+    driving: tokio::task::JoinHandle<Result<(), StoreFault>>,
+    recovered: Option<oneshot::Receiver<()>>,
 }
 
 impl Runtime {
@@ -236,28 +241,57 @@ impl Runtime {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Made by us first, so that the database and what it keeps beside it are closed to others.
         open_private(&places.database()).context("cannot make the database")?;
-        let (store, open) = Sqlite::open(&places.database()).context("cannot open the database")?;
+        let opened =
+            Sqlite::open(&places.database(), boot_id()).context("cannot open the database")?;
+        let Opened {
+            store,
+            past,
+            questions,
+            kept,
+            conditions,
+        } = opened;
+        let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
+        let prober = Prober::new(events.clone());
+        for (timer, condition) in &conditions {
+            prober.know(*timer, condition);
+        }
         let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
-        let handle = Handle::new(inbox, keepers.clone(), config);
+        let handle = Handle::new(inbox, keepers.clone(), past, prober, config);
+        handle
+            .prober()
+            .show_sessions(Arc::new(Sight(handle.clone())));
         let mut recovered: Vec<Event> = keepers
             .recover()
             .into_iter()
             .map(|(session, state)| Event::Found { session, state })
             .collect();
         recovered.extend(
-            open.into_iter()
+            questions
+                .into_iter()
                 .map(|(question, state)| Event::Reopened { question, state }),
         );
+        recovered.push(Event::Kept(Box::new(kept)));
         recovered.push(Event::Recovered);
         keepers.warm_up();
-        tokio::spawn(super::retention::keep_tidy(handle.clone(), clock.clone()));
+        tokio::spawn(super::retention::keep_tidy(
+            handle.clone(),
+            clock.clone(),
+            store.clone(),
+        ));
+        tokio::spawn(wake::keep_awake(
+            handle.clone(),
+            clock.clone(),
+            store.clone(),
+        ));
         let house = House::new(entropy::bits());
+        let (ready, is_ready) = oneshot::channel();
         let seams = Seams {
             clock,
-            store: Arc::new(store),
+            store,
             keepers,
+            ready,
         };
         let driving = tokio::spawn(drive(
             house,
@@ -267,18 +301,37 @@ impl Runtime {
             handle.clone(),
             seams,
         ));
-        Ok(Runtime { handle, driving })
+        Ok(Runtime {
+            handle,
+            driving,
+            recovered: Some(is_ready),
+        })
+    }
+
+    /// Waits until what an earlier one left can be seen. `false`: it has failed, and
+    /// [`stopped`](Runtime::stopped) says why.
+    pub async fn ready(&mut self) -> bool {
+        match self.recovered.take() {
+            Some(recovered) => recovered.await.is_ok(),
+            None => true,
+        }
     }
 
     /// Until somebody stops it.
-    pub async fn stopped(self) {
-        let _ = self.driving.await;
+    pub async fn stopped(self) -> anyhow::Result<()> {
+        match self.driving.await {
+            Ok(ended) => Ok(ended?),
+            Err(e) => Err(e).context("the loop has failed"),
+        }
     }
 }
 
 async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
-    let runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    let mut runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    if !runtime.ready().await {
+        return runtime.stopped().await;
+    }
     let handle = runtime.handle.clone();
     let seal = Arc::new(mcp::Seal::new(seal(&places.state.join("seal"))?));
     let http_listener = listen(&places.http_socket())?;
@@ -305,7 +358,7 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
         env!("CARGO_PKG_VERSION"),
         std::process::id()
     );
-    runtime.stopped().await;
+    let ended = runtime.stopped().await;
     for mark in [
         places.http_socket(),
         places.mcp_socket(),
@@ -314,7 +367,7 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
         let _ = std::fs::remove_file(mark);
     }
     tracing::info!("stopped; sessions go on");
-    Ok(())
+    ended
 }
 
 fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {

@@ -6,7 +6,8 @@ mod handle;
 pub mod life;
 mod perform;
 mod retention;
+mod sight;
 
 pub use board::{Board, Change, QuestionView, SessionView};
-pub use handle::{Handle, Input, Launch, Pending, Stdin, Step, Watcher};
+pub use handle::{Attached, Handle, Input, Launch, Pending, Stdin, Step, Watcher};
 pub use life::Runtime;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_core::session::Phase;
 use abide_core::time::Wall;
+use abide_core::timer::{self, Status};
 use abide_core::{CallId, Effect, House, Now, Outcome, QuestionId, Record, SessionId, Update};
 use tokio::sync::mpsc;
 
@@ -20,7 +21,7 @@ use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
 use crate::world::facts::facts;
 use crate::world::keepers::Keepers;
-use crate::world::store::Store;
+use crate::world::store::{Store, StoreFault};
 use crate::world::tail;
 
 /// How far apart the two looks are that tell how busy a command is.
@@ -41,6 +42,8 @@ pub(super) struct Performer {
 struct Detail {
     cwd: PathBuf,
     pty: bool,
+    /// It was started by this daemon.
+    fresh: bool,
 }
 
 impl Performer {
@@ -56,12 +59,21 @@ impl Performer {
 
     pub async fn perform(
         &mut self,
-        house: &House,
+        house: &mut House,
         calls: &mut HashMap<CallId, OpenCall>,
-        effects: Vec<Effect>,
+        mut effects: Vec<Effect>,
         now: Now,
-    ) {
-        self.record(&effects).await;
+    ) -> Result<(), StoreFault> {
+        if self.record(&mut effects).await? {
+            house.settle();
+        } else {
+            house.undo(now, &mut effects);
+        }
+        let counts = house.counts();
+        self.handle
+            .board()
+            .set_counts(house.any_unread(), counts.timers);
+        let house = &*house;
         for effect in effects {
             match effect {
                 Effect::Record(_) => {}
@@ -96,29 +108,69 @@ impl Performer {
                 }
                 Effect::Publish { session } => self.publish(house, session),
                 Effect::Tell { call, update } => self.tell(calls, call, update),
-                Effect::Reply { call, outcome } => reply(calls, call, outcome),
+                Effect::Probe { timer, until } => {
+                    self.handle.prober().probe(timer, until.as_deref());
+                }
+                Effect::Rest { timer } => self.handle.prober().rest(timer),
+                Effect::Unprobe { timer } => drop(self.handle.prober().forget(timer)),
+                Effect::PublishTimer { timer } => self.handle.board().timer(timer),
+                Effect::Posted { agent, message } => self.handle.board().message(agent, message),
+                Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
         }
+        Ok(())
     }
 
     /// One commit for the whole turn, and only where something must survive.
-    async fn record(&self, effects: &[Effect]) {
-        let records: Vec<Record> = effects
-            .iter()
-            .filter_map(|effect| match effect {
-                Effect::Record(record) => Some(record.clone()),
-                _ => None,
-            })
-            .collect();
+    /// Takes the records out of the effects. Says whether they are safe. A question that could not be
+    /// written down is still worth asking: it is only less durable.
+    async fn record(&self, effects: &mut Vec<Effect>) -> Result<bool, StoreFault> {
+        // They come first, since effects are in the order of the contract; but a turn is many events.
+        let mut records = Vec::new();
+        for effect in effects.iter_mut() {
+            if let Effect::Record(record) = effect {
+                self.add_what_was_seen(record);
+                records.push(record.clone());
+            }
+        }
         if records.is_empty() {
-            return;
+            return Ok(true);
         }
-        // A question that could not be written down is still worth asking: it is only less durable.
-        match self.store.commit(records).await {
-            Ok(Ok(())) => {}
-            Ok(Err(fault)) => tracing::error!("{fault}"),
-            Err(_) => tracing::error!("the database's writer is gone"),
+        effects.retain(|effect| !matches!(effect, Effect::Record(_)));
+        let gone = |_| StoreFault::Broken("its writer is gone".into());
+        match self.store.commit(records).await.map_err(gone)? {
+            Ok(()) => Ok(true),
+            Err(fault @ StoreFault::Unwritable(_)) => {
+                tracing::error!("{fault}");
+                Ok(false)
+            }
+            Err(fault @ StoreFault::Broken(_)) => Err(fault),
         }
+    }
+
+    /// Where the time ran out before a condition held, the last look at it is worth remembering.
+    fn add_what_was_seen(&self, record: &mut Record) {
+        if let Record::Timer(timer::Record::Ended {
+            id, reason, status, ..
+        }) = record
+            && reason.is_none()
+            && matches!(status, Status::Completed { .. })
+        {
+            let saw = self.handle.prober().saw(*id).filter(|saw| !saw.is_empty());
+            *reason = saw.map(Into::into);
+        }
+    }
+
+    fn reply(&self, calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
+        crash_point("reply.pre_send");
+        let sent = calls
+            .remove(&call)
+            .map(|open| open.slot.answer.send(outcome));
+        // Whoever asked is gone; what it was told goes to somebody else.
+        if !matches!(sent, Some(Ok(()))) {
+            self.handle.gone(call);
+        }
+        crash_point("reply.post_send");
     }
 
     fn start(
@@ -146,6 +198,7 @@ impl Performer {
             Detail {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
+                fresh: true,
             },
         );
         let frame = frame::Launch {
@@ -167,7 +220,7 @@ impl Performer {
             pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
             deadline_ms,
             idle_ms: session.idle.map(|idle| idle.0),
-            inactivity_ms: None,
+            inactivity_ms: session.inactivity.map(|limit| limit.0),
             log_quota: config.log_quota,
             created_wall_ms: created.0,
             key: session.key.as_ref().map(|key| key.0.to_string()),
@@ -226,11 +279,16 @@ impl Performer {
         let Some(state) = house.session(id) else {
             self.details.remove(&id);
             self.handle.board().forget(id);
+            self.handle.forget_given(id);
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {
             let (cwd, pty) = self.keepers.recalled(id);
-            Detail { cwd, pty }
+            Detail {
+                cwd,
+                pty,
+                fresh: false,
+            }
         });
         self.handle.board().publish(SessionView {
             id,
@@ -240,8 +298,13 @@ impl Performer {
             contained_by: self.keepers.contained_by(id),
             folder: self.keepers.folder(id),
         });
-        if matches!(state.phase, Phase::Failed { .. }) {
-            self.keepers.forget(id);
+        match state.phase {
+            Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
+            Phase::Failed { .. } => self.keepers.forget(id),
+            Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. } => {}
         }
     }
 
@@ -278,13 +341,6 @@ fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
         facts: Some(now),
         cpu_percent: now.cpu_percent(&before, passed),
         ..first
-    }
-}
-
-fn reply(calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
-    if let Some(open) = calls.remove(&call) {
-        crash_point("reply.pre_send");
-        let _ = open.slot.answer.send(outcome);
     }
 }
 

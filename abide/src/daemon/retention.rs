@@ -12,12 +12,15 @@ use abide_core::{Event, SessionId};
 use super::{Handle, SessionView};
 use crate::keeper::crash_point;
 use crate::world::clock::{Clock, pause};
+use crate::world::store::Store;
 
 /// How often the past is looked through.
 const ROUND: Duration = Duration::from_secs(3_600);
+/// Between two handfuls of old rows.
+const BREATH: Duration = Duration::from_millis(20);
 
 /// Looks through the past for as long as the daemon lives.
-pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>) {
+pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn Store>) {
     loop {
         let ended: Vec<_> = handle
             .board()
@@ -42,7 +45,25 @@ pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>) {
             tracing::info!("removed {} sessions of the past", removed.len());
             handle.tell(Event::Forgotten { sessions: removed }).await;
         }
+        let before = now
+            .0
+            .saturating_sub(handle.config().keep_days.saturating_mul(DAY));
+        forget_rows(&*store, before).await;
         pause(ROUND).await;
+    }
+}
+
+/// Ended timers and seen messages of the past, a few at a time so that calls get their turn.
+async fn forget_rows(store: &dyn Store, before_ms: u64) {
+    loop {
+        match store.tidy(before_ms).await {
+            Ok(Ok(0)) | Err(_) => return,
+            Ok(Ok(_)) => pause(BREATH).await,
+            Ok(Err(fault)) => {
+                tracing::warn!("cannot remove what is old: {fault}");
+                return;
+            }
+        }
     }
 }
 

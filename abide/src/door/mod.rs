@@ -4,6 +4,11 @@
 pub mod cli;
 pub mod digest;
 pub mod http;
+pub mod keys;
+pub mod lines;
 pub mod mask;
 pub mod mcp;
+pub mod signals;
 pub mod tools;
+pub mod wake;
+pub mod xml;

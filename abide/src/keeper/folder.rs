@@ -57,6 +57,8 @@ pub struct Meta {
     pub contained_by: Containment,
     /// Its control group, where it has one.
     pub cgroup: Option<Vec<u8>>,
+    /// The first process of its namespace, which is ours and not the command's.
+    pub init: Option<u32>,
     /// The process that keeps it.
     pub keeper: Keeper,
 }
@@ -109,6 +111,7 @@ impl Meta {
             grace_ms: launch.grace_ms,
             contained_by,
             cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
+            init: None,
             keeper,
         }
     }
@@ -143,6 +146,9 @@ impl Meta {
         if let Some(cgroup) = &self.cgroup {
             lines.bytes("cgroup", cgroup);
         }
+        if let Some(init) = self.init {
+            lines.number("init", init);
+        }
         lines.number("keeper_pid", self.keeper.pid);
         lines.number("keeper_start_ticks", self.keeper.start_ticks);
         lines.bytes("boot_id", self.keeper.boot_id.as_bytes());
@@ -174,6 +180,7 @@ impl Meta {
                 _ => Containment::Subreaper,
             },
             cgroup: found.bytes("cgroup"),
+            init: found.number("init"),
             keeper: Keeper {
                 pid: found.number("keeper_pid")?,
                 start_ticks: found.number("keeper_start_ticks")?,
@@ -316,15 +323,14 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// An empty file, which counts as absent until something whole is put into it.
+/// A file that counts as absent until something whole is put into it. It has its first page already,
+/// which is most of what a first write would take; the text goes over it.
 pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(
-        folder.as_fd(),
-        name,
-        flags,
-        Mode::RUSR | Mode::WUSR,
-    )?)
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::openat(folder.as_fd(), name, flags, mode)?;
+    rustix::io::pwrite(&file, b"\n", 0)?;
+    Ok(file)
 }
 
 /// Puts text behind what the file holds, in one write.

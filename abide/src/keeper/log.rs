@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec};
@@ -125,7 +126,7 @@ pub enum Taken {
 
 /// The log of one session, being written.
 pub struct Log {
-    folder: OwnedFd,
+    folder: Rc<OwnedFd>,
     quota: u64,
     end: u64,
     dropped: u64,
@@ -152,7 +153,7 @@ struct Past {
 
 impl Log {
     /// A log in a session's folder. Nothing is created before there is output.
-    pub fn new(folder: OwnedFd, quota: u64) -> Self {
+    pub fn new(folder: Rc<OwnedFd>, quota: u64) -> Self {
         Log {
             folder,
             quota,

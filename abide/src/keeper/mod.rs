@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
+mod birth;
 pub mod cgroup;
 mod clock;
 mod codec;
@@ -25,8 +26,10 @@ pub mod frame;
 mod launch;
 mod line;
 pub mod log;
+mod nsinit;
 mod place;
 pub mod proc;
+mod rehearse;
 mod run;
 mod serve;
 mod spawn;
@@ -98,19 +101,24 @@ fn receive(requests: BorrowedFd<'_>) -> Result<Option<(PathBuf, OwnedFd)>, Errno
 /// Forks a keeper.
 fn bear(folder: &Path, socket: OwnedFd, around: &Surroundings) {
     // SAFETY: the nursery has one thread, so the child may do anything.
-    match unsafe { libc::fork() } {
-        0 => {
+    match birth::patiently(|| unsafe {
+        match libc::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            pid => Ok(pid),
+        }
+    }) {
+        Ok(0) => {
             keep(folder, socket, around);
             std::process::exit(0)
         }
-        -1 => {
-            let failure = spawn::Failure::new("cannot start a keeper", &io::Error::last_os_error());
+        Err(fault) => {
+            let failure = birth::no_process("cannot start a keeper", &fault);
             Line::new(socket).say(&FromKeeper::StartFailed {
                 errno: failure.errno,
                 sentence: failure.sentence,
             });
         }
-        _ => {}
+        Ok(_) => {}
     }
 }
 

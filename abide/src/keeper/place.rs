@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use abide_core::Containment;
 use rustix::fs::{AtFlags, Mode, OFlags};
@@ -15,7 +16,7 @@ use super::cgroup::{self, Leaf};
 use super::folder::{self, CTL, ENDING, Keeper as Identity, META};
 use super::proc;
 use super::serve::unlink_ctl;
-use super::spawn::Failure;
+use super::spawn::{Failure, Pipes};
 
 /// What is the same for all keepers of a nursery, found out once.
 pub struct Surroundings {
@@ -32,7 +33,7 @@ pub struct Surroundings {
 /// Where one keeper lives.
 pub struct Place {
     /// The session's folder.
-    pub folder: OwnedFd,
+    pub folder: Rc<OwnedFd>,
     /// Where daemons connect.
     pub listener: OwnedFd,
     /// Where signals arrive.
@@ -44,7 +45,9 @@ pub struct Place {
     /// The file that will say what was to be run.
     pub meta: OwnedFd,
     /// The file that will say how it ended.
-    pub ending: OwnedFd,
+    pub ending: Rc<OwnedFd>,
+    /// What a command without a terminal will need.
+    pub pipes: Option<Pipes>,
     /// This very process, so named that no other is taken for it.
     pub identity: Identity,
     path: PathBuf,
@@ -113,13 +116,14 @@ impl Place {
             _ => None,
         };
         Ok(Place {
-            folder,
+            folder: Rc::new(folder),
             listener,
             signals,
             leaf,
             umask: around.umask,
             meta,
-            ending,
+            ending: Rc::new(ending),
+            pipes: Pipes::make().ok(),
             identity: identity(around),
             path: path.to_owned(),
             oom: around
@@ -151,18 +155,18 @@ impl Place {
 
     /// Takes the signals that came; whether one of them asks to end.
     pub fn read_signals(&self) -> bool {
-        let mut terminate = false;
-        let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        // Of each kind at most one can wait.
+        let mut infos = [const { MaybeUninit::<libc::signalfd_siginfo>::uninit() }; 4];
         let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: the buffer is as large as said; it is only read after the kernel has filled it.
+        // SAFETY: the buffer is as large as said; only what the kernel has filled is read.
         unsafe {
-            while libc::read(self.signals.as_raw_fd(), info.as_mut_ptr().cast(), size)
-                == size as isize
-            {
-                terminate |= info.assume_init_ref().ssi_signo == libc::SIGTERM as u32;
-            }
+            let room = infos.len() * size;
+            let read = libc::read(self.signals.as_raw_fd(), infos.as_mut_ptr().cast(), room);
+            let count = usize::try_from(read).unwrap_or(0) / size;
+            infos[..count]
+                .iter()
+                .any(|info| info.assume_init_ref().ssi_signo == libc::SIGTERM as u32)
         }
-        terminate
     }
 
     /// Leaves nothing behind that only a living keeper needs; of a spare, nothing at all.

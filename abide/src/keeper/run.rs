@@ -2,6 +2,7 @@
 //! is due when. Everything here holds without a daemon.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use abide_core::{Containment, End, Exit};
 use rustix::process::Signal;
@@ -14,7 +15,9 @@ use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
 use super::log::{Log, Stream, Taken};
+use super::nsinit::Namespace;
 use super::place::OomWatch;
+use super::proc;
 use super::spawn::{Pty, Spawned, winsize};
 use super::tree;
 
@@ -44,9 +47,11 @@ pub struct Run {
     root: i32,
     leader: i32,
     leaf: Option<Leaf>,
+    namespace: Option<Namespace>,
+    leaving: bool,
     strangers: bool,
     oom: OomWatch,
-    ending: OwnedFd,
+    ending: Rc<OwnedFd>,
     log: Log,
     streams: [Option<Source>; 2],
     pty: Option<Pty>,
@@ -68,12 +73,14 @@ pub struct Run {
 pub(super) struct Own {
     /// The group its tree is in.
     pub leaf: Option<Leaf>,
+    /// The namespace its tree is in.
+    pub namespace: Option<Namespace>,
     /// What was counted before it.
     pub oom: OomWatch,
     /// Where its ending is written.
-    pub ending: OwnedFd,
+    pub ending: Rc<OwnedFd>,
     /// Where its log goes.
-    pub log_folder: OwnedFd,
+    pub log_folder: Rc<OwnedFd>,
 }
 
 struct Source {
@@ -110,7 +117,7 @@ enum Killing {
 }
 
 #[derive(Default)]
-struct Usage {
+pub(super) struct Usage {
     cpu_us: u64,
     max_rss_kb: u64,
 }
@@ -153,6 +160,8 @@ impl Run {
             root: std::process::id() as i32,
             leader: spawned.leader,
             leaf: own.leaf,
+            namespace: own.namespace,
+            leaving: false,
             strangers: false,
             oom: own.oom,
             ending: own.ending,
@@ -248,6 +257,15 @@ impl Run {
                 Taken::Bytes(count) if count >= PIPE_SIZE => left = left.saturating_sub(count),
                 Taken::Bytes(_) | Taken::Nothing | Taken::Closed => return,
             }
+        }
+    }
+
+    /// Nobody has the other end of a stream any more, and nothing is in it. A terminal only tells by
+    /// being read.
+    pub fn stream_ended(&mut self, at: usize) {
+        match &self.streams[at] {
+            Some(source) if source.stream == Stream::Pty => self.take_output(at),
+            _ => self.streams[at] = None,
         }
     }
 
@@ -376,7 +394,7 @@ impl Run {
                     None => &[Signal::TERM, Signal::CONT],
                 };
                 tree::signal_all(self.root, self.leaf.as_ref(), signals);
-                crash_point("kill.after_term");
+                crash_point("keeper.after_term");
             }
         }
     }
@@ -388,7 +406,14 @@ impl Run {
             again: now + KILL_RETRY_MS,
             told: false,
         };
-        tree::kill_all(self.root, self.leaf.as_ref());
+        self.kill_tree();
+    }
+
+    fn kill_tree(&self) -> usize {
+        if let Some(namespace) = &self.namespace {
+            namespace.kill();
+        }
+        tree::kill_all(self.root, self.leaf.as_ref())
     }
 
     /// Does what is due.
@@ -397,7 +422,7 @@ impl Run {
         if matches!(self.state, State::Running) && self.deadline.is_some_and(|at| at <= now) {
             self.reap();
             if matches!(self.state, State::Running) {
-                crash_point("timeout.decided");
+                crash_point("keeper.at_deadline");
                 self.deadline = None;
                 self.reason.get_or_insert(End::Deadline);
                 self.kill_hard();
@@ -415,7 +440,7 @@ impl Run {
         if self.empty {
             return;
         }
-        let left = tree::kill_all(self.root, self.leaf.as_ref());
+        let left = self.kill_tree();
         if let Killing::Hard { since, again, told } = &mut self.killing {
             if !*told && now - *since >= KILL_PENDING_MS && left > 0 {
                 *told = true;
@@ -433,12 +458,11 @@ impl Run {
 
     /// Takes in every child that has ended.
     pub fn reap(&mut self) {
-        let oom = matches!(self.state, State::Running) && self.killed_for_memory();
         while let Some((pid, status, usage)) = wait_any(&mut self.empty) {
             self.usage.cpu_us += usage.cpu_us;
             self.usage.max_rss_kb = self.usage.max_rss_kb.max(usage.max_rss_kb);
             if pid == self.leader && matches!(self.state, State::Running) {
-                self.leader_ended(status, oom);
+                self.leader_ended(exit_of(status));
             }
         }
         if self.empty
@@ -450,19 +474,14 @@ impl Run {
         }
     }
 
-    /// Whether the leader has ended, and for want of memory.
-    fn killed_for_memory(&self) -> bool {
-        let Some(status) = peek(self.leader) else {
-            return false;
-        };
-        let killed = matches!(status, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
+    fn killed_for_memory(&self, exit: Exit) -> bool {
+        let killed = matches!(exit, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
         killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref())
     }
 
-    fn leader_ended(&mut self, status: i32, oom: bool) {
-        let exit = exit_of(status);
+    fn leader_ended(&mut self, exit: Exit) {
         let by_itself = match exit {
-            _ if oom => End::OutOfMemory,
+            _ if self.killed_for_memory(exit) => End::OutOfMemory,
             Exit::Code(_) => End::Exited,
             Exit::Signal(_) => End::Signaled,
         };
@@ -481,6 +500,10 @@ impl Run {
         if let Some(pty) = self.pty.take() {
             drop(pty.slave);
         }
+        if let Some(namespace) = &mut self.namespace {
+            namespace.let_go();
+            self.leaving = !proc::children(namespace.pid).into_iter().any(lives);
+        }
         self.state = State::Draining {
             ending,
             until: mono_ms() + DRAIN_GRACE_MS,
@@ -496,7 +519,7 @@ impl Run {
     pub fn settle(&mut self) -> Vec<FromKeeper> {
         let mut frames = std::mem::take(&mut self.notices);
         if let State::Draining { ending, until } = &self.state
-            && (self.closed() || *until <= mono_ms())
+            && ((self.closed() && (self.empty || !self.leaving)) || *until <= mono_ms())
         {
             let ending = Exited {
                 bytes: self.log.end(),
@@ -556,7 +579,7 @@ impl Drop for Run {
 }
 
 /// The next child that has ended. Sets `none_left` when there is no child at all any more.
-fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
+pub(super) fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
     let mut status = 0;
     // SAFETY: all zeroes is a valid rusage, and both places are valid for writing.
     let (pid, usage) = unsafe {
@@ -576,20 +599,8 @@ fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
     Some((pid, status, usage))
 }
 
-/// How a child has ended, without reaping it.
-fn peek(pid: i32) -> Option<Exit> {
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: all zeroes is a valid siginfo, which is what stays where nothing has happened.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        if libc::waitid(libc::P_PID, pid as u32, &mut info, flags) != 0 || info.si_pid() == 0 {
-            return None;
-        }
-        Some(match info.si_code {
-            libc::CLD_EXITED => Exit::Code(info.si_status()),
-            _ => Exit::Signal(info.si_status()),
-        })
-    }
+fn lives(pid: i32) -> bool {
+    proc::stat(pid).is_some_and(|stat| stat.state != b'Z')
 }
 
 fn exit_of(status: i32) -> Exit {

@@ -1,6 +1,7 @@
 //! The keeper's loop: one poll over everything that can happen, no wake-up without a cause.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Timespec};
@@ -11,9 +12,11 @@ use super::folder::{self, CTL, EndingFile, Meta};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
 use super::line::Line;
+use super::nsinit::Namespace;
 use super::place::Place;
+use super::rehearse::rehearse;
 use super::run::{Own, Run};
-use super::spawn::{self, Failure};
+use super::spawn::{self, Around, ChildEnds, Failure};
 use abide_core::Containment;
 
 /// How far a session has come.
@@ -43,7 +46,16 @@ struct Woken {
     line_out: bool,
     input: bool,
     group: bool,
-    streams: [bool; 2],
+    streams: [Option<Flow>; 2],
+}
+
+/// What a stream has.
+#[derive(Clone, Copy)]
+enum Flow {
+    /// Bytes, or something that only reading tells.
+    Bytes,
+    /// Nothing, for ever.
+    End,
 }
 
 impl Keeper {
@@ -61,6 +73,7 @@ impl Keeper {
 
     /// Serves until there is nothing left to keep.
     pub fn serve(mut self) {
+        rehearse(&self.place);
         while !self.done() {
             let woken = self.wait();
             self.turn(&woken);
@@ -125,7 +138,10 @@ impl Keeper {
                         seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
                     woken.line_out = seen.contains(PollFlags::OUT);
                 }
-                Slot::Stream(at) => woken.streams[at] = true,
+                Slot::Stream(at) => {
+                    let end = seen == PollFlags::HUP;
+                    woken.streams[at] = Some(if end { Flow::End } else { Flow::Bytes });
+                }
                 Slot::Input => woken.input = true,
                 Slot::Group => woken.group = true,
             }
@@ -135,9 +151,11 @@ impl Keeper {
 
     fn turn(&mut self, woken: &Woken) {
         if let Stage::Run(run) = &mut self.stage {
-            for (at, ready) in woken.streams.iter().enumerate() {
-                if *ready {
-                    run.take_output(at);
+            for (at, flow) in woken.streams.into_iter().enumerate() {
+                match flow {
+                    Some(Flow::End) => run.stream_ended(at),
+                    Some(Flow::Bytes) => run.take_output(at),
+                    None => {}
                 }
             }
             if woken.input {
@@ -262,10 +280,11 @@ impl Keeper {
 
     fn start(&mut self, launch: &Launch) {
         match self.try_start(launch) {
-            Ok(run) => {
+            Ok((run, unneeded)) => {
                 for frame in run.started() {
                     say(&mut self.line, &frame);
                 }
+                drop(unneeded);
                 self.stage = Stage::Run(Box::new(run));
             }
             Err(failure) => {
@@ -281,35 +300,55 @@ impl Keeper {
         }
     }
 
-    fn try_start(&mut self, launch: &Launch) -> Result<Run, Failure> {
+    fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
         let contained_by = self.hold(launch.containment)?;
         // An unused group is only taken away at the end: that takes time.
         let leaf = match contained_by {
-            Containment::Cgroup => self.place.leaf.as_ref(),
-            Containment::PidNamespace | Containment::Subreaper => None,
+            Containment::Cgroup | Containment::PidNamespace => self.place.leaf.as_ref(),
+            Containment::Subreaper => None,
         };
-        let cgroup = leaf.map(|leaf| leaf.path.as_path());
-        let meta = Meta::new(launch, contained_by, cgroup, self.place.identity.clone());
-        folder::put(&self.place.meta, &meta.to_text())
-            .map_err(|fault| Failure::new("cannot write the session's folder", &fault))?;
-        let copy = |fd: &OwnedFd| {
-            fd.try_clone()
-                .map_err(|fault| Failure::new("cannot open the session's folder", &fault))
+        let namespace = match contained_by {
+            Containment::PidNamespace => Some(Namespace::make(leaf)?),
+            Containment::Cgroup | Containment::Subreaper => None,
         };
-        let (ending, log_folder) = (copy(&self.place.ending)?, copy(&self.place.folder)?);
+        let meta = Meta {
+            init: namespace.as_ref().map(|space| space.pid as u32),
+            ..Meta::new(
+                launch,
+                contained_by,
+                leaf.map(|leaf| leaf.path.as_path()),
+                self.place.identity.clone(),
+            )
+        };
         let oom = self.place.oom_watch();
-        let spawned = spawn::spawn(launch, leaf, self.place.umask)?;
-        let leaf = match contained_by {
-            Containment::Cgroup => self.place.leaf.take(),
-            Containment::PidNamespace | Containment::Subreaper => None,
+        let around = Around {
+            leaf,
+            namespace: namespace.as_ref(),
+            umask: self.place.umask,
+        };
+        let spawned = folder::put(&self.place.meta, &meta.to_text())
+            .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
+            .and_then(|()| spawn::spawn(launch, self.place.pipes.take(), &around));
+        let (spawned, unneeded) = match spawned {
+            Ok(spawned) => spawned,
+            Err(failure) => {
+                if let Some(namespace) = namespace {
+                    namespace.abandon();
+                }
+                return Err(failure);
+            }
         };
         let own = Own {
-            leaf,
+            leaf: match contained_by {
+                Containment::Cgroup | Containment::PidNamespace => self.place.leaf.take(),
+                Containment::Subreaper => None,
+            },
+            namespace,
             oom,
-            ending,
-            log_folder,
+            ending: Rc::clone(&self.place.ending),
+            log_folder: Rc::clone(&self.place.folder),
         };
-        Ok(Run::new(launch, spawned, contained_by, own))
+        Ok((Run::new(launch, spawned, contained_by, own), unneeded))
     }
 
     /// Settles by what means the tree will be held together.
@@ -322,7 +361,7 @@ impl Keeper {
             (Hold::Auto | Hold::Cgroup, true) => Ok(Containment::Cgroup),
             (Hold::Auto, false) | (Hold::Subreaper, _) => Ok(Containment::Subreaper),
             (Hold::Cgroup, false) => Err(no("no control group can be made here")),
-            (Hold::PidNamespace, _) => Err(no("process namespaces are not supported yet")),
+            (Hold::PidNamespace, _) => Ok(Containment::PidNamespace),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Bringing a command to life: its pipes or terminal, its group, and every step up to `exec`. Each
-//! step that can fail has its own sentence.
+//! Bringing a command to life: its pipes or terminal and what it is given. Each step that can fail
+//! has its own sentence.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
@@ -11,9 +12,11 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
+use super::birth::{Plan, Pointers, Step, born};
 use super::cgroup::Leaf;
 use super::launch::{Launch, Size, Stdin};
 use super::log::Stream;
+use super::nsinit::Namespace;
 
 /// A command that runs.
 pub struct Spawned {
@@ -54,60 +57,62 @@ impl Failure {
     }
 }
 
-/// What the child needs between its birth and `exec`, made ready before: it may not allocate.
-pub(super) struct Plan {
-    paths: Vec<CString>,
-    argv: Pointers,
-    env: Pointers,
-    cwd: CString,
-    umask: libc::mode_t,
-    stdin: RawFd,
-    stdout: RawFd,
-    stderr: RawFd,
-    terminal: bool,
-    report: RawFd,
-    enter: Option<RawFd>,
+/// Where a command is started.
+pub(super) struct Around<'a> {
+    /// The group it is born in.
+    pub leaf: Option<&'a Leaf>,
+    /// The namespace it is born in.
+    pub namespace: Option<&'a Namespace>,
+    /// Its mask for new files.
+    pub umask: libc::mode_t,
 }
 
-/// Strings and the null-ended row of pointers to them.
-struct Pointers {
-    _strings: Vec<CString>,
-    row: Vec<*const libc::c_char>,
-}
-
-impl Pointers {
-    fn new(strings: Vec<CString>) -> Self {
-        let mut row: Vec<_> = strings.iter().map(|string| string.as_ptr()).collect();
-        row.push(std::ptr::null());
-        Pointers {
-            _strings: strings,
-            row,
-        }
-    }
-}
-
-/// Starts the command. Returns once it has been executed, or with the step that failed.
-pub fn spawn(
+/// Starts the command. Returns once it has been executed, or with the step that failed. The child's
+/// ends are to be closed, but there is no hurry.
+pub(super) fn spawn(
     launch: &Launch,
-    leaf: Option<&Leaf>,
-    umask: libc::mode_t,
-) -> Result<Spawned, Failure> {
-    let (parent, child) = Ends::open(launch)?;
-    let (report, child_report) = pipe("cannot make a pipe")?;
-    let plan = Plan::new(launch, &child, child_report.as_raw_fd(), umask)?;
-    let leader = born(plan, leaf)?;
-    drop(child);
-    drop(child_report);
-    if let Some((step, errno)) = read_report(&report) {
+    pipes: Option<Pipes>,
+    around: &Around<'_>,
+) -> Result<(Spawned, ChildEnds), Failure> {
+    let (parent, child) = Ends::open(launch, pipes)?;
+    let mut plan = plan(launch, child.streams(), child.terminal, around)?;
+    let leader = born(&mut plan, around.leaf)?;
+    if let Some((step, errno)) = plan.fault.get() {
         reap(leader);
         return Err(step.failure(launch, errno));
     }
-    Ok(Spawned {
+    let spawned = Spawned {
         leader,
         streams: parent.streams,
         input: parent.input,
         pty: parent.pty,
-    })
+    };
+    Ok((spawned, child))
+}
+
+/// What a command without a terminal will need, made before it is known.
+pub struct Pipes {
+    output: (OwnedFd, OwnedFd),
+    errors: (OwnedFd, OwnedFd),
+    null: OwnedFd,
+}
+
+impl Pipes {
+    /// Opens them.
+    pub fn make() -> Result<Self, Failure> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let null = rustix::fs::open("/dev/null", flags, Mode::empty())
+            .map_err(|errno| Failure::new("cannot open '/dev/null'", &errno.into()))?;
+        let pipes = Pipes {
+            output: pipe("cannot make a pipe")?,
+            errors: pipe("cannot make a pipe")?,
+            null,
+        };
+        for fd in [&pipes.output.0, &pipes.errors.0] {
+            let _ = rustix::io::ioctl_fionbio(fd, true);
+        }
+        Ok(pipes)
+    }
 }
 
 struct Ends {
@@ -116,38 +121,39 @@ struct Ends {
     pty: Option<Pty>,
 }
 
-struct ChildEnds {
+/// The ends that only the command needs.
+pub(super) struct ChildEnds {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: Option<OwnedFd>,
     terminal: bool,
 }
 
+impl ChildEnds {
+    fn streams(&self) -> [RawFd; 3] {
+        let stderr = self.stderr.as_ref().unwrap_or(&self.stdout);
+        [&self.stdin, &self.stdout, stderr].map(AsRawFd::as_raw_fd)
+    }
+}
+
 impl Ends {
-    fn open(launch: &Launch) -> Result<(Ends, ChildEnds), Failure> {
+    fn open(launch: &Launch, pipes: Option<Pipes>) -> Result<(Ends, ChildEnds), Failure> {
         if let Some(size) = launch.pty {
             return Ends::terminal(size);
         }
-        let (out, child_out) = pipe("cannot make a pipe")?;
-        let (err, child_err) = pipe("cannot make a pipe")?;
+        let pipes = match pipes {
+            Some(pipes) => pipes,
+            None => Pipes::make()?,
+        };
+        let ((out, child_out), (err, child_err)) = (pipes.output, pipes.errors);
         let (input, child_in) = match launch.stdin {
-            Stdin::None => {
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-                let null = rustix::fs::open("/dev/null", flags, Mode::empty())
-                    .map_err(|errno| Failure::new("cannot open '/dev/null'", &errno.into()))?;
-                (None, null)
-            }
+            Stdin::None => (None, pipes.null),
             Stdin::Bytes(_) | Stdin::Open => {
                 let (child_in, input) = pipe("cannot make a pipe")?;
+                let _ = rustix::io::ioctl_fionbio(&input, true);
                 (Some(input), child_in)
             }
         };
-        for fd in [Some(&out), Some(&err), input.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            let _ = rustix::io::ioctl_fionbio(fd, true);
-        }
         let parent = Ends {
             streams: vec![(out, Stream::Stdout), (err, Stream::Stderr)],
             input,
@@ -207,39 +213,46 @@ fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(what, &errno.into()))
 }
 
-impl Plan {
-    fn new(
-        launch: &Launch,
-        child: &ChildEnds,
-        report: RawFd,
-        umask: libc::mode_t,
-    ) -> Result<Self, Failure> {
-        let argv = strings(&launch.argv, "an argument")?;
-        let env: Vec<Vec<u8>> = launch
-            .env
-            .iter()
-            .map(|(name, value)| [name, b"=".as_slice(), value].concat())
-            .collect();
-        let Some(program) = argv.first() else {
-            return Err(Failure {
-                errno: libc::EINVAL,
-                sentence: "there is nothing to run".into(),
-            });
-        };
-        Ok(Plan {
-            paths: candidates(program, &launch.env),
-            argv: Pointers::new(argv),
-            env: Pointers::new(strings(&env, "the environment")?),
-            cwd: string(&launch.cwd, "the folder")?,
-            umask,
-            stdin: child.stdin.as_raw_fd(),
-            stdout: child.stdout.as_raw_fd(),
-            stderr: child.stderr.as_ref().unwrap_or(&child.stdout).as_raw_fd(),
-            terminal: child.terminal,
-            report,
-            enter: None,
-        })
-    }
+/// Plans as if for a start.
+pub(super) fn rehearse(launch: &Launch) {
+    let around = Around {
+        leaf: None,
+        namespace: None,
+        umask: 0,
+    };
+    std::hint::black_box(plan(launch, [0, 1, 2], false, &around).is_ok());
+}
+
+fn plan(
+    launch: &Launch,
+    streams: [RawFd; 3],
+    terminal: bool,
+    around: &Around<'_>,
+) -> Result<Plan, Failure> {
+    let argv = strings(&launch.argv, "an argument")?;
+    let env: Vec<Vec<u8>> = launch
+        .env
+        .iter()
+        .map(|(name, value)| [name, b"=".as_slice(), value].concat())
+        .collect();
+    let Some(program) = argv.first() else {
+        return Err(Failure {
+            errno: libc::EINVAL,
+            sentence: "there is nothing to run".into(),
+        });
+    };
+    Ok(Plan {
+        paths: candidates(program, &launch.env),
+        argv: Pointers::new(argv),
+        env: Pointers::new(strings(&env, "the environment")?),
+        cwd: string(&launch.cwd, "the folder")?,
+        umask: around.umask,
+        streams,
+        terminal,
+        mounts_of: around.namespace.map(|space| space.handle.as_raw_fd()),
+        enter: None,
+        fault: Cell::new(None),
+    })
 }
 
 fn strings(all: &[Vec<u8>], what: &str) -> Result<Vec<CString>, Failure> {
@@ -269,100 +282,12 @@ fn candidates(program: &CStr, env: &[(Vec<u8>, Vec<u8>)]) -> Vec<CString> {
         .collect()
 }
 
-/// Forks the child into its control group. Where the kernel is too old, or a filter forbids the
-/// call, the child enters by itself.
-fn born(mut plan: Plan, leaf: Option<&Leaf>) -> Result<i32, Failure> {
-    let into = leaf.map(|leaf| leaf.folder.as_raw_fd());
-    let pid = match clone_into(into) {
-        Err(fault) if matches!(fault.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            if let Some(leaf) = leaf {
-                let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-                let procs = rustix::fs::openat(&leaf.folder, "cgroup.procs", flags, Mode::empty())
-                    .map_err(|errno| Failure::new("cannot enter the group", &errno.into()))?;
-                plan.enter = Some(procs.into_raw());
-            }
-            // SAFETY: single-threaded; the child only makes system calls until it executes.
-            match unsafe { libc::fork() } {
-                -1 => Err(io::Error::last_os_error()),
-                pid => Ok(pid),
-            }
-        }
-        other => other,
-    };
-    match pid {
-        Ok(0) => become_command(&plan),
-        Ok(pid) => {
-            if let Some(procs) = plan.enter {
-                // SAFETY: opened above, and not used after this.
-                drop(unsafe { OwnedFd::from_raw_fd(procs) });
-            }
-            Ok(pid)
-        }
-        Err(fault) => Err(Failure::new("cannot start a process", &fault)),
-    }
-}
-
-trait IntoRaw {
-    fn into_raw(self) -> RawFd;
-}
-
-impl IntoRaw for OwnedFd {
-    fn into_raw(self) -> RawFd {
-        use std::os::fd::IntoRawFd;
-        self.into_raw_fd()
-    }
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct CloneArgs {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
-}
-
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-
-fn clone_into(group: Option<RawFd>) -> io::Result<i32> {
-    let args = CloneArgs {
-        flags: group.map_or(0, |_| CLONE_INTO_CGROUP),
-        exit_signal: libc::SIGCHLD as u64,
-        cgroup: group.unwrap_or(0) as u64,
-        ..CloneArgs::default()
-    };
-    // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and the process
-    // is single-threaded; the child only makes system calls until it executes.
-    match unsafe { libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) } {
-        -1 => Err(io::Error::last_os_error()),
-        pid => Ok(pid as i32),
-    }
-}
-
-/// The steps of the child, in order.
-#[derive(Clone, Copy)]
-#[repr(u8)]
-enum Step {
-    Enter = 1,
-    Session = 2,
-    Terminal = 3,
-    Streams = 4,
-    Folder = 5,
-    Run = 6,
-}
-
 impl Step {
     fn failure(self, launch: &Launch, errno: i32) -> Failure {
         let fault = io::Error::from_raw_os_error(errno);
         match self {
             Step::Enter => Failure::new("cannot enter the control group", &fault),
+            Step::Mounts => Failure::new("cannot enter the namespace", &fault),
             Step::Session => Failure::new("cannot start a session of its own", &fault),
             Step::Terminal => Failure::new("cannot take the terminal", &fault),
             Step::Streams => Failure::new("cannot set up the streams", &fault),
@@ -377,91 +302,6 @@ impl Step {
             }
         }
     }
-}
-
-/// The child's way from birth to `exec`. Makes system calls and nothing else.
-fn become_command(plan: &Plan) -> ! {
-    // SAFETY: plain system calls on descriptors and strings that the plan keeps alive.
-    unsafe {
-        // The keeper's end would leave the leader to nobody.
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        libc::umask(plan.umask);
-        if let Some(procs) = plan.enter {
-            check(
-                plan,
-                Step::Enter,
-                libc::write(procs, c"0".as_ptr().cast(), 1) as i32,
-            );
-        }
-        check(plan, Step::Session, libc::setsid());
-        if plan.terminal {
-            check(
-                plan,
-                Step::Terminal,
-                libc::ioctl(plan.stdin, libc::TIOCSCTTY, 0),
-            );
-        }
-        for (from, to) in [(plan.stdin, 0), (plan.stdout, 1), (plan.stderr, 2)] {
-            check(plan, Step::Streams, libc::dup2(from, to));
-        }
-        check(plan, Step::Folder, libc::chdir(plan.cwd.as_ptr()));
-        let mut errno = libc::ENOENT;
-        for path in &plan.paths {
-            libc::execve(path.as_ptr(), plan.argv.row.as_ptr(), plan.env.row.as_ptr());
-            match *libc::__errno_location() {
-                libc::ENOENT | libc::ENOTDIR => {}
-                // Found, but not to be run: look further, and say so if nothing else is found.
-                libc::EACCES => errno = libc::EACCES,
-                other => {
-                    errno = other;
-                    break;
-                }
-            }
-        }
-        give_up(plan.report, Step::Run, errno)
-    }
-}
-
-fn check(plan: &Plan, step: Step, result: i32) {
-    if result < 0 {
-        // SAFETY: reads the number of the call that has just failed.
-        give_up(plan.report, step, unsafe { *libc::__errno_location() })
-    }
-}
-
-fn give_up(report: RawFd, step: Step, errno: i32) -> ! {
-    let mut message = [step as u8; 5];
-    message[1..].copy_from_slice(&errno.to_ne_bytes());
-    // SAFETY: the message is valid for its length; _exit runs nothing of the parent's.
-    unsafe {
-        libc::write(report, message.as_ptr().cast(), message.len());
-        libc::_exit(127)
-    }
-}
-
-/// What the child reported; `None`: it was executed.
-fn read_report(report: &OwnedFd) -> Option<(Step, i32)> {
-    let mut message = [0; 5];
-    loop {
-        match rustix::io::read(report.as_fd(), &mut message) {
-            Ok(5) => break,
-            Err(Errno::INTR) => {}
-            _ => return None,
-        }
-    }
-    let step = match message[0] {
-        1 => Step::Enter,
-        2 => Step::Session,
-        3 => Step::Terminal,
-        4 => Step::Streams,
-        5 => Step::Folder,
-        _ => Step::Run,
-    };
-    let errno = [message[1], message[2], message[3], message[4]];
-    Some((step, i32::from_ne_bytes(errno)))
 }
 
 fn reap(pid: i32) {

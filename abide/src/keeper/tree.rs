@@ -50,6 +50,7 @@ pub fn members(meta: &Meta) -> Vec<i32> {
             }
         }
     }
+    pids.retain(|pid| Some(*pid as u32) != meta.init);
     pids
 }
 

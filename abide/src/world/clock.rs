@@ -1,8 +1,15 @@
 //! The only place that asks the system what time it is.
 
-use abide_core::time::{Boot, Mono, Now, Wall};
-use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+use abide_core::time::{Boot, Mono, Now, Wall};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
 
 /// Reads time and waits for it. The simulated twin in the tests is moved by hand.
 pub trait Clock: Send + Sync {
@@ -50,4 +57,92 @@ pub async fn pause(span: Duration) {
         reason = "the one place that waits for time"
     )]
     tokio::time::sleep(span).await;
+}
+
+/// Names the machine's present boot.
+pub fn boot_id() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+}
+
+/// An alarm of the kernel's. The runtime's own stand still while the machine sleeps and know nothing
+/// of a calendar that is set.
+pub struct Alarm {
+    fd: AsyncFd<OwnedFd>,
+    armed: Option<Boot>,
+}
+
+impl Alarm {
+    /// One that goes off at a reading of boot time.
+    pub fn at_boot_time() -> io::Result<Self> {
+        Self::new(TimerfdClockId::Boottime)
+    }
+
+    /// One that goes off whenever the calendar is set.
+    pub fn on_calendar_set() -> io::Result<Self> {
+        let alarm = Self::new(TimerfdClockId::Realtime)?;
+        alarm.await_calendar()?;
+        Ok(alarm)
+    }
+
+    fn new(clock: TimerfdClockId) -> io::Result<Self> {
+        let fd = timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
+        let fd = unsafe { AsyncFd::register(fd)? };
+        Ok(Alarm { fd, armed: None })
+    }
+
+    /// Waits until boot time shows `at`. Can be let go of and called again.
+    pub async fn until(&mut self, at: Option<Boot>) {
+        let Some(at) = at else {
+            return std::future::pending().await;
+        };
+        if self.armed != Some(at) && self.set(at.0, TimerfdTimerFlags::ABSTIME).is_ok() {
+            self.armed = Some(at);
+        }
+        self.goes_off().await;
+        self.armed = None;
+    }
+
+    /// Waits until the calendar is set.
+    pub async fn calendar(&mut self) {
+        self.goes_off().await;
+        let _ = self.await_calendar();
+    }
+
+    async fn goes_off(&self) {
+        loop {
+            let Ok(mut ready) = self.fd.readable().await else {
+                return std::future::pending().await;
+            };
+            let mut count = [0; 8];
+            match rustix::io::read(self.fd.get_ref(), &mut count) {
+                Err(e) if e == rustix::io::Errno::AGAIN => ready.clear_ready(),
+                // Cancelled by a calendar that was set, or gone off: both are the news.
+                Ok(_) | Err(_) => return,
+            }
+        }
+    }
+
+    fn await_calendar(&self) -> io::Result<()> {
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        self.set(i64::MAX.cast_unsigned() / 1_000_000, flags)
+    }
+
+    fn set(&self, at_ms: u64, flags: TimerfdTimerFlags) -> io::Result<()> {
+        // Zero would take the alarm off instead of letting it go off at once.
+        let at_ms = at_ms.max(1);
+        let time = Itimerspec {
+            it_interval: Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            },
+            it_value: Timespec {
+                tv_sec: i64::try_from(at_ms / 1_000).unwrap_or(i64::MAX),
+                tv_nsec: (at_ms % 1_000 * 1_000_000).cast_signed(),
+            },
+        };
+        timerfd_settime(self.fd.get_ref(), flags, &time)?;
+        Ok(())
+    }
 }

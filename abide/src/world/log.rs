@@ -75,6 +75,19 @@ impl Log {
         Ok(0)
     }
 
+    /// When the last byte came (wall time in milliseconds); `None`: there is no output yet.
+    pub fn last_at(&self) -> io::Result<Option<u64>> {
+        for base in self.segments()?.into_iter().rev() {
+            if let Some(segment) = self.segment(base)?
+                && let Some(last) = segment.count()?.checked_sub(1)
+                && let Some(entry) = segment.entry(last)?
+            {
+                return Ok(Some(entry.at_wall_ms));
+            }
+        }
+        Ok(None)
+    }
+
     /// What is missing before the end, in order.
     pub fn gaps(&self) -> io::Result<Vec<(u64, u64)>> {
         let mut gaps = Vec::new();

@@ -42,16 +42,29 @@ fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io:
 
 /// Makes a folder that only its owner may enter, or makes sure that an existing one is such.
 pub fn private_folder(path: &Path) -> io::Result<()> {
-    check(path, 0o077, "can be entered by others; run chmod 700 on it")
+    check(
+        path,
+        0o077,
+        "it can be entered by others; run chmod 700 on it",
+    )
 }
 
 /// The same for a folder that somebody may have made for us: others may look into it, since what we
 /// put there is closed to them, but not change it.
 pub fn own_folder(path: &Path) -> io::Result<()> {
-    check(path, 0o022, "can be changed by others; run chmod 700 on it")
+    check(
+        path,
+        0o022,
+        "it can be changed by others; run chmod 700 on it",
+    )
 }
 
 fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
+    make_and_look(path, forbidden, complaint)
+        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+}
+
+fn make_and_look(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
@@ -62,13 +75,13 @@ fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     let owner = rustix::process::geteuid().as_raw();
     let trouble = if !found.is_dir() {
-        "is not a folder (a link is not accepted)"
+        "it is not a folder (a link is not accepted)"
     } else if found.uid() != owner {
-        "belongs to another user"
+        "it belongs to another user"
     } else if found.mode() & forbidden != 0 {
         complaint
     } else {
         return Ok(());
     };
-    Err(io::Error::other(format!("{} {trouble}", path.display())))
+    Err(io::Error::other(trouble.to_owned()))
 }

@@ -23,6 +23,26 @@ fn commands_that_race_start_one_daemon() {
 }
 
 #[test]
+fn whoever_keeps_the_same_state_finds_the_same_daemon() {
+    let abide = Abide::new();
+    let pid = abide.daemon_pid();
+    for runtime in [Some("elsewhere"), None] {
+        let mut status = abide.command(["status", "--json"]);
+        status
+            .env_remove("ABIDE_DIR")
+            .env_remove("XDG_RUNTIME_DIR")
+            .env("XDG_STATE_HOME", abide.path(""));
+        if let Some(runtime) = runtime {
+            std::fs::create_dir(abide.path(runtime)).unwrap();
+            status.env("XDG_RUNTIME_DIR", abide.path(runtime));
+        }
+        let output = status.output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(status["daemon"]["pid"], pid, "{runtime:?}: {output:?}");
+    }
+}
+
+#[test]
 fn status_counts_what_there_is() {
     let abide = Abide::new();
     abide.output(["run", "--", "true"]);

@@ -2,6 +2,7 @@
 //! and a real terminal where one is wanted.
 
 mod answer;
+mod attach;
 mod daemon;
 mod harness;
 mod help;

@@ -44,6 +44,7 @@ impl Engine {
             reaches_person: false,
             standby: None,
             request_key: None,
+            sees_all: false,
         }
     }
 
@@ -117,7 +118,7 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         })
         .await;
         handle.stop().await;
-        engine.stopped().await;
+        engine.stopped().await.expect("it stops well");
         done
     })
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::Abide;
 
 /// All that can be asked for, and one thing that cannot.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 26] = [
     "/",
     "/v1/status",
     "/v1/stop",
@@ -15,6 +15,7 @@ const PATHS: [&str; 18] = [
     "/v1/sessions",
     "/v1/sessions/session_00000000",
     "/v1/sessions/session_00000000/log",
+    "/v1/sessions/session_00000000/paint",
     "/v1/sessions/session_00000000/kill",
     "/v1/sessions/session_00000000/signal",
     "/v1/sessions/session_00000000/extend",
@@ -22,12 +23,19 @@ const PATHS: [&str; 18] = [
     "/v1/sessions/session_00000000/resize",
     "/v1/questions",
     "/v1/questions/question_00000000/answer",
+    "/v1/timers",
+    "/v1/timers/history",
+    "/v1/timers/stats",
+    "/v1/timers/timer_00000000",
+    "/v1/timers/timer_00000000/stop",
+    "/v1/wait",
+    "/v1/messages",
     "/v1/runs",
     "/mcp",
 ];
 
 /// Those that change something.
-const ACTS: [&str; 10] = [
+const ACTS: [&str; 12] = [
     "/v1/stop",
     "/v1/tools/shell",
     "/v1/tools/execute_command",
@@ -37,6 +45,8 @@ const ACTS: [&str; 10] = [
     "/v1/sessions/session_00000000/input",
     "/v1/sessions/session_00000000/resize",
     "/v1/questions/question_00000000/answer",
+    "/v1/timers/timer_00000000/stop",
+    "/v1/wait",
     "/v1/runs",
 ];
 

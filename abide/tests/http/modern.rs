@@ -163,3 +163,20 @@ fn a_person_is_asked_by_returning() {
     );
     assert_eq!(abide.running().len(), 0, "it was run once");
 }
+
+#[test]
+fn a_message_is_told_once() {
+    let abide = Abide::new();
+    let mut coming = abide.open("GET /v1/messages?follow=true", "", "");
+    let mission = json!({"total_duration": 1, "mission": "look again"});
+    call(&abide, "timer", &mission, &json!({})).event();
+    assert!(coming.line().contains("look again"));
+    let told = || {
+        let mut answer = call(&abide, "shell", &json!({"command": "true"}), &json!({}));
+        let result = answer.event();
+        answer.rest();
+        result.to_string().contains("look again")
+    };
+    assert!(told(), "with the next result");
+    assert!(!told(), "and not again");
+}

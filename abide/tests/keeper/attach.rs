@@ -137,6 +137,39 @@ fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
     assert_eq!(marked(&away.folder), Vec::<String>::new());
 }
 
+/// A keeper that dies in the middle of ending its tree leaves an end to whoever finds its folder.
+#[test]
+fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
+    for point in ["keeper.at_deadline", "keeper.after_term"] {
+        let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", point)]);
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000");
+        if point == "keeper.at_deadline" {
+            launch.deadline_ms = Some(200);
+        }
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(2);
+        if point == "keeper.after_term" {
+            keeper.say(&ToKeeper::Kill {
+                end: End::User,
+                grace_ms: 3_600_000,
+            });
+        }
+        while keeper.hear().is_some() {}
+        let (meta, leader) = (keeper.meta(), keeper.leader);
+        let away = keeper.hang_up();
+        assert_eq!(away.ending(), None);
+        abide::keeper::tree::end_orphans(&meta);
+        wait_gone(leader);
+        for process in abide::keeper::tree::processes(&meta) {
+            wait_gone(process.pid);
+        }
+        abide::keeper::tree::end_orphans(&meta);
+        assert_eq!(marked(&away.folder), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn a_keeper_that_dies_before_the_handshake_says_nothing() {
     let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "keeper.pre_handshake")]);

@@ -64,6 +64,10 @@ impl Nursery {
         // SAFETY: between fork and exec only descriptors are moved.
         unsafe {
             command.pre_exec(move || {
+                // Before anything is moved: this may be the very descriptor that is moved over.
+                if let Some(procs) = &procs {
+                    libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);
+                }
                 let moved = match fd {
                     3 => libc::fcntl(3, libc::F_SETFD, 0),
                     _ => libc::dup2(fd, 3),
@@ -74,9 +78,6 @@ impl Nursery {
                         rlim_max: bytes,
                     };
                     libc::setrlimit(libc::RLIMIT_FSIZE, &limit);
-                }
-                if let Some(procs) = &procs {
-                    libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);
                 }
                 match moved {
                     -1 => Err(std::io::Error::last_os_error()),

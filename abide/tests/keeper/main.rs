@@ -1,10 +1,15 @@
 //! Real children under a real keeper, without a daemon.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests start the nursery by themselves, and give up on it after a while"
+)]
 
 mod attach;
 mod ending;
 mod facts;
 mod harness;
+mod limits;
 mod log;
-mod measure;
+mod namespace;
 mod start;
 mod talk;

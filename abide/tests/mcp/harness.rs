@@ -159,12 +159,15 @@ pub const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     pub era: Era,
+    /// How the client calls itself.
+    pub name: &'a str,
     pub asks: bool,
     pub env: &'a [(&'a str, &'a str)],
 }
 
 pub const LEGACY: Setup = Setup {
     era: Era::Legacy,
+    name: "tests",
     asks: true,
     env: &[],
 };
@@ -183,6 +186,7 @@ pub struct Client {
     input: Option<ChildStdin>,
     output: Receiver<String>,
     unread: VecDeque<Value>,
+    name: String,
     meta: Value,
     last_id: u64,
 }
@@ -218,7 +222,7 @@ impl Client {
             Era::Legacy => json!({}),
             Era::Modern => json!({
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+                "io.modelcontextprotocol/clientInfo": {"name": setup.name, "version": "1"},
                 "io.modelcontextprotocol/clientCapabilities": capabilities(setup.asks),
             }),
         };
@@ -227,6 +231,7 @@ impl Client {
             child,
             output,
             unread: VecDeque::new(),
+            name: setup.name.into(),
             meta,
             last_id: 0,
         }
@@ -238,7 +243,7 @@ impl Client {
             json!({
                 "protocolVersion": version,
                 "capabilities": capabilities(asks),
-                "clientInfo": {"name": "tests", "version": "1"},
+                "clientInfo": {"name": self.name, "version": "1"},
             }),
         );
         let answer = self.answer(id);

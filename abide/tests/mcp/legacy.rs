@@ -261,6 +261,7 @@ fn a_question_that_no_longer_matters_is_withdrawn() {
         client.notified("notifications/cancelled")["requestId"],
         question["id"]
     );
+    assert_ne!(question["id"], 0, "some clients cannot cancel that one");
     let result = client.result(id);
     assert!(
         text(&result).starts_with("awake\n[exited with code 4"),
@@ -270,6 +271,42 @@ fn a_question_that_no_longer_matters_is_withdrawn() {
     client.reply(&question, "decline");
     let result = client.call("shell", json!({"command": "echo fine"}));
     assert_eq!(result["structuredContent"]["status"], "SUCCESS");
+}
+
+#[test]
+fn codex_shows_one_question_at_a_time() {
+    let home = Home::new();
+    let codex = Setup {
+        name: "codex-mcp-client",
+        ..LEGACY
+    };
+    let mut client = Client::start(&home, codex);
+    let ear = home.ear("ear");
+    let id = client.begin(
+        "execute_command",
+        json!({"command": silent(&ear), "timeout": 0.3}),
+    );
+    let process = Process::said_by(&ear);
+    let first = client.asked();
+    let open = home.abide(&["answer", "--json"]).output().expect("it runs");
+    let open = String::from_utf8_lossy(&open.stdout).into_owned();
+    let question = open
+        .split('"')
+        .find(|word| word.starts_with("question_") && *word != "question_id")
+        .expect("an open question");
+    let answered = home.abide(&["answer", question, "yes"]).output();
+    assert!(answered.expect("it runs").status.success());
+    // What Codex still shows is no longer asked: a no to it ends nothing, and brings up what is.
+    let reads = json!({"command": "sleep 0.5"});
+    client.call("shell", reads.clone());
+    client.reply(&first, "decline");
+    let second = client.asked();
+    assert!(process.is_alive());
+    assert!(!client.has_heard(|message| message["method"] == "notifications/cancelled"));
+    client.call("shell", reads);
+    client.reply(&second, "decline");
+    assert!(text(&client.result(id)).starts_with("command execution timeout: no output for 300ms"));
+    process.wait_gone();
 }
 
 #[test]

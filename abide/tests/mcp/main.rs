@@ -7,3 +7,4 @@ mod legacy;
 mod life;
 mod modern;
 mod odd;
+mod timers;

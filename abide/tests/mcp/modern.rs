@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Home, MODERN, Process, is_error, text};
+use crate::harness::{Client, Home, MODERN, Process, Setup, is_error, text};
 
 #[test]
 fn discovers_lists_and_calls_without_a_handshake() {
@@ -25,6 +25,22 @@ fn discovers_lists_and_calls_without_a_handshake() {
     let result = client.call("shell", json!({"command": "echo hi"}));
     assert_eq!(result["resultType"], "complete");
     assert!(text(&result).contains("STDOUT:\nhi\n"), "{result}");
+}
+
+#[test]
+fn claude_code_is_led_to_where_questions_can_be_taken_back() {
+    let home = Home::new();
+    let claude = Setup {
+        name: "claude-code",
+        ..MODERN
+    };
+    let mut client = Client::start(&home, claude);
+    let id = client.request("server/discover", json!({}));
+    let found = client.result(id);
+    let versions = found["supportedVersions"].as_array().expect("versions");
+    assert_eq!(versions.last(), Some(&json!("2025-11-25")), "{found}");
+    let info = client.initialize("2025-11-25", true);
+    assert_eq!(info["protocolVersion"], "2025-11-25");
 }
 
 /// Calls `execute_command`, and again whenever it returns to ask.

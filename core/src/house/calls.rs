@@ -13,6 +13,13 @@ use crate::session::{End, Phase, Session};
 use crate::time::Millis;
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
+/// Limits of a running session that are to be moved.
+struct Limits {
+    deadline: Option<Millis>,
+    idle: Option<Millis>,
+    inactivity: Option<Millis>,
+}
+
 impl House {
     /// A call. Whatever can be refused is refused before anything changes. An id that is waiting
     /// already names that older call, which will be answered.
@@ -24,7 +31,8 @@ impl House {
         spare: SessionId,
         request: Request,
     ) {
-        if self.waits.contains_key(&call) {
+        if self.waits.contains_key(&call) || self.standing.contains(call) || self.outbox.reads(call)
+        {
             return;
         }
         let caller = caller.agent;
@@ -49,9 +57,21 @@ impl House {
                 session,
                 deadline,
                 idle,
-            } => self.extend(turn, call, &caller, session, deadline, idle),
+                inactivity,
+            } => {
+                let limits = Limits {
+                    deadline,
+                    idle,
+                    inactivity,
+                };
+                self.extend(turn, call, &caller, session, limits)
+            }
             Request::Answer { question, answer } => {
                 self.answered(turn, call, &caller, question, answer)
+            }
+            Request::Timer(request) => self.timer_called(turn, call, caller, request),
+            Request::ReadMessages { standby, most } => {
+                self.read_messages(turn, call, caller, standby, most)
             }
         };
         if let Err(refusal) = taken {
@@ -96,6 +116,7 @@ impl House {
             key: run.key,
             created: turn.now.wall,
             idle: run.idle,
+            inactivity: run.inactivity,
             bytes: 0,
             phase: Phase::Starting,
         };
@@ -160,17 +181,22 @@ impl House {
         call: CallId,
         caller: &Option<Agent>,
         session: SessionId,
-        deadline: Option<Millis>,
-        idle: Option<Millis>,
+        limits: Limits,
     ) -> Result<(), Refusal> {
         let kept = self.seen(caller, session)?;
         if !kept.leader_runs() || kept.doom.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
-        if let Some(deadline) = deadline {
+        if let Some(deadline) = limits.deadline {
             self.set_deadline(turn, session, deadline);
         }
-        if let Some(idle) = idle {
+        if let Some(limit) = limits.inactivity {
+            if let Some(kept) = self.sessions.get_mut(&session) {
+                kept.session.inactivity = (limit != Millis(0)).then_some(limit);
+            }
+            self.attended(turn, session);
+        }
+        if let Some(idle) = limits.idle {
             self.withdraw(turn, session);
             if let Some(kept) = self.sessions.get_mut(&session) {
                 kept.session.idle = Some(idle);
@@ -201,7 +227,8 @@ impl House {
 
     /// Nobody listens for the answer any more. The session and an open question stay.
     pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
-        if let Some(wait) = self.end_wait(call) {
+        self.reader_gone(turn, call);
+        if let Some(wait) = self.end_wait(turn, call) {
             self.release_stranded(turn, wait.session);
             self.wind(turn, wait.session);
         }
@@ -209,6 +236,7 @@ impl House {
 
     /// A person ends the session together with the call that waits for it.
     pub(super) fn interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        self.wait_interrupted(turn, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };

@@ -68,6 +68,7 @@ impl House {
             Patience::Asked(_) => {}
             Patience::Off | Patience::Armed { .. } => self.wind(turn, id),
         }
+        self.sign_of_life(turn, id);
     }
 
     pub(super) fn exited(
@@ -95,7 +96,11 @@ impl House {
             Phase::Leftover { ending }
         };
         self.running -= 1;
+        let unattended = kept.waits.is_empty().then(|| kept.session.agent.clone());
         self.phase_changed(turn, id);
+        if let Some(agent) = unattended {
+            self.left_alone(turn, agent, id);
+        }
     }
 
     pub(super) fn emptied(&mut self, turn: &mut Turn<'_>, id: SessionId) {

@@ -19,6 +19,9 @@ pub(super) struct Kept {
     pub patience: Patience,
     /// Quiet before this moment does not count: a person or the agent has decided to go on since.
     pub patience_from: Mono,
+    pub vigil: Vigil,
+    /// The last moment at which somebody was there: a call that waited, read or wrote.
+    pub attended: Mono,
     /// Set once the tree must go. The kill is sent once, and not before there is something to kill.
     pub doom: Option<End>,
     /// A hard limit that was moved before the command had started.
@@ -38,6 +41,17 @@ pub(super) enum Patience {
     Asked(QuestionId),
 }
 
+/// Where the clock of a session's inactivity stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vigil {
+    /// It does not run: somebody is there, or it may be inactive for ever.
+    Off,
+    /// It runs, as far as is known, until then.
+    Armed { at: Mono },
+    /// It may have run out; the keeper is being asked for the last sign of life.
+    Looking,
+}
+
 impl Kept {
     pub fn new(session: Session) -> Self {
         Kept {
@@ -47,6 +61,8 @@ impl Kept {
             here: 0,
             patience: Patience::Off,
             patience_from: Mono::default(),
+            vigil: Vigil::Off,
+            attended: Mono::default(),
             doom: None,
             held_deadline: None,
         }
@@ -71,6 +87,23 @@ impl Kept {
                 quiet_since,
                 ending: None,
             } if self.askers > 0 => Some(quiet_since.max(self.patience_from) + self.session.idle?),
+            Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. }
+            | Phase::Failed { .. } => None,
+        }
+    }
+
+    /// When it will have been inactive for too long. Whoever waits for it is there, so it is not.
+    pub fn inactive_at(&self) -> Option<Mono> {
+        match self.session.phase {
+            Phase::Running {
+                quiet_since,
+                ending: None,
+            } if self.waits.is_empty() => {
+                Some(quiet_since.max(self.attended) + self.session.inactivity?)
+            }
             Phase::Starting
             | Phase::Running { .. }
             | Phase::Leftover { .. }

@@ -11,7 +11,7 @@ use crate::session::{End, Phase};
 use crate::wait::{Outcome, WhyRunning};
 
 impl House {
-    /// Brings the idle clock of a session into line with everything else. Called after whatever may
+    /// Brings the clocks of a session into line with everything else. Called after whatever may
     /// have changed who waits, how long they may be patient, or the last sign of life.
     pub(super) fn wind(&mut self, turn: &Turn<'_>, id: SessionId) {
         let Some(kept) = self.sessions.get_mut(&id) else {
@@ -32,6 +32,7 @@ impl House {
             self.alarms.insert((at, Alarm::Idle(id)));
         }
         kept.patience = next;
+        self.keep_vigil(turn, id);
     }
 
     /// The idle clock has run out as far as the house knows; the keeper knows better.

@@ -15,11 +15,13 @@ impl House {
     pub(super) fn found(&mut self, turn: &Turn<'_>, id: SessionId, state: Session) {
         let mut kept = Kept::new(state);
         kept.patience_from = turn.now.mono;
+        kept.attended = turn.now.mono;
         if let Phase::Running { ending, .. } = kept.session.phase {
             kept.doom = ending;
         }
         if !self.sessions.contains_key(&id) {
             self.keep(id, kept);
+            self.keep_vigil(turn, id);
         }
     }
 

@@ -46,7 +46,7 @@ impl House {
     }
 
     pub(super) fn has_room_to_wait(&self) -> Result<(), Refusal> {
-        if self.waits.len() < limit::WAITS {
+        if self.waits.len() + self.standing.len() + self.outbox.waiting() < limit::WAITS {
             return Ok(());
         }
         let sentence = format!("calls are waiting already (limit {})", limit::WAITS);
@@ -64,10 +64,11 @@ impl House {
         self.waits.insert(wait.call, wait);
     }
 
-    pub(super) fn end_wait(&mut self, call: CallId) -> Option<Wait> {
+    pub(super) fn end_wait(&mut self, turn: &Turn<'_>, call: CallId) -> Option<Wait> {
         let wait = self.waits.remove(&call)?;
         if let Some(kept) = self.sessions.get_mut(&wait.session) {
             kept.leave(&wait);
+            kept.attended = turn.now.mono;
         }
         if let Some(until) = wait.until {
             self.alarms.remove(&(until, Alarm::Standby(call)));
@@ -76,7 +77,7 @@ impl House {
     }
 
     pub(super) fn reply(&mut self, turn: &mut Turn<'_>, call: CallId, outcome: Outcome) {
-        if self.end_wait(call).is_some() {
+        if self.end_wait(turn, call).is_some() {
             turn.push(Effect::Reply { call, outcome });
         }
     }

@@ -86,6 +86,10 @@ impl Sim {
         }
     }
 
+    fn inactivity(&mut self) -> Millis {
+        Millis::from_secs(3 + self.random.below(20))
+    }
+
     fn idle(&mut self) -> Millis {
         Millis::from_secs(2 + self.random.below(5))
     }
@@ -101,6 +105,7 @@ impl Sim {
                 .into(),
             deadline: (self.random.chance(30)).then(|| Millis(self.random.below(15_000))),
             idle: self.random.chance(90).then(|| self.idle()),
+            inactivity: self.random.chance(40).then(|| self.inactivity()),
             asking,
             standby,
             detach,
@@ -159,6 +164,7 @@ impl Sim {
             session,
             deadline,
             idle,
+            inactivity: None,
         };
         self.call(Kind::Extend(idle), Asking::Never, None, request);
     }

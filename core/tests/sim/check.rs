@@ -87,6 +87,9 @@ impl Sim {
                     self.name_session(*call, *session);
                 }
                 abide_core::Request::Answer { .. } => {}
+                abide_core::Request::Timer(_) | abide_core::Request::ReadMessages { .. } => {
+                    unreachable!("timers have a simulation of their own")
+                }
             },
             Event::Interrupted { call } => {
                 let Some(call) = self.calls.get_mut(call) else {
@@ -225,7 +228,11 @@ impl Sim {
         }
     }
 
-    pub(super) fn check_kill(&mut self, id: SessionId) {
+    pub(super) fn check_kill(&mut self, id: SessionId, end: End) {
+        if end == End::Inactivity && !self.lives.entry(id).or_default().decided {
+            self.check_inactive(id);
+            self.lives.entry(id).or_default().decided = true;
+        }
         let starting = |keeper: &super::Keeper| matches!(keeper.truth, Truth::Starting { .. });
         assert!(
             !self.keepers.get(&id).is_some_and(starting),
@@ -238,6 +245,22 @@ impl Sim {
             life.kills == 1 && !life.found_dying,
             "{id} was killed twice"
         );
+    }
+
+    /// Nobody is there, and nothing was written for as long as its limit, but for what is still under
+    /// way.
+    fn check_inactive(&self, id: SessionId) {
+        let now = self.now.mono;
+        let keeper = &self.keepers[&id];
+        let limit = keeper.given.inactivity.expect("a limit of inactivity");
+        let there = self.calls.values().find(|call| call.session == Some(id));
+        assert!(
+            there.is_none(),
+            "{id} was closed while somebody was there: {there:?}"
+        );
+        let early = |at: &abide_core::Mono| now.since(*at) < limit && now.since(*at) > SLACK;
+        let wrote = keeper.wrote.iter().rev().take(50).find(|at| early(at));
+        assert_eq!(wrote, None, "{id} was closed, and was not inactive");
     }
 
     pub(super) fn check_told(&mut self, id: CallId, update: Update) {

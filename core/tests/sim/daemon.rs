@@ -53,7 +53,7 @@ impl Sim {
             } => self.start(session, deadline),
             Effect::Kill { session, end } => {
                 self.tally.count("kill");
-                self.check_kill(session);
+                self.check_kill(session, end);
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     keeper.kill(end, now, &mut self.random);
                 }
@@ -89,7 +89,11 @@ impl Sim {
                     "{question} was not shown"
                 );
             }
-            Effect::Publish { .. } => {}
+            Effect::Publish { .. } | Effect::Posted { .. } => {}
+            Effect::Probe { .. }
+            | Effect::Rest { .. }
+            | Effect::Unprobe { .. }
+            | Effect::PublishTimer { .. } => unreachable!("there are no timers here"),
             Effect::Tell { call, update } => self.check_told(call, update),
             Effect::Reply { call, outcome } => self.check_reply(event, call, &outcome),
         }
@@ -104,6 +108,8 @@ impl Sim {
             Record::Closed {
                 question, closing, ..
             } => self.check_closed(*question, *closing),
+            Record::Message(_) => self.tally.count("message"),
+            Record::Timer(_) => unreachable!("there are no timers here"),
         }
         self.records.push(record);
     }

@@ -40,6 +40,12 @@ impl Sim {
                 Kind::Answer(question) => self.check_answerer(&call, question),
                 Kind::Run | Kind::Detached | Kind::Join | Kind::Kill => panic!("{call:?}"),
             },
+            Outcome::Timer(..)
+            | Outcome::Timers(_)
+            | Outcome::TimersMade(_)
+            | Outcome::TimersStopped(_)
+            | Outcome::TimersCounted(_)
+            | Outcome::Messages(..) => panic!("{call:?}"),
             Outcome::Refused(_) => "refused",
         };
         self.tally.count(what);

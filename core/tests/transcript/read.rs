@@ -115,6 +115,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             command: words.next()?.into(),
             deadline: words.time("deadline")?,
             idle: words.time("idle")?,
+            inactivity: words.time("inactivity")?,
             asking: words.asking()?,
             standby: words.time("standby")?,
             detach: words.flag("detach"),
@@ -133,6 +134,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             session: words.session()?,
             deadline: words.time("deadline")?,
             idle: words.time("idle")?,
+            inactivity: words.time("inactivity")?,
         },
         "answer" => {
             let name = words.next()?;
@@ -180,6 +182,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         key: words.value("key").map(|key| Key(key.into())),
         created: stage.now.wall,
         idle: words.time("idle")?,
+        inactivity: words.time("inactivity")?,
         bytes: words.count("bytes")?.unwrap_or(0),
         phase,
     };

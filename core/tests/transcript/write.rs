@@ -1,5 +1,6 @@
 //! From an effect to a line.
 
+use abide_core::message::{self, About};
 use abide_core::session::Phase;
 use abide_core::{
     Answer, Closing, Effect, Ending, Exit, House, Outcome, QuestionId, Record, Refusal, SessionId,
@@ -19,6 +20,15 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         Effect::Record(Record::Closed {
             question, closing, ..
         }) => format!("record {} {}", named(*question, stage), closed(*closing)),
+        Effect::Record(Record::Message(message::Record::Posted { agent, about, .. })) => {
+            format!("record a message to {} about {}", agent.0, subject(*about))
+        }
+        Effect::Posted { agent, .. } => format!("post to {}", agent.0),
+        Effect::Record(Record::Timer(_) | Record::Message(_))
+        | Effect::Probe { .. }
+        | Effect::Rest { .. }
+        | Effect::Unprobe { .. }
+        | Effect::PublishTimer { .. } => panic!("timers have their own transcripts: {effect:?}"),
         Effect::Start {
             session,
             call,
@@ -82,6 +92,13 @@ fn name(session: SessionId) -> String {
     known.map_or(session.to_string(), |n| format!("s{n}"))
 }
 
+fn subject(about: About) -> String {
+    match about {
+        About::Session(session) => name(session),
+        About::Timer(timer) => timer.to_string(),
+    }
+}
+
 fn named(question: QuestionId, stage: &mut Stage) -> String {
     if question == QuestionId::from_bits(12345) {
         return "that".into();
@@ -119,6 +136,12 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Cancelled(session) => format!("cancelled {}", name(*session)),
         Outcome::Failed(session) => format!("failed {}", name(*session)),
         Outcome::Done => "done".into(),
+        Outcome::Timer(..)
+        | Outcome::Timers(_)
+        | Outcome::TimersMade(_)
+        | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
+        | Outcome::Messages(..) => panic!("timers have their own transcripts: {outcome:?}"),
         Outcome::Refused(refusal) => format!("refused: {}", refused(refusal, stage)),
     }
 }
@@ -132,6 +155,7 @@ fn refused(refusal: &Refusal, stage: &mut Stage) -> String {
         }
         Refusal::SessionEnded(session) => format!("{} has ended", name(*session)),
         Refusal::KeyReused(key) => format!("key {} was used for another command", key.0),
+        Refusal::Timer(_) | Refusal::NotRecorded => panic!("not of sessions: {refusal:?}"),
         Refusal::TooMany(sentence) => format!("too many: {sentence}"),
     }
 }

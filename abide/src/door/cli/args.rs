@@ -6,6 +6,10 @@ use std::path::PathBuf;
 use abide_core::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod waiting;
+
+pub use waiting::{Call, Messages, Timer, TimerAct, TimerStart, Wait};
+
 use super::span::{self, Limit};
 
 /// Runs commands with patience: never killed too early, never a byte lost.
@@ -30,6 +34,11 @@ pub enum Command {
     #[command(subcommand)]
     Session(Session),
     Logs(Logs),
+    #[command(subcommand)]
+    Timer(Timer),
+    Wait(Wait),
+    Messages(Messages),
+    Call(Call),
     Status(Status),
     Stop(Stop),
     Serve(Serve),
@@ -168,15 +177,176 @@ pub enum YesNo {
     No,
 }
 
-/// List, read, end and extend sessions
+/// Start, join, read, search and end sessions
 ///
 /// Every command runs as a session: the command, everything it started, and all its output.
 #[derive(Debug, Subcommand)]
 pub enum Session {
+    Start(Start),
+    Attach(Attach),
     List(List),
     Read(Logs),
-    Kill(Kill),
+    Send(Send),
+    Screen(Screen),
+    Search(Search),
     Extend(Extend),
+    Resize(Resize),
+    Signal(Signal),
+    Kill(Kill),
+}
+
+const START_HELP: &str = "\
+Examples:
+  abide session start -- python3 -i
+  abide session start --inactivity never -- 'npm run dev'
+
+The session goes on when this returns: `abide session attach` joins it.";
+
+/// Start a command in a terminal that stays
+#[derive(Debug, Args)]
+#[command(after_help = START_HELP)]
+pub struct Start {
+    /// Run it in this folder
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Set a variable besides the inherited ones
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Give it pipes instead of a terminal
+    #[arg(long)]
+    pub no_pty: bool,
+    /// Columns of its terminal
+    #[arg(long, default_value_t = 120)]
+    pub cols: u16,
+    /// Rows of its terminal
+    #[arg(long, default_value_t = 40)]
+    pub rows: u16,
+    /// Close it after this long without output, input or a reader; `never` keeps it
+    #[arg(long, value_name = "TIME", value_parser = span::parse_limit, default_value = "5m")]
+    pub inactivity: Limit,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+    /// The command; one word is a command line for the shell
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<OsString>,
+}
+
+const ATTACH_HELP: &str = "\
+Ctrl-] leaves; the session goes on. Whoever else uses it, an agent too, sees what you type and is
+told that you are there.
+
+What a program could reprogram this terminal with (its title, the clipboard, colours) is left out
+unless you ask for it with --unfiltered. What it asks its terminal is always answered by the session.";
+
+/// Join a session at its terminal, together with whoever uses it
+#[derive(Debug, Args)]
+#[command(after_help = ATTACH_HELP)]
+pub struct Attach {
+    /// Which session
+    pub session: String,
+    /// Let the program set this terminal's title, clipboard and colours
+    #[arg(long)]
+    pub unfiltered: bool,
+    /// Leave the size of the session's terminal as it is
+    #[arg(long)]
+    pub keep_size: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+}
+
+const SEND_HELP: &str = "\
+Examples:
+  abide session send session_k3v9x2bc 'print(6 * 7)' --key enter
+  abide session send session_k3v9x2bc --key ctrl-c
+  abide session send session_k3v9x2bc --key esc --key up";
+
+/// Type text and press keys, and show what came back
+#[derive(Debug, Args)]
+#[command(after_help = SEND_HELP)]
+pub struct Send {
+    /// Which session
+    pub session: String,
+    /// Text to type
+    #[arg(allow_hyphen_values = true)]
+    pub text: Option<String>,
+    /// Keys to press after it, such as enter, ctrl-c, up or f5
+    #[arg(long = "key", short, value_name = "KEY")]
+    pub keys: Vec<String>,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Show what is on a session's screen now
+#[derive(Debug, Args)]
+pub struct Screen {
+    /// Which session
+    pub session: String,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+const SEARCH_HELP: &str = "\
+Example:
+  abide session search session_k3v9x2bc 'error|warning' --context 2";
+
+/// Find lines in all that a session has written
+#[derive(Debug, Args)]
+#[command(after_help = SEARCH_HELP)]
+pub struct Search {
+    /// Which session
+    pub session: String,
+    /// A regular expression
+    pub pattern: String,
+    /// Lines to show around each match
+    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
+    pub context: u64,
+    /// Most matching lines to show
+    #[arg(long, value_name = "LINES", default_value_t = 100)]
+    pub max_lines: u64,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Give a session's terminal another size
+#[derive(Debug, Args)]
+pub struct Resize {
+    /// Which session
+    pub session: String,
+    /// Characters in a line
+    pub cols: u16,
+    /// Lines
+    pub rows: u16,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Send a signal to what stands in the foreground of a session
+#[derive(Debug, Args)]
+pub struct Signal {
+    /// Which session
+    pub session: String,
+    /// A name such as INT, or a number
+    #[arg(default_value = "INT")]
+    pub signal: String,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
 }
 
 /// Show the sessions that run, or all that are kept

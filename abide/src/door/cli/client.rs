@@ -14,7 +14,7 @@ use super::trouble::{OWN, Trouble};
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::AGENT_HEADER;
+use crate::door::http::wire::{AGENT_HEADER, QUIET_HEADER, ROOT_HEADER};
 
 /// Calls the daemon on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
@@ -96,6 +96,16 @@ impl Client {
             .header(header::CONTENT_TYPE, "application/json");
         if let Some(agent) = &self.agent {
             request = request.header(AGENT_HEADER, agent_header(agent)?);
+        } else {
+            request = request.header(QUIET_HEADER, "true");
+        }
+        // Where relative paths and commands are meant to be.
+        if let Ok(root) = std::env::current_dir()
+            && let Some(root) = root
+                .to_str()
+                .filter(|root| root.bytes().all(|b| (32..127).contains(&b)))
+        {
+            request = request.header(ROOT_HEADER, root);
         }
         let request = request
             .body(Full::new(body))
@@ -216,7 +226,7 @@ impl From<Unanswered> for Trouble {
         match unanswered {
             Unanswered::Refused { status, detail } => {
                 let trouble = Trouble::new(detail);
-                if status == StatusCode::NOT_FOUND {
+                if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
                     return trouble.next("`abide session list --all` shows the sessions there are");
                 }
                 trouble

@@ -3,9 +3,12 @@
 
 mod answer;
 mod args;
+mod attach;
+mod call;
 mod client;
 mod daemon;
 mod logs;
+mod messages;
 mod prompt;
 mod run;
 mod safe;
@@ -13,8 +16,11 @@ mod sessions;
 mod show;
 mod span;
 mod status;
+mod talk;
+mod timers;
 mod tools;
 mod trouble;
+mod wait;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -82,6 +88,10 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Answer(_)
         | Command::Session(_)
         | Command::Logs(_)
+        | Command::Timer(_)
+        | Command::Wait(_)
+        | Command::Messages(_)
+        | Command::Call(_)
         | Command::Status(_) => return talk(command),
     }
     Ok(0)
@@ -106,6 +116,27 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await
             }
+            Command::Session(Session::Start(start)) => {
+                talk::start(client(start.agent.clone()), start).await
+            }
+            Command::Session(Session::Attach(attach)) => {
+                attach::attach(client(attach.agent.clone()), attach).await
+            }
+            Command::Session(Session::Send(send)) => {
+                talk::send(client(send.agent.clone()), send).await
+            }
+            Command::Session(Session::Screen(screen)) => {
+                talk::screen(client(screen.agent.clone()), screen).await
+            }
+            Command::Session(Session::Search(search)) => {
+                talk::search(client(search.agent.clone()), search).await
+            }
+            Command::Session(Session::Resize(resize)) => {
+                talk::resize(client(resize.agent.clone()), resize).await
+            }
+            Command::Session(Session::Signal(signal)) => {
+                talk::signal(client(signal.agent.clone()), signal).await
+            }
             Command::Session(Session::List(list)) => {
                 sessions::list(client(list.agent.clone()), list).await
             }
@@ -114,6 +145,19 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Session(Session::Extend(extend)) => {
                 sessions::extend(client(extend.agent.clone()), extend).await
+            }
+            Command::Timer(timer) => timers::timer(&client, timer).await,
+            Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
+            Command::Messages(messages) => {
+                messages::messages(client(messages.agent.clone()), messages).await
+            }
+            Command::Call(call) => {
+                let agent = call
+                    .agent
+                    .clone()
+                    .name()
+                    .or_else(|| Some(config::agent_from_env()));
+                call::call(Client::new(places.clone(), agent), call).await
             }
             _ => Ok(0),
         }

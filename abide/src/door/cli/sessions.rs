@@ -74,6 +74,7 @@ fn state(session: &Value) -> (String, anstyle::Style) {
         Some("running") => ("running".into(), show::GOOD),
         Some("failed") => ("not started".into(), show::BAD),
         _ if left => ("background".into(), show::GOOD),
+        _ if session["end"] == "deadline" => ("timed out".into(), show::BAD),
         _ => match (session["exit_code"].as_i64(), session["signal"].as_i64()) {
             (Some(0), _) => ("exited 0".into(), show::FAINT),
             (Some(code), _) => (format!("exited {code}"), show::BAD),

@@ -38,6 +38,10 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
             format!("{} open", number(&status["questions"]["open"])),
         ),
         (
+            "timers",
+            format!("{} running", number(&status["timers"]["running"])),
+        ),
+        (
             "held by",
             match status["containment"]["last_used"].as_str() {
                 Some(by) => by.to_owned(),

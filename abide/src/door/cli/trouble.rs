@@ -24,6 +24,11 @@ impl Trouble {
         }
     }
 
+    /// Whether the sentence begins with this word.
+    pub fn is_about(&self, word: &str) -> bool {
+        self.sentence.starts_with(word)
+    }
+
     /// What to do next.
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());

@@ -20,6 +20,7 @@ mod decode;
 mod fold;
 mod gather;
 mod kind;
+mod line;
 mod matter;
 mod one_line;
 mod raw;
@@ -31,6 +32,7 @@ mod signs;
 
 use std::ops::Range;
 
+pub use line::rows;
 pub use one_line::one_line;
 
 use decode::Decoder;

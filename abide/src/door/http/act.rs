@@ -17,8 +17,10 @@ use super::sessions::facts;
 use super::who::Who;
 use super::wire::PtySize;
 use crate::daemon::SessionView;
+use crate::door::signals;
 use crate::door::tools::{Args, BadInput};
 use crate::keeper::frame::ToKeeper;
+use crate::world::screen::Size;
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
 
@@ -40,7 +42,8 @@ pub async fn extend(
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Answer {
-    let session = who.session(&state, &id)?.id;
+    let view = who.session(&state, &id)?;
+    let session = view.id;
     let mut args = Args::new(body);
     let mut limit = |field: &str| args.seconds(field);
     let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
@@ -53,6 +56,7 @@ pub async fn extend(
         session,
         deadline,
         idle,
+        inactivity: idle.filter(|_| view.state.inactivity.is_some()),
     };
     act(&state, &who, request).await?;
     Ok(Json(facts(&*who.session(&state, &id)?)))
@@ -75,7 +79,7 @@ pub async fn signal(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let view = who.session(&state, &id)?;
-    let number = signal_number(body.get("signal")).ok_or_else(|| {
+    let number = signals::number(body.get("signal")).ok_or_else(|| {
         let given = body.get("signal").unwrap_or(&Value::Null);
         Problem::bad_input(format!(
             "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}"
@@ -100,6 +104,9 @@ pub async fn resize(
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
     still_runs(&view)?;
+    let size = Size { cols, rows }.clamped();
+    let resized = state.handle.screens().resize(view.id, size).await;
+    resized.map_err(|fault| Problem::fault(fault.to_string()))?;
     let keepers = state.handle.keepers();
     keepers.send(view.id, &ToKeeper::Resize { cols, rows });
     Ok(Json(facts(&view)))
@@ -123,6 +130,7 @@ pub async fn input(
 ) -> Result<Json<Value>, Problem> {
     let Input { eof } = query(input)?;
     let view = who.session(&state, &id)?;
+    let _present = state.handle.attend(who.caller(), view.id).await;
     let mut written = 0;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
@@ -173,62 +181,5 @@ fn ended(id: SessionId) -> Problem {
 impl From<BadInput> for Problem {
     fn from(bad: BadInput) -> Self {
         Problem::bad_input(bad.0)
-    }
-}
-
-const SIGNALS: &[(&str, i32)] = &[
-    ("HUP", libc::SIGHUP),
-    ("INT", libc::SIGINT),
-    ("QUIT", libc::SIGQUIT),
-    ("ABRT", libc::SIGABRT),
-    ("KILL", libc::SIGKILL),
-    ("USR1", libc::SIGUSR1),
-    ("USR2", libc::SIGUSR2),
-    ("PIPE", libc::SIGPIPE),
-    ("ALRM", libc::SIGALRM),
-    ("TERM", libc::SIGTERM),
-    ("CONT", libc::SIGCONT),
-    ("STOP", libc::SIGSTOP),
-    ("TSTP", libc::SIGTSTP),
-    ("TTIN", libc::SIGTTIN),
-    ("TTOU", libc::SIGTTOU),
-    ("WINCH", libc::SIGWINCH),
-];
-
-fn signal_number(given: Option<&Value>) -> Option<i32> {
-    match given? {
-        Value::Number(number) => {
-            let number = i32::try_from(number.as_i64()?).ok()?;
-            (1..=64).contains(&number).then_some(number)
-        }
-        Value::String(name) => {
-            let name = name.trim().to_ascii_uppercase();
-            let name = name.strip_prefix("SIG").unwrap_or(&name);
-            let known = SIGNALS.iter().find(|(known, _)| *known == name);
-            known.map(|(_, number)| *number)
-        }
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signals_are_known_by_name_and_by_number() {
-        for (given, number) in [
-            (json!("INT"), Some(2)),
-            (json!("sigint"), Some(2)),
-            (json!(9), Some(9)),
-            (json!(0), None),
-            (json!(-9), None),
-            (json!(65), None),
-            (json!("NOPE"), None),
-            (json!(true), None),
-        ] {
-            assert_eq!(signal_number(Some(&given)), number, "{given}");
-        }
-        assert_eq!(signal_number(None), None);
     }
 }

@@ -2,6 +2,7 @@
 //! client takes it, so a slow one costs nothing.
 
 use std::io;
+use std::time::Duration;
 
 use abide_core::session::Phase;
 use axum::body::Body;
@@ -19,7 +20,8 @@ use super::frame::{self, Frame};
 use super::problem::Problem;
 use super::sessions::facts;
 use super::who::Who;
-use crate::daemon::{Handle, SessionView};
+use crate::daemon::{Attached, Handle, Pending, SessionView};
+use crate::world::clock::pause;
 use crate::world::keepers::Follower;
 use crate::world::log::{Log, Piece, Pieces, Stream};
 
@@ -27,6 +29,9 @@ use crate::world::log::{Log, Piece, Pieces, Stream};
 const PAGE: usize = 256 << 10;
 /// After a page of this size there is likely more, and it is read on a thread of its own.
 const BULK: usize = 64 << 10;
+
+/// How long the house may take to hear what a keeper has told.
+const LATE: Duration = Duration::from_secs(2);
 
 /// Walks over a log and waits at its end.
 pub struct Tail {
@@ -174,6 +179,9 @@ pub struct Wanted {
     stream: WantedStream,
     #[serde(default)]
     follow: bool,
+    /// A person is at the session's terminal for as long as this stream lasts.
+    #[serde(default)]
+    attach: bool,
     #[serde(default)]
     format: Format,
 }
@@ -220,7 +228,13 @@ pub async fn log(
         Format::Raw => ("application/octet-stream", wanted.format),
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
     };
+    let present = match wanted.follow {
+        true => Some(state.handle.attend(who.caller(), view.id).await),
+        false => None,
+    };
     let streaming = Streaming {
+        present,
+        _attached: (wanted.attach && who.may_be_a_person()).then(|| state.handle.sit(view.id)),
         handle: state.handle.clone(),
         view,
         next: tail.at(),
@@ -233,6 +247,9 @@ pub async fn log(
 }
 
 struct Streaming {
+    /// Whoever follows is there.
+    present: Option<Pending>,
+    _attached: Option<Attached>,
     handle: Handle,
     view: std::sync::Arc<SessionView>,
     tail: Tail,
@@ -257,11 +274,26 @@ impl Streaming {
             }
             self.over = true;
             if self.format == Format::Frames {
+                self.house_knows().await;
                 let last = Frame::Ended(self.ending().into()).encode();
                 return Ok(Some((last, self)));
             }
         }
         Ok(None)
+    }
+
+    /// The keeper has told that it is over; how it ended is known once the house has heard it too.
+    async fn house_knows(&mut self) {
+        let runs = |view: &SessionView| view.runs();
+        let newest = self.handle.board().session(self.view.id);
+        if newest.as_deref().is_some_and(runs)
+            && let Some(present) = &mut self.present
+        {
+            tokio::select! {
+                () = async { while present.next().await.is_some() {} } => {}
+                () = pause(LATE) => {}
+            }
+        }
     }
 
     fn ending(&self) -> serde_json::Map<String, serde_json::Value> {

@@ -8,12 +8,15 @@ mod follow;
 pub mod frame;
 mod lock;
 mod mcp;
+mod messages;
+mod paint;
 mod problem;
 mod questions;
 mod runs;
 mod sessions;
 mod status;
 mod tcp;
+mod timers;
 mod tools;
 mod who;
 pub mod wire;
@@ -93,6 +96,7 @@ pub fn router(state: State) -> Router {
         .route("/v1/sessions", get(sessions::list))
         .route("/v1/sessions/{id}", get(sessions::one))
         .route("/v1/sessions/{id}/log", get(follow::log))
+        .route("/v1/sessions/{id}/paint", get(paint::paint))
         .route("/v1/sessions/{id}/kill", post(act::kill))
         .route("/v1/sessions/{id}/signal", post(act::signal))
         .route("/v1/sessions/{id}/extend", post(act::extend))
@@ -100,6 +104,13 @@ pub fn router(state: State) -> Router {
         .route("/v1/sessions/{id}/resize", post(act::resize))
         .route("/v1/questions", get(questions::list))
         .route("/v1/questions/{id}/answer", post(questions::answer))
+        .route("/v1/timers", get(timers::list).post(timers::make))
+        .route("/v1/timers/history", get(timers::history))
+        .route("/v1/timers/stats", get(timers::stats))
+        .route("/v1/timers/{id}", get(timers::one))
+        .route("/v1/timers/{id}/{act}", post(timers::act))
+        .route("/v1/wait", post(timers::wait))
+        .route("/v1/messages", get(messages::list))
         .route("/v1/runs", post(runs::run))
         .fallback(problem::no_such_route)
         .method_not_allowed_fallback(problem::no_such_method)

@@ -1,6 +1,7 @@
 //! What went wrong, as RFC 9457 says it: one JSON object with a sentence in `detail`.
 
 use abide_core::Refusal;
+use abide_core::timer;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -76,7 +77,13 @@ impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
         let detail = refusal_sentence(refusal);
         match refusal {
-            Refusal::SessionNotFound(_) | Refusal::QuestionNotFound(_) => Self::not_found(detail),
+            Refusal::SessionNotFound(_)
+            | Refusal::QuestionNotFound(_)
+            | Refusal::Timer(timer::Refusal::NotFound { .. }) => Self::not_found(detail),
+            Refusal::Timer(_) => Self::conflict(detail),
+            Refusal::NotRecorded => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", detail)
+            }
             Refusal::QuestionClosed(..) | Refusal::SessionEnded(_) | Refusal::KeyReused(_) => {
                 Self::conflict(detail)
             }

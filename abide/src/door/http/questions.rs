@@ -106,7 +106,7 @@ impl Following {
                         "closing": closing_word(closing),
                     }));
                 }
-                Ok(Change::Session(_)) => {}
+                Ok(Change::Session(_) | Change::Timer(_) | Change::Message(..)) => {}
                 // Too far behind: what is open is told again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.open = seen(&self.handle, &self.who);

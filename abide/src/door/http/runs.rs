@@ -101,6 +101,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
         command: body.command.into(),
         deadline: limit("timeout", body.timeout)?,
         idle: limit("idle", body.idle)?,
+        inactivity: None,
         asking,
         standby: None,
         detach: false,
@@ -261,7 +262,14 @@ impl Running {
             | Outcome::Declined(id)
             | Outcome::Cancelled(id)
             | Outcome::Failed(id) => *id,
-            Outcome::Done | Outcome::Refused(_) => self.session?,
+            Outcome::Done
+            | Outcome::Timer(..)
+            | Outcome::Timers(_)
+            | Outcome::TimersMade(_)
+            | Outcome::TimersStopped(_)
+            | Outcome::TimersCounted(_)
+            | Outcome::Messages(..)
+            | Outcome::Refused(_) => self.session?,
         };
         self.handle.board().session(id)
     }
@@ -284,9 +292,16 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
             "refused",
             Some(crate::door::tools::refusal_sentence(refusal)),
         ),
-        Outcome::Started(_) | Outcome::Ended(_) | Outcome::Running(..) | Outcome::Done => {
-            ("ended", None)
-        }
+        Outcome::Started(_)
+        | Outcome::Ended(_)
+        | Outcome::Running(..)
+        | Outcome::Timer(..)
+        | Outcome::Timers(_)
+        | Outcome::TimersMade(_)
+        | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
+        | Outcome::Messages(..)
+        | Outcome::Done => ("ended", None),
     };
     ended.insert("outcome".into(), json!(word));
     if let Some(error) = error {

@@ -1,5 +1,6 @@
 //! How the daemon is, and its end.
 
+use abide_core::{Outcome, Request, timer};
 use axum::Json;
 use axum::extract::State as Shared;
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         },
         "sessions": {"running": running, "ended": seen().count() - running},
         "questions": {"open": open.count()},
+        "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),
         "http": http(&state),
         "places": {
@@ -48,6 +50,22 @@ fn http(state: &State) -> Value {
         Tcp::Off => Value::Null,
         Tcp::At(address) => json!({"address": address, "token_file": token}),
         Tcp::Failed(why) => json!({"address": null, "error": why}),
+    }
+}
+
+/// A person sees all of them, as they were published; an agent's own are counted.
+async fn running_timers(state: &State, who: &Who) -> Value {
+    if who.agent.is_none() {
+        return json!(state.handle.board().timers_running());
+    }
+    let request = timer::Request::Count;
+    let pending = state
+        .handle
+        .call(who.caller(), Request::Timer(request), None)
+        .await;
+    match pending.done().await {
+        Some(Outcome::TimersCounted(count)) => json!(count),
+        _ => Value::Null,
     }
 }
 

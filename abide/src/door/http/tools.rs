@@ -1,17 +1,24 @@
 //! The tools, as they are everywhere else: one implementation, JSON in and JSON out.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{self, Poll};
+
 use abide_core::Agent;
 use axum::Json;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State as Shared};
-use axum::http::HeaderMap;
-use serde_json::{Map, Value, json};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use serde_json::{Value, json};
 
 use super::body::JsonBody;
 use super::problem::Problem;
 use super::who::{self, Who};
 use super::{State, wire};
 use crate::config;
-use crate::door::tools::{self, Context, NotCalled};
+use crate::door::tools::{self, Context, NotCalled, Receipt};
 
 pub async fn list() -> Json<Value> {
     let tools: Vec<Value> = tools::all()
@@ -36,20 +43,66 @@ pub async fn call(
     Path(name): Path<String>,
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
-) -> Result<Json<Map<String, Value>>, Problem> {
-    let context = context(who.agent, &headers)?;
+) -> Result<Response, Problem> {
+    let sees_all = who.may_be_a_person();
+    let quiet = headers.contains_key(wire::QUIET_HEADER);
+    let context = context(who.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
-    let call = call.map_err(|not_called| match not_called {
+    let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
         NotCalled::BadInput(bad) => Problem::bad_input(bad.0),
     })?;
-    let result = call.result_only().await.ok_or_else(Problem::stopping)?;
+    if quiet {
+        call.be_quiet();
+    }
+    let result = call.to_result().await.ok_or_else(Problem::stopping)?;
     let mut facts = result.facts;
     facts.insert("is_error".into(), json!(result.is_error));
-    Ok(Json(facts))
+    let body = Value::Object(facts).to_string().into();
+    let body = Body::new(Telling {
+        body: Some((body, call.into_receipt())),
+    });
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem> {
+/// A body that says so when it has been taken. The connection writes what it takes before it lets
+/// anybody else have a turn.
+struct Telling {
+    body: Option<(Bytes, Receipt)>,
+}
+
+impl HttpBody for Telling {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.body.take().map(|(bytes, receipt)| {
+            receipt.delivered();
+            Ok(Frame::data(bytes))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self
+            .body
+            .as_ref()
+            .map_or(0, |(bytes, _)| bytes.len() as u64);
+        SizeHint::with_exact(left)
+    }
+}
+
+pub(super) fn context(
+    agent: Option<Agent>,
+    sees_all: bool,
+    headers: &HeaderMap,
+) -> Result<Context, Problem> {
     Ok(Context {
         agent: agent.unwrap_or_default(),
         root: who::root(headers)?,
@@ -57,5 +110,6 @@ fn context(agent: Option<Agent>, headers: &HeaderMap) -> Result<Context, Problem
         reaches_person: false,
         standby: None,
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        sees_all,
     })
 }

@@ -13,6 +13,8 @@ pub const AGENT_HEADER: &str = "abide-agent";
 pub const ROOT_HEADER: &str = "abide-root";
 /// Says, over TCP, that a person asks and not an agent. Whoever is inside a session cannot.
 pub const PERSON_HEADER: &str = "abide-person";
+/// Set where a person calls a tool: no message to an agent is told with the result.
+pub const QUIET_HEADER: &str = "abide-quiet";
 /// A request repeated under the same key is carried out once.
 pub const KEY_HEADER: &str = "idempotency-key";
 

@@ -39,6 +39,12 @@ pub fn meaning(answer: &ElicitResult, client: &str, after: Millis) -> Reply {
     }
 }
 
+/// Whether this client goes on showing a question that was taken back. Codex does, and drops the answer
+/// to it.
+pub fn outlives(client: &str) -> bool {
+    client.starts_with("codex")
+}
+
 /// What the answer to one of the requests that a call returned means. `None`: it is no answer.
 pub fn meaning_of_json(answer: &Value) -> Option<Reply> {
     let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
@@ -48,7 +54,7 @@ pub fn meaning_of_json(answer: &Value) -> Option<Reply> {
 /// Codex, under a policy of never asking, declines in the person's stead and at once. Nobody reads
 /// and answers a question this fast.
 fn declines_by_itself(client: &str, after: Millis) -> bool {
-    client.starts_with("codex") && after < Millis(100)
+    client.starts_with("codex") && after < Millis(400)
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use abide_core::request::Caller;
 use abide_core::{Answer, Millis, Mono, QuestionId, Request, SessionId};
+use axum::http::request::Parts;
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
@@ -21,6 +22,7 @@ use serde_json::{Map, Value};
 use super::ask::{self, Reply};
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way, is_modern};
+use super::slip::Slip;
 use super::wire::Note;
 use super::{cancel, limits};
 use crate::daemon::QuestionView;
@@ -60,6 +62,7 @@ pub async fn run(
             |name| origin.var(name),
         ),
         request_key: request_key(&origin, note.as_deref()),
+        sees_all: false,
     };
     // Sealing needs the arguments again, where the call can return to ask.
     let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());
@@ -109,6 +112,11 @@ fn request_key(origin: &Origin, note: Option<&Note>) -> Option<String> {
         (Way::Front(front), Some(ordinal)) => Some(format!("mcp:{front}:{ordinal}")),
         (Way::Front(_) | Way::Http, _) => None,
     }
+}
+
+/// Where the receipt goes of a call that came over HTTP.
+fn slip(cx: &RequestContext<RoleServer>) -> Option<&Arc<Slip>> {
+    cx.extensions.get::<Parts>()?.extensions.get()
 }
 
 fn reopened(
@@ -237,6 +245,12 @@ impl Wait<'_> {
                     if let Some(progress) = self.progress {
                         progress.settle().await;
                     }
+                    let receipt = self.call.into_receipt();
+                    match (slip(&self.cx), &self.note) {
+                        (Some(slip), _) => slip.leave(receipt),
+                        (None, Some(note)) => note.leave(receipt),
+                        (None, None) => {}
+                    }
                     return Ok(answer(result));
                 }
             }
@@ -260,11 +274,9 @@ impl Wait<'_> {
     }
 
     fn accepted(&mut self, session: SessionId) {
-        if let (Some(progress), Some(view)) = (
-            &mut self.progress,
-            self.server.handle.board().session(session),
-        ) {
-            progress.since = view.state.created.0;
+        if let Some(progress) = &mut self.progress {
+            let view = self.server.handle.board().session(session);
+            progress.begin(view.map(|view| view.state.created.0));
         }
     }
 
@@ -275,11 +287,9 @@ impl Wait<'_> {
         }
         match self.client.person? {
             Person::ByAsking => {
-                self.withdraw().await;
-                let asked = Asked::put(&self.cx.peer, &question, self.client.name.clone()).await;
-                match asked {
-                    Ok(asked) => self.asked = Some(asked),
-                    Err(_) => self.nobody_there(),
+                match &mut self.asked {
+                    Some(asked) if asked.outlives => asked.now = Some(question),
+                    _ => self.put(question).await,
                 }
                 None
             }
@@ -288,6 +298,14 @@ impl Wait<'_> {
                 None
             }
             Person::ByReturning => Some(self.return_to_ask(&question)),
+        }
+    }
+
+    async fn put(&mut self, question: Arc<QuestionView>) {
+        self.withdraw().await;
+        match Asked::put(&self.cx.peer, question, &self.client.name).await {
+            Ok(asked) => self.asked = Some(asked),
+            Err(_) => self.nobody_there(),
         }
     }
 
@@ -313,9 +331,13 @@ impl Wait<'_> {
             return;
         };
         self.asked_for.0 += asked.shown_for().0;
-        match reply {
-            Reply::Said(said) => give(self.server, &self.origin, asked.question, said).await,
-            Reply::Nobody => self.nobody_there(),
+        match (reply, asked.now) {
+            (Reply::Nobody, _) => self.nobody_there(),
+            // It no longer mattered.
+            (Reply::Said(_), None) => {}
+            // Nobody ends a command on the strength of what was so some time ago.
+            (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now).await,
+            (Reply::Said(said), Some(now)) => give(self.server, &self.origin, now.id, said).await,
         }
     }
 
@@ -325,12 +347,14 @@ impl Wait<'_> {
     }
 
     async fn closed(&mut self, question: QuestionId) {
-        if self
-            .asked
-            .as_ref()
-            .is_some_and(|asked| asked.question == question)
-        {
-            self.withdraw().await;
+        let Some(asked) = &mut self.asked else {
+            return;
+        };
+        if asked.now.as_ref().is_some_and(|now| now.id == question) {
+            asked.now = None;
+            if !asked.outlives {
+                self.withdraw().await;
+            }
         }
     }
 
@@ -380,7 +404,13 @@ async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: An
 
 /// A question that a client shows, asked within the call.
 struct Asked {
-    question: QuestionId,
+    /// What the person reads.
+    shown: QuestionId,
+    /// What an answer is for: the question that is open now, where there is one.
+    now: Option<Arc<QuestionView>>,
+    /// The client goes on showing it until the call ends, whatever it is told, so it serves for all
+    /// questions until then: another one would only wait behind it.
+    outlives: bool,
     request: RequestId,
     at: Mono,
     reply: BoxFuture<'static, Reply>,
@@ -389,14 +419,16 @@ struct Asked {
 impl Asked {
     async fn put(
         peer: &Peer<RoleServer>,
-        question: &QuestionView,
-        client: String,
+        question: Arc<QuestionView>,
+        client: &str,
     ) -> Result<Self, ServiceError> {
-        let request = ServerRequest::ElicitRequest(ask::request(question));
+        let request = ServerRequest::ElicitRequest(ask::request(&question));
         let options = PeerRequestOptions::no_options();
         let sent = peer.send_cancellable_request(request, options).await?;
         let at = SystemClock.now().mono;
         let request = sent.id.clone();
+        let outlives = ask::outlives(client);
+        let client = client.to_owned();
         let reply = Box::pin(async move {
             match sent.await_response().await {
                 Ok(ClientResult::ElicitResult(result)) => {
@@ -406,7 +438,9 @@ impl Asked {
             }
         });
         Ok(Asked {
-            question: question.id,
+            shown: question.id,
+            now: Some(question),
+            outlives,
             request,
             at,
             reply,
@@ -418,7 +452,8 @@ impl Asked {
     }
 }
 
-/// Tells a client that asked for it, at once and then every so often, that its call is alive.
+/// Tells a client that asked for it, once the command is there and then every so often, that its call
+/// is alive. A call that is taken up again goes on counting where it was: what is told must grow.
 struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
@@ -435,22 +470,24 @@ enum Doing {
 
 impl Progress {
     fn new(cx: &RequestContext<RoleServer>) -> Option<Self> {
-        let token = cx.meta.get_progress_token()?;
-        let mut progress = Progress {
+        Some(Progress {
             peer: cx.peer.clone(),
-            token,
+            token: cx.meta.get_progress_token()?,
             since: SystemClock.now().wall.0,
             last: -1.0,
-            doing: Doing::Pausing(Box::pin(std::future::ready(()))),
-        };
-        progress.doing = progress.telling();
-        Some(progress)
+            doing: Doing::Pausing(Box::pin(pause(PROGRESS))),
+        })
+    }
+
+    fn begin(&mut self, since: Option<u64>) {
+        self.since = since.unwrap_or(self.since);
+        self.doing = self.telling();
     }
 
     fn telling(&mut self) -> Doing {
         let run = Millis(SystemClock.now().wall.0.saturating_sub(self.since));
         // It must grow, whatever the calendar does.
-        self.last = (run.0 as f64 / 1_000.0).floor().max(self.last + 1.0);
+        self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
         let whole = Millis(run.0 / 1_000 * 1_000);
         let told = ProgressNotificationParam::new(self.token.clone(), self.last)
             .with_message(format!("running for {whole}"));

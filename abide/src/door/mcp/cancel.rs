@@ -15,9 +15,9 @@ const TIME: [&str; 6] = [
     "-32001",
 ];
 
-/// The Rust library says this of any call that was let go of, and Codex lets go of a call both when a
-/// person interrupts it and when its time is up.
-const LET_GO: &str = "abandoned by the caller";
+/// The Rust library says the first of any call that was let go of, and Codex 0.166 the second: it lets
+/// go of a call both when a person interrupts it and when its time is up.
+const LET_GO: [&str; 2] = ["abandoned by the caller", "response future dropped"];
 /// Limits are set in multiples of this; an interruption that falls right behind one is taken for a
 /// limit, because a command that goes on can still be ended, and an ended one cannot go on.
 const USUAL_LIMITS: Millis = Millis::from_secs(5);
@@ -33,7 +33,9 @@ pub fn time_ran_out(reason: Option<&str>, waited: Millis) -> bool {
     if TIME.iter().any(|said| reason.contains(said)) {
         return true;
     }
-    reason.contains(LET_GO) && waited >= USUAL_LIMITS && waited.0 % USUAL_LIMITS.0 <= LATE.0
+    LET_GO.iter().any(|said| reason.contains(said))
+        && waited >= USUAL_LIMITS
+        && waited.0 % USUAL_LIMITS.0 <= LATE.0
 }
 
 #[cfg(test)]
@@ -60,6 +62,7 @@ mod tests {
             (Some("caller cancelled"), false),
             (Some("User requested cancellation"), false),
             (Some("request abandoned by the caller"), false),
+            (Some("MCP response future dropped"), false),
         ] {
             assert_eq!(time_ran_out(reason, Millis(3_100)), time, "{reason:?}");
         }
@@ -67,16 +70,20 @@ mod tests {
 
     #[test]
     fn a_call_let_go_of_at_a_usual_limit_ran_out_of_time() {
-        let let_go = Some("request abandoned by the caller");
-        for (waited, time) in [
-            (100, false),
-            (4_900, false),
-            (60_040, true),
-            (61_000, false),
-            (300_100, true),
-            (299_000, false),
+        for let_go in [
+            "request abandoned by the caller",
+            "MCP response future dropped",
         ] {
-            assert_eq!(time_ran_out(let_go, Millis(waited)), time, "{waited}");
+            for (waited, time) in [
+                (100, false),
+                (4_900, false),
+                (60_040, true),
+                (61_000, false),
+                (300_100, true),
+                (299_000, false),
+            ] {
+                assert_eq!(time_ran_out(Some(let_go), Millis(waited)), time, "{waited}");
+            }
         }
     }
 }

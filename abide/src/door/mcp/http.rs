@@ -12,6 +12,7 @@ use super::prime::primed;
 use super::seal::Seal;
 use super::server::{Origin, Server};
 use super::sessions::Sessions;
+use super::slip::Slip;
 use super::wire::MESSAGE_LIMIT;
 use crate::daemon::Handle;
 
@@ -50,10 +51,15 @@ impl Http {
     /// Answers one request from `origin`. Whoever stops reading the answer has stopped waiting; no
     /// command ends with that.
     pub async fn answer(self, mut request: Request<Bytes>, origin: Origin) -> Response {
+        let slip = Arc::<Slip>::default();
         request.extensions_mut().insert(Arc::new(origin));
+        request.extensions_mut().insert(slip.clone());
         let calls = is_call(request.headers());
         let request = request.map(Body::from);
-        let answer = async move { self.service.handle(request).await.map(Body::new) };
+        let answer = async move {
+            let answer = self.service.handle(request).await.map(Body::new);
+            slip.signed_with(answer)
+        };
         match calls {
             true => primed(answer).await,
             false => answer.await,

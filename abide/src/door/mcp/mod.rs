@@ -17,6 +17,7 @@ mod scan;
 mod seal;
 mod server;
 mod sessions;
+mod slip;
 mod wire;
 
 use std::sync::Arc;

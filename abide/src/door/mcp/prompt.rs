@@ -14,6 +14,9 @@ abide runs commands and waits for them.
 - shell: short commands, under a hard time limit.
 - execute_command: whatever may take long (builds, tests, installs). It is never killed for taking \
 long; when it has been quiet for a while, a person is asked.
+- timer: wait for something with `reason` (and `until` a port, URL, file, session or command holds), or \
+be woken later with `mission`: then end your turn.
+Messages (a timer has completed, a session has ended) come with the next result of any tool.
 A result with status `running` (or STATUS: RUNNING) means that the command goes on in its session: \
 do not start it again. Never poll in a loop and never use `sleep` to wait: one call waits for you.
 All output is kept; what a result leaves out can be read later under its session_id.";

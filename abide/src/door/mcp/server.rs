@@ -8,9 +8,10 @@ use std::sync::{Arc, LazyLock};
 use abide_core::Agent;
 use futures_util::FutureExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse,
-    Implementation, JsonObject, ListPromptsResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult, GetPromptRequestParams,
+    GetPromptResponse, Implementation, JsonObject, ListPromptsResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+    ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -122,6 +123,16 @@ impl ServerHandler for Server {
             .with_instructions(prompt::INSTRUCTIONS)
     }
 
+    async fn discover(
+        &self,
+        context: RequestContext<RoleServer>,
+    ) -> Result<DiscoverResult, ErrorData> {
+        let client = context.client_info().map(|client| client.name);
+        let newest = newest_for(client.as_deref().unwrap_or_default());
+        let versions = ProtocolVersion::known_up_to(&newest).to_vec();
+        Ok(DiscoverResult::from_server_info(versions, self.get_info()))
+    }
+
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
@@ -171,6 +182,18 @@ impl ServerHandler for Server {
                 daemon's log says more";
             Err(ErrorData::internal_error(sentence, None))
         })
+    }
+}
+
+/// The newest version that a client is offered.
+///
+/// From 2026-07-28 on a call can ask only by returning. Claude Code then shows the question until it is
+/// answered, even where the command has long ended, and its agent stands still for as long: nobody can
+/// take the question back. Of the version before it takes questions back, and the call goes on.
+fn newest_for(client: &str) -> ProtocolVersion {
+    match client {
+        "claude-code" => ProtocolVersion::V_2025_11_25,
+        _ => ProtocolVersion::V_2026_07_28,
     }
 }
 

@@ -100,7 +100,9 @@ impl Session {
         match message {
             JsonRpcMessage::Request(asked) => {
                 self.calls.retain(|_, note| note.strong_count() > 0);
-                let note = Arc::new(Note::new(None, self.lost.clone()));
+                // Receipts are signed where the answer's stream ends, which is nearer to the client.
+                let (id, lost) = (asked.id.clone(), self.lost.clone());
+                let note = Arc::new(Note::new(None, id, lost, Arc::default()));
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 asked.request.extensions_mut().insert(note);
             }
@@ -217,11 +219,11 @@ mod tests {
         for id in [&a, &b, &c] {
             known.add(id.clone());
         }
-        let note = Arc::new(Note::new(None, CancellationToken::new()));
+        let id = RequestId::Number(1);
+        let lost = CancellationToken::new();
+        let note = Arc::new(Note::new(None, id.clone(), lost, Arc::default()));
         let session = known.used(&a).unwrap();
-        session
-            .calls
-            .insert(RequestId::Number(1), Arc::downgrade(&note));
+        session.calls.insert(id, Arc::downgrade(&note));
         known.used(&b);
         assert_eq!(known.quietest(), Some(c.clone()));
         known.sessions.remove(&c);

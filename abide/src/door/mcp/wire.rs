@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::hello::Hello;
 use super::scan::{Kind, Outline, Scanner};
+use crate::door::tools::Receipt;
 
 /// Longest message a client may send.
 pub const MESSAGE_LIMIT: usize = 8 << 20;
@@ -47,21 +48,40 @@ pub struct Note {
     cancelled: OnceLock<Option<String>>,
     /// The connection is lost.
     pub lost: CancellationToken,
+    id: RequestId,
+    receipts: Receipts,
 }
 
+/// What is to be said when the answer to a request has left. Those of a lost connection are dropped
+/// with it.
+pub type Receipts = Arc<Mutex<HashMap<RequestId, Receipt>>>;
+
 impl Note {
-    /// On a message that came over a connection whose end `lost` tells.
-    pub fn new(ordinal: Option<u64>, lost: CancellationToken) -> Self {
+    /// On the request `id`, which came over a connection whose end `lost` tells.
+    pub fn new(
+        ordinal: Option<u64>,
+        id: RequestId,
+        lost: CancellationToken,
+        receipts: Receipts,
+    ) -> Self {
         Note {
             ordinal,
             cancelled: OnceLock::new(),
             lost,
+            id,
+            receipts,
         }
     }
 
     /// The client cancels the call, giving this reason. The first one counts.
     pub fn cancel(&self, reason: Option<String>) {
         let _ = self.cancelled.set(reason);
+    }
+
+    /// Leaves a receipt to be signed when the answer has left.
+    pub fn leave(&self, receipt: Receipt) {
+        let mut receipts = self.receipts.lock().expect("no holder panics");
+        receipts.insert(self.id.clone(), receipt);
     }
 
     /// Where the client has cancelled the call: the reason it gave, if any.
@@ -81,6 +101,7 @@ pub struct Wire {
     out: Arc<Out>,
     numbers: Numbers,
     calls: HashMap<RequestId, Weak<Note>>,
+    receipts: Receipts,
     first_id: i64,
     /// Whether the library has taken up a session. Before that, it wants nothing but requests.
     open: bool,
@@ -151,7 +172,10 @@ impl Wire {
                 next: hello.next,
             },
             calls: HashMap::new(),
-            first_id: i64::from(hello.connection) * IDS_PER_CONNECTION,
+            receipts: Receipts::default(),
+            // Not from nought: the official library for TypeScript takes the cancellation of a request
+            // numbered 0 for one that names none, and the question would stay on the screen.
+            first_id: i64::from(hello.connection) * IDS_PER_CONNECTION + 1,
             open: false,
             lost: CancellationToken::new(),
         }
@@ -225,7 +249,9 @@ impl Wire {
         match &mut message {
             JsonRpcMessage::Request(asked) => {
                 let ordinal = ordinal.unwrap_or_else(|| self.numbers.take());
-                let note = Arc::new(Note::new(Some(ordinal), self.lost.clone()));
+                let (id, lost) = (asked.id.clone(), self.lost.clone());
+                let note = Note::new(Some(ordinal), id, lost, self.receipts.clone());
+                let note = Arc::new(note);
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 self.open |= opens(&asked.request);
                 asked.request.extensions_mut().insert(note);
@@ -306,14 +332,24 @@ impl Transport<RoleServer> for Wire {
                 error.id.as_ref().map(|id| self.calls.remove(id));
             }
         }
+        let answered = match &item {
+            JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
+            JsonRpcMessage::Error(error) => error.id.clone(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        let receipt = answered.and_then(|id| {
+            let mut receipts = self.receipts.lock().expect("no holder panics");
+            receipts.remove(&id)
+        });
         let sent = serde_json::to_vec(&item)
             .map_err(io::Error::from)
             .and_then(|mut line| {
                 line.push(b'\n');
                 self.out.push(line)
             });
-        if sent.is_err() {
-            self.give_up();
+        match &sent {
+            Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
+            Err(_) => self.give_up(),
         }
         ready(sent)
     }

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use abide_core::Millis;
 use serde_json::{Map, Value};
 
+use super::Context;
+use crate::world::search::Pattern;
+
 /// A tool's arguments. Each field is taken out when read; what is left over is unknown.
 pub struct Args {
     fields: Map<String, Value>,
@@ -133,6 +136,22 @@ impl Args {
         }
     }
 
+    /// Seconds, fractions allowed, or none at all.
+    pub fn seconds_or_none(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
+        match self.fields.get(field).and_then(Value::as_f64) {
+            Some(0.0) => {
+                self.fields.remove(field);
+                Ok(None)
+            }
+            _ => self.seconds(field),
+        }
+    }
+
+    /// Whatever it is, where there is something.
+    pub fn any(&mut self, field: &str) -> Option<Value> {
+        self.take(field)
+    }
+
     /// Text for a command's input; NUL is as good as any other byte there.
     pub fn stdin(&mut self, field: &str) -> Result<Option<String>, BadInput> {
         match self.take(field) {
@@ -142,14 +161,105 @@ impl Args {
         }
     }
 
-    /// A folder; a relative one is meant from `root`.
-    pub fn folder(&mut self, field: &str, root: &Path) -> Result<PathBuf, BadInput> {
+    /// Text that may hold anything.
+    pub fn anything(&mut self, field: &str) -> Result<Option<String>, BadInput> {
+        self.stdin(field)
+    }
+
+    /// The same, where some write it as a number.
+    pub fn anything_or_number(&mut self, field: &str) -> Result<Option<String>, BadInput> {
+        match self.take(field) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(Value::Number(number)) => Ok(Some(number.to_string())),
+            Some(other) => Err(wrong(field, "text", &other)),
+        }
+    }
+
+    /// A value of any kind.
+    pub fn value(&mut self, field: &str) -> Option<Value> {
+        self.take(field)
+    }
+
+    /// Yes or no, where it is said at all.
+    pub fn flag_or(&mut self, field: &str, otherwise: bool) -> Result<bool, BadInput> {
+        match self.take(field) {
+            None => Ok(otherwise),
+            Some(Value::Bool(flag)) => Ok(flag),
+            Some(other) => Err(wrong(field, "true or false", &other)),
+        }
+    }
+
+    /// Seconds, fractions allowed, or none at all.
+    pub fn patience(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
+        match self.fields.get(field).and_then(Value::as_f64) {
+            Some(0.0) => {
+                self.take(field);
+                Ok(Some(Millis(0)))
+            }
+            Some(below) if below < 0.0 => {
+                let given = self.take(field).unwrap_or_default();
+                Err(wrong(
+                    field,
+                    "a number of seconds from 0 to 100 years",
+                    &given,
+                ))
+            }
+            _ => self.seconds(field),
+        }
+    }
+
+    /// A regular expression.
+    pub fn pattern(&mut self, field: &str) -> Result<Option<Pattern>, BadInput> {
+        let Some(text) = self.text(field)? else {
+            return Ok(None);
+        };
+        let pattern = Pattern::new(&text).map_err(|fault| {
+            let given = shown_text(&text);
+            BadInput(format!(
+                "`{field}` must be a regular expression; got {given}, and {fault}."
+            ))
+        })?;
+        Ok(Some(pattern))
+    }
+
+    /// A list of words, or one text of words with blanks or commas between them.
+    pub fn words(&mut self, field: &str, most: usize) -> Result<Vec<String>, BadInput> {
+        let words: Vec<String> = match self.take(field) {
+            None => Vec::new(),
+            Some(Value::String(text)) => text
+                .split([' ', ','])
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            Some(Value::Array(list)) => list
+                .into_iter()
+                .map(|word| match word {
+                    Value::String(word) => Ok(word),
+                    other => Err(wrong(field, "a list of texts", &other)),
+                })
+                .collect::<Result<_, _>>()?,
+            Some(other) => return Err(wrong(field, "a list of texts", &other)),
+        };
+        if words.len() > most {
+            return Err(BadInput(format!(
+                "`{field}` must hold at most {most}; got {}.",
+                words.len()
+            )));
+        }
+        Ok(words)
+    }
+
+    /// A folder; a relative one is meant from the agent's root folder, `~` from its home.
+    pub fn folder(&mut self, field: &str, context: &Context) -> Result<PathBuf, BadInput> {
+        let root = &context.root;
         Ok(match self.text(field)? {
             None => root.to_owned(),
             Some(text) if text.is_empty() => root.to_owned(),
             Some(text) => match text.strip_prefix("~") {
                 Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                    let home = std::env::home_dir().unwrap_or_else(|| "/".into());
+                    let home = context.env.iter().find(|(name, _)| name == "HOME");
+                    let home = home.map_or(Path::new("/"), |(_, home)| Path::new(home));
                     home.join(rest.trim_start_matches('/'))
                 }
                 _ => root.join(text),
@@ -214,7 +324,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// What was given, short enough for one sentence and harmless to show.
-fn shown_text(text: &str) -> String {
+pub(crate) fn shown_text(text: &str) -> String {
     const MOST: usize = 80;
     let clean: String = text
         .chars()

@@ -1,5 +1,7 @@
 //! What a model is told about each tool. The first sentence says when to use it.
 
+mod timers;
+
 use serde_json::{Value, json};
 
 /// A tool as it is published.
@@ -34,7 +36,7 @@ pub fn named(name: &str) -> Option<&'static Described> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
-static TOOLS: [Described; 2] = [
+static TOOLS: [Described; 10] = [
     Described {
         name: "execute_command",
         title: "Execute command",
@@ -66,6 +68,34 @@ static TOOLS: [Described; 2] = [
         input: shell_input,
         output: shell_output,
     },
+    Described {
+        name: "terminal_session",
+        title: "Terminal session",
+        description: "Keep a program running and talk to it: a REPL (python3 -i, node, psql), a shell, \
+            ssh, a debugger, a dev server, an editor or any full-screen program; also to read on, \
+            search or end a session that shell or execute_command left running. Actions: `start` \
+            (first line: Session 'id' started); `read_output` (the next unread lines, waiting up to \
+            timeout_seconds for one, or `until` a regex matches; then the cursor); `send_input` \
+            (`input` is typed, \\n is Enter, then `keys` are pressed; returns what came back); \
+            `screen` (what a person would see now, for full-screen programs); `search` (lines of the \
+            whole log by regex); `extend` (move limits); `resize`; `signal`; `kill` (the whole process \
+            tree is gone when it returns); `list`. Wait with timeout_seconds and until instead of \
+            calling again and again. Reading destroys nothing. A session that has neither output, \
+            input nor a reader for inactivity_timeout seconds is closed; its log is kept.",
+        read_only: false,
+        destructive: true,
+        idempotent: false,
+        open_world: true,
+        input: terminal_input,
+        output: terminal_output,
+    },
+    timers::TIMER,
+    timers::READ_TIMER,
+    timers::STOP_TIMER,
+    timers::CANCEL_TIMER,
+    timers::PAUSE_TIMER,
+    timers::RESUME_TIMER,
+    timers::READ_MESSAGES,
 ];
 
 fn run_fields(timeout: Value) -> Value {
@@ -132,4 +162,74 @@ fn shell_output() -> Value {
 
 fn execute_output() -> Value {
     session_output(json!({"type": "string", "enum": ["exited", "running", "failed"]}))
+}
+
+fn terminal_input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": super::terminal::ACTIONS, "description": "What to do."},
+            "session_id": {"type": "string", "description": "Which session. For every action but start and list."},
+            "command": {"type": "string", "description": "start: the command line, as for sh -c."},
+            "cwd": {"type": "string", "description": "start: folder to run in; a relative one is meant from the agent's root folder."},
+            "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "start: variables to set besides the inherited ones."},
+            "pty": {"type": "boolean", "default": true, "description": "start: give it a terminal. Without one, stdout and stderr are told apart."},
+            "cols": {"type": "integer", "minimum": 2, "maximum": 1000, "default": 120, "description": "start, resize: columns of the terminal."},
+            "rows": {"type": "integer", "minimum": 1, "maximum": 500, "default": 40, "description": "start, resize: rows of the terminal."},
+            "inactivity_timeout": {"type": "number", "minimum": 0, "default": 300, "description": "start, extend: seconds without output, input or a reader after which the session is closed; 0: never."},
+            "max_lines": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 100, "description": "read_output, search: most lines to return."},
+            "timeout_seconds": {"type": "number", "minimum": 0, "default": 0, "description": "read_output: how long to wait where nothing is unread, or for `until`."},
+            "until": {"type": "string", "description": "read_output: a regular expression; return as soon as a line matches, with everything up to it."},
+            "since": {"type": "string", "description": "read_output: a cursor from an earlier result; read on from there instead of from what is unread."},
+            "input": {"type": "string", "description": "send_input: text to type. A newline is the Enter key."},
+            "keys": {"type": "array", "items": {"type": "string"}, "description": "send_input: keys to press after the text, such as enter, tab, esc, ctrl-c, up, page-down, f5, alt-x, shift-tab."},
+            "pattern": {"type": "string", "description": "search: a regular expression."},
+            "context": {"type": "integer", "minimum": 0, "maximum": 50, "default": 0, "description": "search: lines to show before and after each match."},
+            "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "extend: new hard limit in seconds from now."},
+            "idle": {"type": "number", "exclusiveMinimum": 0, "description": "extend: new limit in seconds without output, from now."},
+            "signal": {"type": ["string", "integer"], "description": "signal: a name such as INT, TERM or HUP, or a number."},
+            "include_ended": {"type": "boolean", "default": false, "description": "list: ended sessions too."},
+            "idempotency_key": {"type": "string", "description": "start: a call repeated with the same key never runs the command twice."}
+        },
+        "required": ["action"],
+        "additionalProperties": false
+    })
+}
+
+fn terminal_output() -> Value {
+    let mut schema =
+        session_output(json!({"type": "string", "enum": ["exited", "running", "failed"]}));
+    let fields = json!({
+        "cursor": {"type": "string", "description": "Where to read on with `since`."},
+        "lines": {"type": "integer"},
+        "more": {"type": "boolean", "description": "There is more to read at once."},
+        "matched": {"type": "boolean", "description": "Whether `until` was found."},
+        "pty": {"type": "boolean"},
+        "sent": {"type": "integer"},
+        "screen": {"type": "array", "items": {"type": "string"}},
+        "cursor_row": {"type": "integer"},
+        "cursor_col": {"type": "integer"},
+        "cursor_visible": {"type": "boolean"},
+        "cols": {"type": "integer"},
+        "rows": {"type": "integer"},
+        "title": {"type": ["string", "null"]},
+        "alternate_screen": {"type": "boolean"},
+        "bracketed_paste": {"type": "boolean"},
+        "application_cursor": {"type": "boolean"},
+        "mouse": {"type": "boolean"},
+        "matches": {"type": "integer"},
+        "lines_total": {"type": "integer"},
+        "found": {"type": "array", "items": {"type": "object", "properties": {"line": {"type": "integer"}, "match": {"type": "boolean"}, "text": {"type": "string"}}}},
+        "complete": {"type": "boolean"},
+        "timeout": {"type": ["number", "null"]},
+        "idle": {"type": ["number", "null"]},
+        "inactivity_timeout": {"type": ["number", "null"]},
+        "gone": {"type": "boolean"},
+        "person_attached": {"type": "boolean", "description": "A person is at this terminal too."},
+        "sessions": {"type": "array", "items": {"type": "object"}}
+    });
+    if let (Some(all), Value::Object(fields)) = (schema["properties"].as_object_mut(), fields) {
+        all.extend(fields);
+    }
+    schema
 }

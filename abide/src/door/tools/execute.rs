@@ -33,6 +33,7 @@ pub(super) fn read(
         command: command.into(),
         deadline: None,
         idle: Some(idle),
+        inactivity: None,
         asking: asking(context),
         standby: context.standby,
         detach: false,

@@ -2,25 +2,35 @@
 //! the text and facts of their results.
 
 mod args;
+mod condition;
 mod describe;
 mod execute;
+mod messages;
 mod report;
 mod shell;
+mod terminal;
+mod timer;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 
+use abide_core::message::Told;
 use abide_core::request::Caller;
 use abide_core::wait::Asking;
-use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, SessionId};
+use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
+pub(crate) use args::shown_text as shown;
 pub use args::{Args, BadInput};
 pub use describe::{Described, all, named};
+pub(crate) use messages::words as message_words;
 pub(crate) use report::{leftovers, session_facts};
 pub use report::{question_facts, question_text};
+pub(crate) use timer::row_facts as timer_row_facts;
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
+use crate::world::probe::Condition;
 use std::sync::Arc;
 
 /// Everything a call brings besides its arguments.
@@ -38,6 +48,8 @@ pub struct Context {
     pub standby: Option<Millis>,
     /// Names this very request, so that taking it up again never runs a command twice.
     pub request_key: Option<String>,
+    /// A person calls, who may know of every agent's sessions.
+    pub sees_all: bool,
 }
 
 /// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
@@ -66,6 +78,25 @@ pub enum NotCalled {
 /// A tool call under way.
 pub struct ToolCall {
     handle: Handle,
+    way: Way,
+    /// Whose messages the result may tell.
+    agent: Option<Agent>,
+    /// The result, while messages are being added to it.
+    ready: Option<ToolResult>,
+    /// The messages that the result tells besides.
+    appended: Option<(Pending, Vec<Told>)>,
+}
+
+/// How a call comes to its result.
+enum Way {
+    /// The core decides when it is answered, and may ask a person before.
+    Decided(Box<Decided>),
+    /// It is done step by step, and nobody is asked.
+    Done(Pin<Box<dyn Future<Output = Option<ToolResult>> + Send>>),
+}
+
+struct Decided {
+    handle: Handle,
     pending: Pending,
     tool: Tool,
     standby: Option<Millis>,
@@ -74,10 +105,24 @@ pub struct ToolCall {
     outcome: Option<Outcome>,
 }
 
+/// Says that a result has left the house, and with it every message it tells. Where this is dropped
+/// instead, they are told again.
+#[derive(Debug)]
+pub struct Receipt(Vec<Pending>);
+
+impl Receipt {
+    /// It has.
+    pub fn delivered(self) {
+        self.0.into_iter().for_each(Pending::delivered);
+    }
+}
+
 /// Which tool, with what its result needs to know of the arguments.
 enum Tool {
     Shell(shell::Shell),
     Execute(execute::Execute),
+    Timer(timer::TimerTool),
+    ReadMessages(messages::ReadMessages),
 }
 
 /// What a tool call hears.
@@ -103,31 +148,79 @@ pub async fn begin(
     let (request, launch, tool) = match name {
         "shell" => {
             let (run, launch, shell) = shell::read(arguments, &context, handle.config())?;
-            (run, launch, Tool::Shell(shell))
+            (Request::Run(run), Some(launch), Tool::Shell(shell))
         }
         "execute_command" => {
             let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
-            (run, launch, Tool::Execute(execute))
+            (Request::Run(run), Some(launch), Tool::Execute(execute))
+        }
+        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
+            let (request, timer) = {
+                let agent = Some(context.agent.clone());
+                timer::read(name, arguments, &context, handle, agent)?
+            };
+            (Request::Timer(request), None, Tool::Timer(timer))
+        }
+        "read_messages" => {
+            let (request, read) = messages::read(arguments, &context)?;
+            (request, None, Tool::ReadMessages(read))
+        }
+        "terminal_session" => {
+            let action = terminal::read(arguments, &context, handle.config())?;
+            let agent = Some(context.agent.clone());
+            let desk = terminal::Desk {
+                handle: handle.clone(),
+                context,
+            };
+            let way = Way::Done(Box::pin(terminal::perform(action, desk)));
+            return Ok(ToolCall::new(handle, way, agent));
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
             return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
         }
     };
+    let agent = context.agent;
     let caller = Caller {
-        agent: Some(context.agent),
+        agent: Some(agent.clone()),
     };
-    let pending = handle
-        .call(caller, abide_core::Request::Run(request), Some(launch))
-        .await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool,
-        standby,
-        session: None,
-        outcome: None,
-    })
+    let pending = handle.call(caller, request, launch).await;
+    let decided = Decided::new(handle, pending, tool, standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), Some(agent)))
+}
+
+/// The same for timers, on behalf of a person or of a program: no message is told on the way.
+pub async fn begin_quietly(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+    caller: Caller,
+) -> Result<ToolCall, NotCalled> {
+    let standby = context.standby;
+    let read = timer::read(name, arguments, &context, handle, caller.agent.clone());
+    let (request, timer) = read?;
+    let pending = handle.call(caller, Request::Timer(request), None).await;
+    let decided = Decided::new(handle, pending, Tool::Timer(timer), standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), None))
+}
+
+/// Many timers for one call.
+pub(crate) fn many_timers(
+    all: Vec<Value>,
+    context: &Context,
+    handle: &Handle,
+) -> Result<abide_core::timer::Request, BadInput> {
+    timer::many(all, context, handle)
+}
+
+/// A condition as somebody wrote it.
+pub(crate) fn condition(
+    given: Value,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Condition, BadInput> {
+    condition::read(given, context, handle)
 }
 
 /// Takes a call up again that returned to ask a person: waits for the same session, with the same
@@ -147,30 +240,145 @@ pub async fn resume(
     let asking = match &tool {
         Tool::Shell(_) => Asking::Never,
         Tool::Execute(_) => asking(&context),
+        Tool::Timer(_) | Tool::ReadMessages(_) => Asking::Never,
     };
+    let agent = context.agent;
     let caller = Caller {
-        agent: Some(context.agent),
+        agent: Some(agent.clone()),
     };
-    let request = abide_core::Request::Join {
+    let request = Request::Join {
         session,
         asking,
         standby,
     };
     let pending = handle.call(caller, request, None).await;
-    Ok(ToolCall {
-        handle: handle.clone(),
-        pending,
-        tool,
-        standby,
-        session: None,
-        outcome: None,
-    })
+    let decided = Decided::new(handle, pending, tool, standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), Some(agent)))
 }
 
 impl ToolCall {
+    fn new(handle: &Handle, way: Way, agent: Option<Agent>) -> Self {
+        ToolCall {
+            handle: handle.clone(),
+            way,
+            agent,
+            ready: None,
+            appended: None,
+        }
+    }
+
+    /// Tells no messages with the result.
+    pub fn be_quiet(&mut self) {
+        self.agent = None;
+    }
+
     /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
     /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
     pub async fn next(&mut self) -> Option<ToolStep> {
+        if self.ready.is_none() {
+            let step = match &mut self.way {
+                Way::Decided(call) => call.next().await?,
+                Way::Done(work) => ToolStep::Done(work.await?),
+            };
+            match step {
+                ToolStep::Done(result) => self.ready = Some(result),
+                step => return Some(step),
+            }
+        }
+        self.take_messages().await;
+        let mut result = self.ready.take()?;
+        if let Some((_, messages)) = &self.appended
+            && !messages.is_empty()
+        {
+            let (text, list) = messages::told(&self.handle, messages);
+            result.text.push_str("\n\n");
+            result.text.push_str(&text);
+            result.facts.insert("messages".into(), list);
+            result = result.sealed();
+        }
+        Some(ToolStep::Done(result))
+    }
+
+    /// The result, whatever is asked on the way, for nobody in particular: it tells no messages.
+    pub async fn result_only(mut self) -> Option<ToolResult> {
+        self.be_quiet();
+        self.to_result().await
+    }
+
+    /// The result, whatever is asked on the way.
+    pub async fn to_result(&mut self) -> Option<ToolResult> {
+        loop {
+            if let ToolStep::Done(result) = self.next().await? {
+                return Some(result);
+            }
+        }
+    }
+
+    /// Any result tells the messages that wait for the agent.
+    async fn take_messages(&mut self) {
+        let Some(agent) = self.agent.clone() else {
+            return;
+        };
+        let reads =
+            matches!(&self.way, Way::Decided(call) if matches!(call.tool, Tool::ReadMessages(_)));
+        if reads || self.appended.is_some() || !self.handle.board().any_unread() {
+            return;
+        }
+        let caller = Caller { agent: Some(agent) };
+        let (standby, most) = (Millis(0), messages::APPENDED);
+        let request = Request::ReadMessages { standby, most };
+        let mut pending = self.handle.call(caller, request, None).await;
+        if let Some(Step::Done(Outcome::Messages(messages, _))) = pending.next().await {
+            self.appended = Some((pending, messages));
+        }
+    }
+
+    /// To be said when the result has left the house.
+    pub fn into_receipt(self) -> Receipt {
+        let own = match self.way {
+            Way::Decided(call) => Some(call.pending),
+            Way::Done(_) => None,
+        };
+        let appended = self.appended.map(|(pending, _)| pending);
+        Receipt(own.into_iter().chain(appended).collect())
+    }
+
+    /// The session it works on, once known.
+    pub fn session(&self) -> Option<SessionId> {
+        match &self.way {
+            Way::Decided(call) => call.session,
+            Way::Done(_) => None,
+        }
+    }
+
+    /// A person interrupted the call. One that only reads or writes is simply let go of.
+    pub fn interrupt(&self) {
+        if let Way::Decided(call) = &self.way {
+            call.pending.interrupt();
+        }
+    }
+
+    /// The door's own way to a person leads nowhere.
+    pub fn nobody_there(&self) {
+        if let Way::Decided(call) = &self.way {
+            call.pending.nobody_there();
+        }
+    }
+}
+
+impl Decided {
+    fn new(handle: &Handle, pending: Pending, tool: Tool, standby: Option<Millis>) -> Box<Self> {
+        Box::new(Decided {
+            handle: handle.clone(),
+            pending,
+            tool,
+            standby,
+            session: None,
+            outcome: None,
+        })
+    }
+
+    async fn next(&mut self) -> Option<ToolStep> {
         if self.outcome.is_none() {
             match self.pending.next().await? {
                 Step::Accepted(session) => {
@@ -187,37 +395,21 @@ impl ToolCall {
         Some(ToolStep::Done(result))
     }
 
-    /// The result, whatever is asked on the way.
-    pub async fn result_only(mut self) -> Option<ToolResult> {
-        loop {
-            if let ToolStep::Done(result) = self.next().await? {
-                return Some(result);
-            }
-        }
-    }
-
-    /// The session it works on, once known.
-    pub fn session(&self) -> Option<SessionId> {
-        self.session
-    }
-
-    /// A person interrupted the call.
-    pub fn interrupt(&self) {
-        self.pending.interrupt();
-    }
-
-    /// The door's own way to a person leads nowhere.
-    pub fn nobody_there(&self) {
-        self.pending.nobody_there();
-    }
-
     async fn result(&self, outcome: Outcome) -> ToolResult {
+        if let Tool::Timer(timer) = &self.tool {
+            return timer.result(&self.handle, outcome);
+        }
         if let Outcome::Refused(refusal) = &outcome {
             return refused(refusal);
         }
         match &self.tool {
             Tool::Shell(shell) => shell.result(&self.handle, outcome, self.standby).await,
             Tool::Execute(execute) => execute.result(&self.handle, outcome, self.standby).await,
+            Tool::Timer(timer) => timer.result(&self.handle, outcome),
+            Tool::ReadMessages(read) => match outcome {
+                Outcome::Messages(messages, more) => read.result(&self.handle, &messages, more),
+                _ => ToolResult::error("the messages cannot be read".into()),
+            },
         }
     }
 }
@@ -268,6 +460,12 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             "`idempotency_key` '{}' was used for another command already; use a new one",
             key.0.strip_prefix("given:").unwrap_or(&key.0)
         ),
+        Refusal::Timer(refusal) => timer::sentence(refusal),
+        Refusal::NotRecorded => {
+            "storage_full: it could not be recorded, so nothing was done; free \
+            some space on the disk and try again"
+                .into()
+        }
         Refusal::TooMany(sentence) => sentence.clone(),
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn read_common(
     context: &Context,
     config: &Config,
 ) -> Result<(Launch, OutputLimits), BadInput> {
-    let cwd = args.folder("cwd", &context.root)?;
+    let cwd = args.folder("cwd", context)?;
     let given = args.env("env")?;
     let stdin = args.stdin("stdin")?;
     let max_chars = args
@@ -72,7 +72,10 @@ pub(super) fn read_common(
 }
 
 /// The inherited environment with what the call sets and takes away.
-fn laid_over(inherited: &[Variable], given: Vec<(OsString, Option<OsString>)>) -> Vec<Variable> {
+pub(super) fn laid_over(
+    inherited: &[Variable],
+    given: Vec<(OsString, Option<OsString>)>,
+) -> Vec<Variable> {
     let mut env = inherited.to_vec();
     for (name, value) in given {
         env.retain(|(old, _)| *old != name);
@@ -90,7 +93,14 @@ pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<Sessi
         | Outcome::Declined(id)
         | Outcome::Cancelled(id)
         | Outcome::Failed(id) => *id,
-        Outcome::Done | Outcome::Refused(_) => return None,
+        Outcome::Done
+        | Outcome::Timer(..)
+        | Outcome::Timers(_)
+        | Outcome::TimersMade(_)
+        | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
+        | Outcome::Messages(..)
+        | Outcome::Refused(_) => return None,
     };
     handle.board().session(id)
 }
@@ -256,20 +266,36 @@ struct Reading {
     end: u64,
 }
 
+/// What a digest was given.
+#[derive(Default)]
+struct Fed {
+    bytes: u64,
+    dropped: u64,
+}
+
 impl Reading {
     fn into(self, mut digest: Digest, unread: Option<Range<u64>>) -> Digested {
+        let mut fed = Fed::default();
         match unread {
-            None => self.feed(&mut digest, 0..self.end),
+            None => self.feed(&mut digest, 0..self.end, &mut fed),
             Some(unread) => {
-                self.feed(&mut digest, 0..unread.start);
+                self.feed(&mut digest, 0..unread.start, &mut fed);
                 digest.gap(Gap::Unread(unread.end - unread.start));
-                self.feed(&mut digest, unread.end..self.end);
+                self.feed(&mut digest, unread.end..self.end, &mut fed);
             }
         }
-        digest.finish()
+        if fed.bytes == 0 {
+            // Whose the missing bytes were is not known; of a stream that is not seen at all, none.
+            return Digest::new(&Limits::new("")).finish();
+        }
+        let mut digested = digest.finish();
+        // What fell out of the log is told apart from what was only left out here.
+        digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
+        digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
+        digested
     }
 
-    fn feed(&self, digest: &mut Digest, part: Range<u64>) {
+    fn feed(&self, digest: &mut Digest, part: Range<u64>, fed: &mut Fed) {
         let mut pieces = self.log.pieces(part.start, self.only);
         while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
             match piece {
@@ -277,8 +303,12 @@ impl Reading {
                 Piece::Chunk(chunk) => {
                     let most = usize::try_from(part.end - chunk.offset).unwrap_or(usize::MAX);
                     digest.push(&chunk.bytes[..chunk.bytes.len().min(most)]);
+                    fed.bytes += chunk.bytes.len() as u64;
                 }
-                Piece::Gap { from, to } => digest.gap(Gap::Dropped(to - from)),
+                Piece::Gap { from, to } => {
+                    digest.gap(Gap::Dropped(to - from));
+                    fed.dropped += to - from;
+                }
             }
         }
     }
@@ -367,6 +397,16 @@ pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Val
     );
 }
 
+/// Whether a running session waits for somebody to type. One look, since this is said with every line
+/// that is read.
+pub(super) fn waits_for_input(view: &SessionView, facts: &mut Map<String, Value>) {
+    if let Ok(Some(meta)) = folder::read_meta(&view.folder) {
+        let now = facts::facts(&meta);
+        facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+        facts.insert("doing".into(), json!(doing(Some(&now), 0)));
+    }
+}
+
 /// What a command does, in words.
 fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     match facts.map(|facts| facts.doing) {
@@ -379,22 +419,22 @@ fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     }
 }
 
-/// The question as a person reads it: its line, and under it what it is about.
+/// The question as a person reads it: its line, and under it what it is about. Three lines, because
+/// Claude Code shows no more.
 pub fn question_text(question: &QuestionView) -> String {
     let mut text = format!(
-        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for: {}",
+        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
         question.state.idle,
         safe(&question.command),
-        spoken(question.ran)
+        spoken(question.ran),
+        doing(question.facts.as_ref(), question.cpu_percent)
     );
     let last = String::from_utf8_lossy(&question.last_line);
     let last = last.trim_end();
     if !last.is_empty() {
-        text.push_str("\n  last output: ");
+        text.push_str("; last output: ");
         text.push_str(&safe(last));
     }
-    text.push_str("\n  now: ");
-    text.push_str(&doing(question.facts.as_ref(), question.cpu_percent));
     text
 }
 

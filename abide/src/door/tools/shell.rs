@@ -38,6 +38,7 @@ pub(super) fn read(
         command: command.as_str().into(),
         deadline: Some(timeout),
         idle: None,
+        inactivity: None,
         asking: Asking::Never,
         standby: context.standby,
         detach: false,

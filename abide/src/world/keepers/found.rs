@@ -87,6 +87,7 @@ fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
         key: meta.key.as_deref().map(|key| Key(key.into())),
         created: Wall(meta.created_wall_ms),
         idle: meta.idle_ms.map(Millis),
+        inactivity: meta.inactivity_ms.map(Millis),
         bytes: Log::open(path).end().unwrap_or(0),
         phase,
     }

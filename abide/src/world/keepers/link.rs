@@ -91,6 +91,17 @@ impl Link {
         Ok(())
     }
 
+    /// Sends input if all of it can be sent at once.
+    pub fn answer(&self, bytes: &[u8]) {
+        let room = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if let Ok(permit) = self.credit.try_acquire_many(room) {
+            permit.forget();
+            self.send(&ToKeeper::Input {
+                bytes: bytes.to_vec(),
+            });
+        }
+    }
+
     fn grew(&self, bytes: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
         watched.retain(|beyond| *beyond >= bytes);

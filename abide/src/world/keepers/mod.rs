@@ -115,6 +115,14 @@ impl Keepers {
         link.input(bytes).await
     }
 
+    /// Types an answer that the terminal owes the command. Where the command has more input waiting
+    /// than it takes, the answer is dropped: it would come too late to be one.
+    pub fn answer(&self, id: SessionId, bytes: &[u8]) {
+        if let Some(link) = self.link(id) {
+            link.answer(bytes);
+        }
+    }
+
     /// Follows a session's output by its length.
     pub fn follow(&self, id: SessionId) -> Option<Follower> {
         self.link(id).map(Follower::new)

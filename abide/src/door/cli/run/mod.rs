@@ -3,7 +3,7 @@
 
 mod control;
 mod ending;
-mod input;
+pub(super) mod input;
 mod screen;
 
 use std::ffi::{OsStr, OsString};
@@ -168,7 +168,7 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
 }
 
 /// One word is a command line for the shell; several are executed as they are.
-fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>), Trouble> {
+pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>), Trouble> {
     if let [line] = words {
         let line = line.to_str().ok_or_else(|| {
             own("a command line must be UTF-8".into())

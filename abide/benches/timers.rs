@@ -1,0 +1,218 @@
+//! A million timers: how fast they are made, what they weigh, how soon a restart is ready, and how
+//! late they are. `cargo bench -p abide --bench timers [-- COUNT]`. Prints numbers and judges none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use abide::config::{Config, Places};
+use abide::daemon::{Handle, Runtime};
+use abide_core::request::Caller;
+use abide_core::timer::{self, Create, Kind};
+use abide_core::{Agent, Millis, Outcome, Request};
+
+fn main() {
+    let count = std::env::args().skip(1).find_map(|word| word.parse().ok());
+    let count: usize = count.unwrap_or(1_000_000);
+    let dir = tempfile::tempdir().expect("a folder");
+    let places = Places::under(dir.path());
+    std::fs::create_dir_all(places.sessions()).expect("folders");
+    bulk(&places, count);
+    restart(&places, count);
+    drain(&places);
+    let other = tempfile::tempdir().expect("a folder");
+    let places = Places::under(other.path());
+    std::fs::create_dir_all(places.sessions()).expect("folders");
+    single(&places);
+    same_second(&places);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench lets time pass")]
+async fn sleep(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+fn within<T>(places: &Places, work: impl AsyncFnOnce(Handle) -> T) -> (Duration, T) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let began = now();
+        let config = Config {
+            spare_keepers: 0,
+            ..Config::default()
+        };
+        let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
+        let engine = Runtime::start(places, config, program).expect("an engine");
+        let handle = engine.handle.clone();
+        let count = timer::Request::Count;
+        call(&handle, count).await;
+        let ready = began.elapsed();
+        let done = work(handle.clone()).await;
+        handle.stop().await;
+        engine.stopped().await.expect("it stops well");
+        (ready, done)
+    })
+}
+
+async fn call(handle: &Handle, request: timer::Request) -> Outcome {
+    let caller = Caller {
+        agent: Some(Agent("bench".into())),
+    };
+    let pending = handle.call(caller, Request::Timer(request), None).await;
+    pending.done().await.expect("an answer")
+}
+
+fn mission(total: Millis) -> Create {
+    Create {
+        kind: Kind::Mission,
+        text: "look at the logs of the build".into(),
+        until: None,
+        total,
+        standby: None,
+        patience: None,
+        detach: true,
+        key: None,
+    }
+}
+
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1_024
+}
+
+fn bulk(places: &Places, count: usize) {
+    let (_, ()) = within(places, async |handle| {
+        let before = memory();
+        let began = now();
+        let mut made = 0;
+        while made < count {
+            let page = (count - made).min(10_000);
+            let new =
+                (0..page).map(|n| mission(Millis::from_secs(3_600 + (made + n) as u64 % 86_400)));
+            call(&handle, timer::Request::CreateMany(new.collect())).await;
+            made += page;
+        }
+        let took = began.elapsed();
+        let each = (memory() - before) as f64 / count as f64;
+        println!(
+            "bulk      {count} made in {took:.2?}: {:.0} a second",
+            count as f64 / took.as_secs_f64()
+        );
+        println!("memory    {each:.0} bytes each (resident, with what the commits left behind)");
+    });
+    let size = std::fs::metadata(places.database()).map_or(0, |found| found.len());
+    println!("disk      {:.0} bytes each", size as f64 / count as f64);
+}
+
+fn restart(places: &Places, count: usize) {
+    let before = memory();
+    let (ready, after) = within(places, async |_| memory());
+    println!("restart   ready after {ready:.2?} with {count}");
+    println!(
+        "memory    {:.0} bytes each after a restart",
+        after.saturating_sub(before) as f64 / count as f64
+    );
+}
+
+/// Makes all of them overdue by moving their deadlines in the database.
+fn drain(places: &Places) {
+    #[expect(clippy::disallowed_methods, reason = "the bench makes them overdue")]
+    let db = rusqlite::Connection::open(places.database()).expect("the database");
+    db.execute("UPDATE timer SET due_ms = due_ms - 100000000", [])
+        .expect("an update");
+    drop(db);
+    within(places, async |handle| {
+        let began = now();
+        let mut slowest = Duration::ZERO;
+        loop {
+            let asked = now();
+            let left = call(&handle, timer::Request::Count).await;
+            slowest = slowest.max(asked.elapsed());
+            if left == Outcome::TimersCounted(0) {
+                break;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        println!(
+            "overdue   all drained in {:.2?}; a call took {slowest:.2?} at most",
+            began.elapsed()
+        );
+    });
+}
+
+/// Many callers, one timer each at a time, every one of them durable.
+fn single(places: &Places) {
+    const EACH: usize = 500;
+    for callers in [1_usize, 64] {
+        within(places, async |handle| {
+            let handle = Arc::new(handle);
+            let began = now();
+            let tasks: Vec<_> = (0..callers)
+                .map(|_| {
+                    let handle = handle.clone();
+                    tokio::spawn(async move {
+                        for _ in 0..EACH {
+                            let new = mission(Millis::from_secs(36_000));
+                            call(&handle, timer::Request::Create(new)).await;
+                        }
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.expect("a caller");
+            }
+            let rate = (callers * EACH) as f64 / began.elapsed().as_secs_f64();
+            println!("durable   {rate:.0} a second from {callers} callers");
+        });
+    }
+}
+
+/// Ten thousand due in one second, each stood by on.
+fn same_second(places: &Places) {
+    const COUNT: u64 = 10_000;
+    within(places, async |handle| {
+        let handle = Arc::new(handle);
+        let mut waiting = Vec::new();
+        for n in 0..COUNT {
+            let handle = handle.clone();
+            waiting.push(tokio::spawn(async move {
+                let total = Millis(8_000 + n / 10);
+                let new = Create {
+                    kind: Kind::Waiting,
+                    detach: false,
+                    ..mission(total)
+                };
+                let began = now();
+                call(&handle, timer::Request::Create(new)).await;
+                let took = began.elapsed();
+                (took, Duration::from_millis(total.0))
+            }));
+        }
+        let mut late = Vec::new();
+        let mut early = 0;
+        for task in waiting {
+            let (took, wanted) = task.await.expect("a caller");
+            match took.checked_sub(wanted) {
+                Some(over) => late.push(over),
+                None => early += 1,
+            }
+        }
+        late.sort();
+        let at = |part: usize| late[(late.len() - 1) * part / 100];
+        println!(
+            "lateness  {COUNT} in one second, as their callers see it (making them included): early {early}, \
+             p50 {:.2?}, p99 {:.2?}, most {:.2?}",
+            at(50),
+            at(99),
+            at(100)
+        );
+    });
+}

@@ -1,0 +1,178 @@
+//! `abide timer`.
+
+use abide_core::Millis;
+use serde_json::{Value, json};
+
+use super::args::{self, Timer, TimerAct, TimerStart};
+use super::client::Client;
+use super::show::{self, Row};
+use super::trouble::Trouble;
+use super::wait::Bar;
+use crate::door::digest::one_line;
+
+pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, Trouble> {
+    match timer {
+        Timer::Start(new) => start(client(new.agent.clone()), new).await,
+        Timer::Read(read) => {
+            let path = format!("/v1/timers/{}", super::name(&read.timer)?);
+            let timer = client(read.agent).get(&path).await?;
+            said(&timer, read.json.json);
+            Ok(0)
+        }
+        Timer::Stop(args) => act(client(args.agent.clone()), "stop", args, json!({})).await,
+        Timer::Cancel(args) => act(client(args.agent.clone()), "cancel", args, json!({})).await,
+        Timer::Resume(args) => act(client(args.agent.clone()), "resume", args, json!({})).await,
+        Timer::Pause(pause) => {
+            let more = json!({"pause_duration": seconds(pause.time)});
+            let args = TimerAct {
+                timer: pause.timer,
+                reason: pause.reason,
+                agent: pause.agent.clone(),
+                json: pause.json,
+            };
+            act(client(pause.agent), "pause", args, more).await
+        }
+        Timer::List(list) => {
+            let timers = client(list.agent).get("/v1/timers").await?;
+            table(
+                &timers,
+                list.json.json,
+                "No timers are running; `abide timer history` shows the past.",
+            );
+            Ok(0)
+        }
+        Timer::History(history) => {
+            let path = format!("/v1/timers/history?limit={}", history.limit);
+            let timers = client(history.agent).get(&path).await?;
+            table(&timers, history.json.json, "No timer has ended yet.");
+            Ok(0)
+        }
+        Timer::Stats(stats) => {
+            let found = client(stats.agent).get("/v1/timers/stats").await?;
+            if stats.json.json {
+                show::json(&found);
+            } else {
+                print_stats(&found);
+            }
+            Ok(0)
+        }
+    }
+}
+
+async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
+    let body = json!({
+        "total_duration": seconds(new.total),
+        "timeout_duration": new.standby.map(seconds),
+        "reason": new.reason,
+        "mission": new.mission,
+        "until": new.until,
+    });
+    let asking = client.post("/v1/timers", &body);
+    let bar = Bar {
+        total: new.total,
+        standby: new.standby,
+    };
+    let timer = bar.beside(asking).await?;
+    said(&timer, new.json.json);
+    Ok(match timer["status"].as_str() {
+        Some("completed") => 0,
+        _ if timer["timeout"] == true => 1,
+        _ if new.mission.is_some() => 0,
+        _ => 2,
+    })
+}
+
+async fn act(client: Client, act: &str, args: TimerAct, mut body: Value) -> Result<u8, Trouble> {
+    let path = format!("/v1/timers/{}/{act}", super::name(&args.timer)?);
+    body["reason"] = json!(args.reason);
+    let timer = client.post(&path, &body).await?;
+    said(&timer, args.json.json);
+    Ok(0)
+}
+
+fn said(timer: &Value, as_json: bool) {
+    if as_json {
+        show::json(timer);
+        return;
+    }
+    // The last line tells an agent what to do next; a person knows.
+    let text = timer["text"].as_str().unwrap_or_default();
+    for line in text.lines().filter(|line| !for_agents(line)) {
+        anstream::println!("{}", one_line(line));
+    }
+}
+
+fn for_agents(line: &str) -> bool {
+    line.starts_with("To go on waiting") || line.starts_with("End your turn")
+}
+
+fn table(timers: &Value, as_json: bool, none: &str) {
+    let all = timers["timers"].as_array().cloned().unwrap_or_default();
+    if as_json {
+        show::json(&json!({"timers": all}));
+    } else if all.is_empty() {
+        anstream::println!("{none}");
+    } else {
+        let rows: Vec<Row> = all.iter().map(row).collect();
+        show::table(
+            &["TIMER", "STATE", "ELAPSED", "TOTAL", "AGENT", "FOR"],
+            &rows,
+        );
+    }
+}
+
+fn row(timer: &Value) -> Row {
+    let text = |field: &str| one_line(timer[field].as_str().unwrap_or_default());
+    let time = |field: &str| {
+        let seconds = timer[field].as_f64().unwrap_or(0.0);
+        show::short(Millis((seconds * 1_000.0) as u64))
+    };
+    let plain = anstyle::Style::new();
+    let colour = match timer["status"].as_str() {
+        Some("running" | "running_background") => show::GOOD,
+        Some("stopped") => show::BAD,
+        _ => show::FAINT,
+    };
+    let purpose = if timer["mission"].is_string() {
+        "mission"
+    } else {
+        "reason"
+    };
+    vec![
+        (text("timer_id"), plain),
+        (text("status"), colour),
+        (time("elapsed_time"), plain),
+        (time("total_duration"), plain),
+        (text("agent"), show::FAINT),
+        (text(purpose), plain),
+    ]
+}
+
+fn print_stats(stats: &Value) {
+    let heading = show::HEADING;
+    let number = |field: &str| stats[field].as_u64().unwrap_or(0);
+    let span = |field: &str| {
+        show::short(Millis(
+            (stats[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64,
+        ))
+    };
+    let completed = format!(
+        "{} by time, {} by condition",
+        number("completed_by_time"),
+        number("completed_by_condition")
+    );
+    for (name, value) in [
+        ("made", number("made").to_string()),
+        ("running", number("running").to_string()),
+        ("completed", completed),
+        ("stopped", number("stopped").to_string()),
+        ("waited", format!("{} in all", span("elapsed_total"))),
+        ("latest", format!("{} after it was due", span("latest"))),
+    ] {
+        anstream::println!("{heading}{name:<10}{heading:#} {value}");
+    }
+}
+
+fn seconds(time: Millis) -> f64 {
+    time.0 as f64 / 1_000.0
+}

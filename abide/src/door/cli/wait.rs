@@ -1,0 +1,153 @@
+//! `abide wait`, and the bar that shows how far a wait has come.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use abide_core::Millis;
+use serde_json::{Map, Value, json};
+
+use super::args::Wait;
+use super::client::Client;
+use super::show;
+use super::trouble::Trouble;
+use crate::world::clock::{Clock, SystemClock, pause};
+
+pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
+    let body = json!({"until": condition(&wait)?, "for": wait.time.0 as f64 / 1_000.0});
+    let asking = client.post("/v1/wait", &body);
+    let bar = Bar {
+        total: wait.time,
+        standby: None,
+    };
+    let result = bar.beside(asking).await?;
+    let held = result["held"] == true;
+    if wait.json.json {
+        show::json(&result);
+    } else {
+        let seen = crate::door::digest::one_line(result["seen"].as_str().unwrap_or_default());
+        if held {
+            anstream::println!("{seen}");
+        } else {
+            anstream::eprintln!("abide: not within {}: {seen}", wait.time);
+        }
+    }
+    Ok(u8::from(!held))
+}
+
+fn condition(wait: &Wait) -> Result<Value, Trouble> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut add = |fields: &[(&str, Option<Value>)]| {
+        if fields[0].1.is_some() {
+            let given = fields
+                .iter()
+                .filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
+            all.push(Value::Object(Map::from_iter(given)));
+        }
+    };
+    let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+    let file = match &wait.file {
+        None => None,
+        Some(file) => Some(json!(std::path::absolute(file)?)),
+    };
+    add(&[("port", text(&wait.port))]);
+    add(&[
+        ("url", text(&wait.url)),
+        ("status", wait.status.map(Into::into)),
+        ("body", text(&wait.body)),
+    ]);
+    add(&[
+        ("file", file),
+        ("is", text(&wait.is)),
+        ("matches", text(&wait.matches)),
+    ]);
+    add(&[
+        ("session", text(&wait.session)),
+        ("output", text(&wait.output)),
+    ]);
+    let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
+    add(&[("command", text(&wait.command)), ("every", every)]);
+    all.extend(wait.until.clone());
+    Ok(match all.len() {
+        1 => all.remove(0),
+        _ => json!({"all": all}),
+    })
+}
+
+/// How often the bar is drawn.
+const FRAME: Duration = Duration::from_millis(200);
+const WIDTH: u64 = 24;
+
+/// A line that shows how much has passed, on a terminal only.
+pub struct Bar {
+    /// Of the whole.
+    pub total: Millis,
+    /// Of what this call waits.
+    pub standby: Option<Millis>,
+}
+
+impl Bar {
+    /// Draws while something else is waited for.
+    pub async fn beside<T>(self, what: impl Future<Output = T>) -> T {
+        if !std::io::stderr().is_terminal() {
+            return what.await;
+        }
+        let began = SystemClock.now().boot.0;
+        tokio::pin!(what);
+        let done = loop {
+            self.draw(Millis(SystemClock.now().boot.0 - began));
+            tokio::select! {
+                biased;
+                done = &mut what => break done,
+                () = pause(FRAME) => {}
+            }
+        };
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+        done
+    }
+
+    fn draw(&self, passed: Millis) {
+        let line = self.line(passed);
+        let mut err = std::io::stderr();
+        let _ = write!(err, "\r\x1b[K{line}");
+        let _ = err.flush();
+    }
+
+    fn line(&self, passed: Millis) -> String {
+        let part = passed.0.min(self.total.0);
+        let full = part * WIDTH / self.total.0.max(1);
+        let bar: String = (0..WIDTH)
+            .map(|at| if at < full { '█' } else { '░' })
+            .collect();
+        let mut line = format!(
+            "{bar} {} of {}",
+            show::short(passed),
+            show::short(self.total)
+        );
+        if let Some(standby) = self.standby {
+            line.push_str(&format!(", standing by for {}", show::short(standby)));
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_fills() {
+        let bar = Bar {
+            total: Millis::from_secs(100),
+            standby: Some(Millis::from_secs(60)),
+        };
+        assert!(bar.line(Millis(0)).starts_with("░░"));
+        assert!(
+            bar.line(Millis::from_secs(50))
+                .starts_with(&format!("{}░", "█".repeat(12)))
+        );
+        assert_eq!(
+            bar.line(Millis::from_secs(200)),
+            format!("{} 3m20s of 1m40s, standing by for 60s", "█".repeat(24))
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! One line of output as it stays, whatever was written over on the way to its end.
+
+use super::cut;
+use super::decode::{Decoder, Surface};
+use super::row::{Keep, Row};
+use super::sequence::{Motion, Part};
+
+/// What a line of raw output looks like. A program that paints all over the screen writes several
+/// rows in what is one line to its log; each is a row of its own here. A row longer than `max_chars`
+/// is shortened in its middle.
+pub fn rows(raw: &[u8], max_chars: usize) -> Vec<String> {
+    if raw.len() <= max_chars && raw.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
+        return vec![String::from_utf8_lossy(raw).into_owned()];
+    }
+    let room = 4 * max_chars;
+    let mut paper = Paper {
+        keep: Keep {
+            head: room,
+            tail: room,
+        },
+        max_chars,
+        row: Row::default(),
+        column: 0,
+        rows: Vec::new(),
+    };
+    let mut decoder = Decoder::default();
+    decoder.feed(raw, &mut paper);
+    decoder.cut(&mut paper);
+    if paper.rows.is_empty() || !paper.row.is_empty() {
+        paper.seal();
+    }
+    paper.rows
+}
+
+struct Paper {
+    keep: Keep,
+    max_chars: usize,
+    row: Row,
+    column: usize,
+    rows: Vec<String>,
+}
+
+impl Paper {
+    fn seal(&mut self) {
+        let (text, hole) = self.row.seal(self.keep);
+        self.rows.push(cut::middle(text, hole, self.max_chars));
+        self.row.clear();
+        self.column = 0;
+    }
+
+    /// The cursor goes to another row.
+    fn leave(&mut self) {
+        if !self.row.is_empty() {
+            self.seal();
+        }
+        self.column = 0;
+    }
+
+    fn erase(&mut self, part: Part) {
+        match part {
+            Part::After => self.row.truncate(self.column, self.keep),
+            Part::Before => self.row.blank(0, self.column + 1),
+            Part::All => self.row.erase(),
+        }
+    }
+}
+
+impl Surface for Paper {
+    fn text(&mut self, text: &str) {
+        self.column = self.row.write(self.column, text, self.keep);
+    }
+
+    fn motion(&mut self, motion: Motion) {
+        match motion {
+            Motion::Return => self.column = 0,
+            Motion::Backspace => self.column = self.column.saturating_sub(1),
+            Motion::Right(by) => self.column += usize::from(by),
+            Motion::Left(by) => self.column = self.column.saturating_sub(by.into()),
+            Motion::Column(to) => self.column = to.into(),
+            Motion::EraseLine(part) => self.erase(part),
+            Motion::EraseChars(count) => {
+                self.row
+                    .blank(self.column, self.column + usize::from(count));
+            }
+            Motion::DeleteChars(count) => self.row.delete(self.column, count.into()),
+            Motion::InsertChars(count) => self.row.insert(self.column, count.into()),
+            Motion::Save | Motion::Restore | Motion::Region(_) | Motion::EraseScreen(_) => {}
+            Motion::Newline
+            | Motion::Up(_)
+            | Motion::Down(_)
+            | Motion::Row(_)
+            | Motion::To(..)
+            | Motion::InsertLines(_)
+            | Motion::DeleteLines(_)
+            | Motion::ScrollUp(_)
+            | Motion::ScrollDown(_)
+            | Motion::ReverseIndex
+            | Motion::AlternateOn
+            | Motion::AlternateOff
+            | Motion::Reset => self.leave(),
+        }
+    }
+
+    fn at_fresh_line(&self) -> bool {
+        false
+    }
+
+    fn line(&mut self, line: &str) {
+        self.text(line);
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(raw: &str) -> Vec<String> {
+        rows(raw.as_bytes(), 100)
+    }
+
+    #[test]
+    fn a_line_is_what_it_became() {
+        assert_eq!(seen("plain"), ["plain"]);
+        assert_eq!(seen(""), [""]);
+        assert_eq!(seen("\x1b[1;31merror\x1b[0m: x\r"), ["error: x"]);
+        assert_eq!(seen(" 10%\r 20%\r100%"), ["100%"]);
+        assert_eq!(seen("longer text\rshort\x1b[K"), ["short"]);
+        assert_eq!(seen("ab\x08c"), ["ac"]);
+        assert_eq!(seen("日本\r\x1b[2Cx"), ["日x"]);
+        assert_eq!(seen("a\x1b]0;title\x07b"), ["ab"]);
+    }
+
+    #[test]
+    fn what_is_painted_all_over_the_screen_is_one_row_after_the_other() {
+        assert_eq!(
+            seen("\x1b[2J\x1b[1;1Htop\x1b[5;3Hlow\x1b[H"),
+            ["top", "low"]
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_short_in_its_middle() {
+        let long = seen(&"x".repeat(100_000));
+        assert_eq!(long.len(), 1);
+        assert!(long[0].contains("characters"), "{}", long[0]);
+        assert!(long[0].chars().count() <= 100);
+    }
+}

@@ -1,0 +1,29 @@
+//! A session's screen as bytes that paint it, for a terminal that joins: a person's, or a page's.
+
+use axum::Json;
+use axum::extract::{Path, State as Shared};
+use serde_json::{Value, json};
+
+use super::State;
+use super::problem::Problem;
+use super::who::Who;
+
+/// The bytes, the size they are for, and the offset in the log from which to go on.
+pub async fn paint(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    let view = who.session(&state, &id)?;
+    if !view.pty {
+        return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
+    }
+    let painted = state.handle.screens().paint(view.id).await;
+    let (folded, offset) = painted.map_err(|fault| Problem::fault(fault.to_string()))?;
+    Ok(Json(json!({
+        "paint": String::from_utf8_lossy(folded.paint()),
+        "cols": folded.size().cols,
+        "rows": folded.size().rows,
+        "offset": offset,
+    })))
+}

@@ -1,0 +1,222 @@
+//! What a model is told about timers and messages.
+
+use serde_json::{Value, json};
+
+use super::Described;
+
+pub(super) const TIMER: Described = Described {
+    name: "timer",
+    title: "Timer",
+    description: "Wait without polling. With `reason`: wait for something that should become true \
+        soon; the call returns when the timer completes, or after `timeout_duration` while the timer \
+        runs on. With `until` it returns the moment that holds: a port opens, a URL answers, a file \
+        appears, a session ends or writes something, a command succeeds; waiting for a server is \
+        one call, not a loop. With `mission`: be woken later; the call returns at once, end your turn \
+        then. With `timer_id`: stand by again on a timer that exists. Timers survive restarts and \
+        reboots, for years if need be.",
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+    input: timer_input,
+    output: timer_output,
+};
+
+pub(super) const READ_TIMER: Described = Described {
+    name: "read_timer",
+    title: "Read timer",
+    description: "Look at one of your timers, or at all that have not ended. Not needed for waiting: \
+        a timer tells when it completes.",
+    read_only: true,
+    destructive: false,
+    idempotent: true,
+    open_world: false,
+    input: read_input,
+    output: read_output,
+};
+
+pub(super) const STOP_TIMER: Described = Described {
+    name: "stop_timer",
+    title: "Stop timer",
+    description: "End a timer for good. It will tell nobody.",
+    read_only: false,
+    destructive: true,
+    idempotent: false,
+    open_world: false,
+    input: || act_input(json!({})),
+    output: timer_output,
+};
+
+pub(super) const CANCEL_TIMER: Described = Described {
+    name: "cancel_timer",
+    title: "Cancel timer",
+    description: "Stop waiting for a timer but let it run on in the background: a message comes when \
+        it completes.",
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+    input: || act_input(json!({})),
+    output: timer_output,
+};
+
+pub(super) const PAUSE_TIMER: Described = Described {
+    name: "pause_timer",
+    title: "Pause timer",
+    description: "Let nothing elapse on a timer for a while; it goes on by itself afterwards.",
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+    input: || act_input(json!({"pause_duration": positive("Seconds until it goes on by itself.")})),
+    output: timer_output,
+};
+
+pub(super) const RESUME_TIMER: Described = Described {
+    name: "resume_timer",
+    title: "Resume timer",
+    description: "Let a paused timer go on now, in the state it had before the pause.",
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+    input: || act_input(json!({})),
+    output: timer_output,
+};
+
+pub(super) const READ_MESSAGES: Described = Described {
+    name: "read_messages",
+    title: "Read messages",
+    description: "Read the messages that wait for you (a timer has completed, a session has ended), \
+        oldest first; they count as seen then. They are also appended to the next result of any \
+        tool, so there is no need to look for them in a loop.",
+    read_only: false,
+    destructive: false,
+    idempotent: false,
+    open_world: false,
+    input: messages_input,
+    output: messages_output,
+};
+
+fn positive(description: &str) -> Value {
+    json!({"type": "number", "exclusiveMinimum": 0, "maximum": 3_153_600_000_u64, "description": description})
+}
+
+fn timer_input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "total_duration": positive("How long the timer runs, in seconds. Required for a new timer. With timer_id: what shall remain from now on."),
+            "timeout_duration": positive("How long this call stands by, in seconds. Default and upper bound: what remains."),
+            "reason": {"type": "string", "description": "What you wait for. For a new timer, instead of mission."},
+            "mission": {"type": "string", "description": "What you will do when you are woken. For a new timer, instead of reason."},
+            "timer_id": {"type": "string", "description": "Continue this timer instead of making one."},
+            "until": {
+                "type": "object",
+                "description": "End early, the moment this holds. One of: {\"port\": 3000} or {\"port\": \"host:3000\"}; {\"url\": \"http://…\", \"status\": 200, \"body\": \"regex\"}; {\"file\": \"path\", \"is\": \"present|gone|changed\", \"matches\": \"regex\"}; {\"session\": \"session_…\", \"is\": \"ended\"} or {\"session\": \"session_…\", \"output\": \"regex\"}; {\"command\": \"test -f x\", \"every\": 2} (holds on exit code 0); {\"all\": […]}; {\"any\": […]}."
+            },
+            "idempotency_key": {"type": "string", "description": "A call repeated with the same key makes no second timer; it stands by on the first."}
+        },
+        "additionalProperties": false
+    })
+}
+
+fn read_input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "timer_id": {"type": "string", "description": "Which timer. Default: all that have not ended."},
+            "include_ended": {"type": "boolean", "description": "List ended timers too. Default: false."}
+        },
+        "additionalProperties": false
+    })
+}
+
+fn act_input(more: Value) -> Value {
+    let mut required = vec!["timer_id"];
+    let mut fields = json!({
+        "timer_id": {"type": "string", "description": "Which timer."},
+        "reason": {"type": "string", "description": "Why; whoever stands by is told."}
+    });
+    if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
+        required.extend(
+            more.contains_key("pause_duration")
+                .then_some("pause_duration"),
+        );
+        fields.extend(more);
+    }
+    json!({
+        "type": "object",
+        "properties": fields,
+        "required": required,
+        "additionalProperties": false
+    })
+}
+
+fn messages_input() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "timeout_seconds": {"type": "number", "minimum": 0, "default": 0, "description": "How long to wait where there is none."}
+        },
+        "additionalProperties": false
+    })
+}
+
+fn timer_fields() -> Value {
+    json!({
+        "timer_id": {"type": "string"},
+        "timer_type": {"type": "string", "enum": ["waiting", "mission"]},
+        "status": {"type": "string", "enum": ["running", "paused", "running_background", "completed", "stopped"]},
+        "agent": {"type": "string"},
+        "total_duration": {"type": "number"},
+        "timeout_duration": {"type": "number"},
+        "elapsed_time": {"type": "number"},
+        "remaining_time": {"type": "number"},
+        "reason": {"type": "string"},
+        "mission": {"type": "string"},
+        "stop_reason": {"type": "string"},
+        "completed_by": {"type": "string", "enum": ["time", "condition"]},
+        "seen": {"type": "string", "description": "What the condition saw in the end."},
+        "last_look": {"type": "string", "description": "What the condition saw last."},
+        "late": {"type": "number", "description": "Seconds between when it was due and when it completed."},
+        "created_at": {"type": "integer"},
+        "last_check_at": {"type": "integer"},
+        "ended_at": {"type": "integer"},
+        "pause_until": {"type": "integer"},
+        "timeout": {"type": "boolean", "description": "The standby ended and the timer runs on."},
+        "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."}
+    })
+}
+
+fn message_list() -> Value {
+    json!({"type": "array", "items": {"type": "object", "properties": {
+        "message_id": {"type": "string"},
+        "timer_id": {"type": "string"},
+        "session_id": {"type": "string"},
+        "repeated": {"type": "boolean"},
+        "created_at": {"type": ["integer", "null"]},
+        "text": {"type": "string"}
+    }}})
+}
+
+fn with_text(mut properties: Value) -> Value {
+    properties["text"] = json!({"type": "string", "description": "The whole result as text."});
+    properties["messages"] = message_list();
+    json!({"type": "object", "properties": properties, "required": ["text"]})
+}
+
+fn timer_output() -> Value {
+    with_text(timer_fields())
+}
+
+fn read_output() -> Value {
+    let mut properties = timer_fields();
+    properties["timers"] =
+        json!({"type": "array", "items": {"type": "object", "properties": timer_fields()}});
+    with_text(properties)
+}
+
+fn messages_output() -> Value {
+    with_text(json!({"more": {"type": "integer", "description": "Messages that are left."}}))
+}

@@ -1,0 +1,150 @@
+//! `read_messages`, and the words of messages wherever they are told.
+
+use abide_core::message::{About, Told};
+use abide_core::{Millis, Request, limit};
+use serde_json::{Map, Value, json};
+
+use super::timer::seconds;
+use super::{Args, BadInput, Context, ToolResult, report};
+use crate::daemon::Handle;
+use crate::world::store::TimerRow;
+
+pub(super) const FIELDS: &str = "timeout_seconds";
+
+/// Messages that are appended to a result; the rest waits for the next, or for `read_messages`.
+pub(super) const APPENDED: usize = 20;
+/// Lateness that is worth a word.
+const LATE: Millis = Millis::from_secs(1);
+
+/// What the result needs to know of the arguments.
+pub(super) struct ReadMessages {
+    waited: Millis,
+}
+
+pub(super) fn read(
+    arguments: Map<String, Value>,
+    context: &Context,
+) -> Result<(Request, ReadMessages), BadInput> {
+    let mut args = Args::new(arguments);
+    let asked = args.seconds_or_none("timeout_seconds")?.unwrap_or_default();
+    args.finish(FIELDS)?;
+    let standby = context.standby.map_or(asked, |limit| asked.min(limit));
+    let most = limit::MESSAGES_AT_ONCE;
+    Ok((
+        Request::ReadMessages { standby, most },
+        ReadMessages { waited: standby },
+    ))
+}
+
+impl ReadMessages {
+    pub(super) fn result(&self, handle: &Handle, messages: &[Told], more: usize) -> ToolResult {
+        let mut facts = Map::new();
+        facts.insert("more".into(), json!(more));
+        let text = match messages {
+            [] if self.waited.0 > 0 => format!(
+                "No messages came within {}. End your turn: you are told when there is one.",
+                self.waited
+            ),
+            [] => "No messages.".into(),
+            messages => {
+                let (mut text, list) = told(handle, messages);
+                facts.insert("messages".into(), list);
+                if more > 0 {
+                    text.push_str(&format!("\n\n{more} more: call read_messages again."));
+                }
+                text
+            }
+        };
+        facts.entry("messages").or_insert_with(|| json!([]));
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
+    }
+}
+
+/// The words of some messages, and the same as fields.
+pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
+    let mut texts = Vec::new();
+    let mut list = Vec::new();
+    for message in messages {
+        let text = words(handle, message.about);
+        let made = handle.past().message(message.number).ok().flatten();
+        let mut fields = Map::new();
+        fields.insert("message_id".into(), json!(message.id.to_string()));
+        match message.about {
+            About::Timer(timer) => fields.insert("timer_id".into(), json!(timer.to_string())),
+            About::Session(id) => fields.insert("session_id".into(), json!(id.to_string())),
+        };
+        fields.insert("repeated".into(), json!(message.repeated));
+        fields.insert("created_at".into(), json!(made.map(|row| row.made.0)));
+        fields.insert("text".into(), json!(text.as_str()));
+        list.push(Value::Object(fields));
+        let again = if message.repeated {
+            format!(
+                "\n(Told again as {}: you may have seen this before.)",
+                message.id
+            )
+        } else {
+            String::new()
+        };
+        texts.push(format!("{text}{again}"));
+    }
+    (texts.join("\n\n"), Value::Array(list))
+}
+
+/// The words of one message.
+pub(crate) fn words(handle: &Handle, about: About) -> String {
+    match about {
+        About::Timer(id) => match handle.past().timer(id) {
+            Ok(Some(row)) => format!("[System] {}", completion(&row)),
+            _ => format!("[System] Timer '{id}' has completed."),
+        },
+        About::Session(id) => {
+            let Some(view) = handle.board().session(id) else {
+                return format!("[System] Session '{id}' has ended.");
+            };
+            format!(
+                "[System] Session '{id}' has ended.\nCommand: {}\n{}",
+                report::safe(&view.state.command),
+                report::ending_line(&view)
+            )
+        }
+    }
+}
+
+/// How a completed timer is told.
+pub(super) fn completion(row: &TimerRow) -> String {
+    let elapsed = row.total.less(row.remaining.unwrap_or_default());
+    let mut text = format!(
+        "Timer '{}' has completed.\n{}: {}\nTotal duration: {}\nElapsed time: {}",
+        row.id,
+        row.label(),
+        row.text,
+        seconds(row.total),
+        seconds(elapsed)
+    );
+    match (row.completed_by.as_deref(), &row.reason) {
+        (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
+        (_, Some(seen)) if row.condition.is_some() => {
+            text.push_str(&format!("\nThe condition did not hold. Last look: {seen}"));
+        }
+        _ => {}
+    }
+    if let Some(late) = row.late.filter(|late| *late >= LATE) {
+        text.push_str(&format!("\nLate by: {}", seconds(late)));
+    }
+    text
+}
+
+impl TimerRow {
+    /// What its text is called.
+    pub(super) fn label(&self) -> &'static str {
+        match self.kind {
+            abide_core::timer::Kind::Waiting => "Reason",
+            abide_core::timer::Kind::Mission => "Mission",
+        }
+    }
+}

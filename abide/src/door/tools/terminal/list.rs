@@ -1,0 +1,99 @@
+//! `list`: the sessions an agent has.
+
+use abide_core::Millis;
+use abide_core::session::Phase;
+use serde_json::{Value, json};
+
+use super::{Desk, ToolResult, fields};
+use crate::daemon::SessionView;
+use crate::door::digest::one_line;
+use crate::world::clock::{Clock, SystemClock};
+use crate::world::log::Log;
+
+/// Characters of a command that are shown.
+const COMMAND: usize = 120;
+
+impl Desk {
+    pub(super) fn list(&self, include_ended: bool) -> ToolResult {
+        let agent = self.caller().agent;
+        let now = SystemClock.now().wall.0;
+        let mut views = self.handle.board().sessions();
+        views.retain(|view| view.visible_to(agent.as_ref()) && (include_ended || lives(view)));
+        views.sort_by_key(|view| view.state.created.0);
+        let mut lines = Vec::new();
+        let mut facts = Vec::new();
+        for view in &views {
+            let age = now.saturating_sub(view.state.created.0);
+            let active = Log::open(&view.folder).last_at().ok().flatten();
+            let active = active.unwrap_or(view.state.created.0);
+            let idle = now.saturating_sub(active);
+            let state = state(view);
+            let command = self.mask(view, shown(&view.state.command));
+            lines.push(format!(
+                "{}  {state}  age {}  last activity {} ago  {command}",
+                view.id,
+                spoken(age),
+                spoken(idle)
+            ));
+            let command = self.mask(view, view.state.command.to_string());
+            facts.push(json!({
+                "session_id": view.id.to_string(),
+                "command": command,
+                "state": state,
+                "age": age as f64 / 1_000.0,
+                "last_activity": idle as f64 / 1_000.0,
+                "agent": view.state.agent.0.as_ref(),
+                "cwd": view.cwd.to_string_lossy(),
+                "pty": view.pty,
+                "exit_code": exit_code(view),
+                "end": view.ending().map(|ending| ending.end.as_str()),
+            }));
+        }
+        let text = match lines.len() {
+            0 => "No sessions".to_owned(),
+            _ => lines.join("\n"),
+        };
+        ToolResult {
+            text,
+            facts: fields! {"sessions": Value::Array(facts)},
+            is_error: false,
+        }
+        .sealed()
+    }
+}
+
+fn lives(view: &SessionView) -> bool {
+    matches!(
+        view.state.phase,
+        Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. }
+    )
+}
+
+fn state(view: &SessionView) -> &'static str {
+    match view.state.phase {
+        Phase::Starting => "starting",
+        Phase::Running { ending: None, .. } => "running",
+        Phase::Running { .. } => "ending",
+        Phase::Leftover { .. } => "background",
+        Phase::Ended { .. } => "ended",
+        Phase::Failed { .. } => "failed",
+    }
+}
+
+fn exit_code(view: &SessionView) -> Option<i32> {
+    let exit = view.ending()?.exit?;
+    Some(exit.shell_code())
+}
+
+fn shown(command: &str) -> String {
+    let line = one_line(command);
+    match line.char_indices().nth(COMMAND) {
+        None => line,
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+    }
+}
+
+/// Whole seconds, as people write them.
+fn spoken(millis: u64) -> String {
+    Millis(millis / 1_000 * 1_000).to_string()
+}

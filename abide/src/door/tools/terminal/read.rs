@@ -1,0 +1,418 @@
+//! `read_output`: the lines that have not been read yet. It waits for what happens, never for time to
+//! pass: a line, the end of the process, or for a prompt the quiet after it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::{Millis, Mono};
+use serde_json::{Map, Value, json};
+
+use super::{Args, BadInput, Desk, Done, Named};
+use crate::daemon::{Pending, SessionView};
+use crate::door::lines::{self, Cursor, Open, Page};
+use crate::door::tools::report;
+use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::keepers::Follower;
+use crate::world::log::Log;
+use crate::world::search::Pattern;
+
+pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
+
+/// Lines where no number is given.
+const LINES: usize = 100;
+/// The most that can be asked for.
+const MOST_LINES: u64 = 10_000;
+/// The quiet after which a line without end, such as a prompt, is taken to be all there is.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How long output may keep coming before an unfinished line is handed out regardless.
+const UNSETTLED: Millis = Millis(1_000);
+/// Lines read at once while a pattern is looked for.
+const STRIDE: usize = 1_000;
+/// How long the house may take to learn what the keeper has told already.
+const ENDING: Duration = Duration::from_secs(2);
+
+pub(in crate::door::tools) struct Read {
+    max_lines: usize,
+    timeout: Millis,
+    until: Option<Pattern>,
+    since: Option<Cursor>,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
+    let max_lines = args.whole("max_lines", 1..=MOST_LINES)?;
+    let timeout = args.patience("timeout_seconds")?.unwrap_or(Millis(0));
+    let until = args.pattern("until")?;
+    let since = match args.anything_or_number("since")? {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| {
+            BadInput(format!(
+                "`since` must be a cursor from an earlier result; got \"{}\".",
+                super::shortened(&text)
+            ))
+        })?),
+    };
+    Ok(Read {
+        max_lines: max_lines.map_or(LINES, |lines| lines as usize),
+        timeout,
+        until,
+        since,
+    })
+}
+
+impl Desk {
+    pub(super) async fn read(&self, named: &Named, read: Read) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let mut guard = self.attend(&view).await;
+        let timeout = self
+            .context
+            .standby
+            .map_or(read.timeout, |standby| read.timeout.min(standby));
+        let from = read.since.unwrap_or_else(|| Cursor::of_owner(&view.folder));
+        let mut reading = self.reading(&view, timeout);
+        let found = match &read.until {
+            Some(pattern) => reading.until(from, pattern, read.max_lines).await,
+            None => reading.next(from, read.max_lines).await,
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
+        };
+        if read.since.is_none() {
+            found.cursor.remember(&view.folder);
+        }
+        let view = self.settled(&view, &reading, &mut guard).await;
+        let mut more = Map::new();
+        if let (Some(matched), Some(_)) = (found.matched, &read.until) {
+            more.insert("matched".into(), json!(matched));
+        }
+        if timeout < read.timeout {
+            more.insert(
+                "effective_timeout".into(),
+                json!(timeout.0 as f64 / 1_000.0),
+            );
+        }
+        Some(Ok(self.told(&view, found, more)))
+    }
+
+    /// Follows a session's output from here on.
+    pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
+        let now = SystemClock.now().mono;
+        Reading {
+            log: Log::open(&view.folder),
+            follower: self.handle.keepers().follow(view.id),
+            ended: !view.runs(),
+            began: now,
+            until: now + timeout,
+        }
+    }
+
+    /// The newest view; where the output has ended, one that says how.
+    pub(super) async fn settled(
+        &self,
+        view: &Arc<SessionView>,
+        reading: &Reading,
+        guard: &mut Pending,
+    ) -> Arc<SessionView> {
+        if reading.ended && self.newest(view).runs() {
+            tokio::select! {
+                () = async { while guard.next().await.is_some() {} } => {}
+                () = pause(ENDING) => {}
+            }
+        }
+        self.newest(view)
+    }
+
+    /// What was read, in words and as facts.
+    pub(super) fn told(
+        &self,
+        view: &SessionView,
+        found: Found,
+        mut more: Map<String, Value>,
+    ) -> super::ToolResult {
+        let mut text = String::new();
+        if let Some((skipped, since)) = found.skipped {
+            text.push_str(&format!(
+                "[… {skipped} earlier lines; read_output with since=\"{since}\" has them …]\n"
+            ));
+        }
+        if found.lines.is_empty() {
+            text.push_str("No output available");
+        } else {
+            text.push_str(&found.lines.join("\n"));
+            text.push_str(&format!("\n[cursor: {}]", found.cursor));
+        }
+        if found.full {
+            text.push_str("\n[there is more to read]");
+        } else if !view.runs() {
+            let ending = match report::fault(view) {
+                Some(fault) => format!("[could not be run: {fault}]"),
+                None => report::ending_line(view),
+            };
+            text.push('\n');
+            text.push_str(&ending);
+        }
+        if view.runs() {
+            report::waits_for_input(view, &mut more);
+        }
+        more.insert("cursor".into(), json!(found.cursor.to_string()));
+        more.insert("lines".into(), json!(found.lines.len()));
+        more.insert("more".into(), json!(found.full));
+        let text = self.mask(view, text);
+        self.result(view, text, more)
+    }
+}
+
+/// What a reader gets.
+#[derive(Default)]
+pub(super) struct Found {
+    pub lines: Vec<String>,
+    pub cursor: Cursor,
+    pub full: bool,
+    /// Lines that were passed over, and where they begin.
+    pub skipped: Option<(usize, Cursor)>,
+    /// Whether the pattern was found, where one was looked for.
+    pub matched: Option<bool>,
+}
+
+/// Reads a session's output as it comes.
+pub(super) struct Reading {
+    log: Log,
+    follower: Option<Follower>,
+    /// Everything that the session will ever write is in its log.
+    pub ended: bool,
+    began: Mono,
+    until: Mono,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    /// There is more to read, or there never will be.
+    More,
+    /// Nothing has come for a while.
+    Quiet,
+    /// The time is up.
+    TimeUp,
+}
+
+impl Reading {
+    /// The next lines. Waits where there are none.
+    async fn next(&mut self, from: Cursor, most: usize) -> io::Result<Found> {
+        loop {
+            let page = self.page(from, most, Open::Leave).await?;
+            if !page.lines.is_empty() {
+                return self.with_prompt(from, most, page).await;
+            }
+            if self.ended {
+                return Ok(self.page(from, most, Open::Take).await?.into());
+            }
+            match self.wait(page.seen, page.open).await {
+                Woken::More => {}
+                Woken::Quiet => return Ok(self.page(from, most, Open::Take).await?.into()),
+                Woken::TimeUp => return Ok(page.into()),
+            }
+        }
+    }
+
+    /// Adds the line without end that follows, where it has stood there for a while.
+    async fn with_prompt(&self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
+        let now = SystemClock.now().wall.0;
+        let settled = now.saturating_sub(page.last_at) >= SETTLE.as_millis() as u64;
+        if page.open && !page.full && (settled || self.ended) {
+            return Ok(self.page(from, most, Open::Take).await?.into());
+        }
+        Ok(page.into())
+    }
+
+    /// Waits for a line that matches; then everything up to it. Of many lines the last are brought.
+    async fn until(&mut self, from: Cursor, pattern: &Pattern, most: usize) -> io::Result<Found> {
+        let mut tail = Tail::new(from, most);
+        loop {
+            let page = self.page(tail.cursor, STRIDE, Open::Leave).await?;
+            let (full, open, seen) = (page.full, page.open, page.seen);
+            if let Some(cursor) = self.first_match(&mut tail, &page, pattern).await? {
+                return Ok(tail.found(cursor, Some(true)));
+            }
+            tail.cursor = page.cursor;
+            tail.extend(page.lines);
+            if full {
+                continue;
+            }
+            if open {
+                let page = self.page(tail.cursor, STRIDE, Open::Take).await?;
+                if page
+                    .lines
+                    .iter()
+                    .any(|line| pattern.is_in(unprefixed(line)))
+                {
+                    tail.extend(page.lines);
+                    return Ok(tail.found(page.cursor, Some(true)));
+                }
+            }
+            if self.ended {
+                let page = self.page(tail.cursor, STRIDE, Open::Take).await?;
+                tail.extend(page.lines);
+                return Ok(tail.found(page.cursor, Some(false)));
+            }
+            // A prompt that does not match is no reason to stop waiting.
+            if self.wait(seen, false).await == Woken::TimeUp {
+                let mut found: Found = self.page(from, most, Open::Take).await?.into();
+                found.matched = Some(false);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Where the first line ends that matches; the lines up to it are in the tail then.
+    async fn first_match(
+        &self,
+        tail: &mut Tail,
+        page: &Page,
+        pattern: &Pattern,
+    ) -> io::Result<Option<Cursor>> {
+        let is_in = |line: &String| pattern.is_in(unprefixed(line));
+        let Some(at) = page.lines.iter().position(is_in) else {
+            return Ok(None);
+        };
+        let upto = self.page(tail.cursor, at + 1, Open::Leave).await?;
+        tail.extend(upto.lines);
+        Ok(Some(upto.cursor))
+    }
+
+    /// What came, once it has been quiet for a while: for those who have just typed something.
+    pub(super) async fn echo(
+        &mut self,
+        from: Cursor,
+        sent_at: u64,
+        most: usize,
+        quiet: Duration,
+    ) -> io::Result<Found> {
+        let mut seen = sent_at;
+        while !self.ended {
+            let left = self.until.since(SystemClock.now().mono);
+            let answered = seen > sent_at;
+            let patience = Duration::from_millis(left.0);
+            let patience = if answered {
+                patience.min(quiet)
+            } else {
+                patience
+            };
+            let Some(follower) = &mut self.follower else {
+                break;
+            };
+            tokio::select! {
+                tide = follower.beyond(seen) => {
+                    self.ended |= tide.ended;
+                    seen = seen.max(tide.bytes);
+                }
+                () = pause(patience) => break,
+            }
+        }
+        let mut tail = Tail::new(from, most);
+        loop {
+            let page = self.page(tail.cursor, STRIDE, Open::Take).await?;
+            tail.cursor = page.cursor;
+            tail.extend(page.lines);
+            if !page.full {
+                return Ok(tail.found(page.cursor, None));
+            }
+        }
+    }
+
+    /// Reads on; much is read on a thread of its own.
+    async fn page(&self, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+        let log = self.log.clone();
+        if log.end()?.saturating_sub(from.offset()) <= (64 << 10) {
+            return lines::read(&log, from, most, open);
+        }
+        tokio::task::spawn_blocking(move || lines::read(&log, from, most, open))
+            .await
+            .map_err(io::Error::other)?
+    }
+
+    /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
+    async fn wait(&mut self, seen: u64, unfinished: bool) -> Woken {
+        let now = SystemClock.now().mono;
+        let left = self.until.since(now);
+        // What is there already is handed out even by those who do not wait.
+        let patience = if unfinished {
+            let unsettled = now.since(self.began) >= UNSETTLED && left == Millis(0);
+            if unsettled { Duration::ZERO } else { SETTLE }
+        } else {
+            Duration::from_millis(left.0)
+        };
+        let Some(follower) = &mut self.follower else {
+            self.ended = true;
+            return Woken::More;
+        };
+        tokio::select! {
+            biased;
+            tide = follower.beyond(seen) => {
+                self.ended |= tide.ended;
+                Woken::More
+            }
+            () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },
+        }
+    }
+}
+
+/// A line without the name of its stream.
+fn unprefixed(line: &str) -> &[u8] {
+    let line = line.strip_prefix("[stdout] ").unwrap_or(line);
+    line.strip_prefix("[stderr] ").unwrap_or(line).as_bytes()
+}
+
+/// The last lines of many.
+struct Tail {
+    from: Cursor,
+    cursor: Cursor,
+    lines: VecDeque<String>,
+    most: usize,
+    skipped: usize,
+}
+
+impl Tail {
+    fn new(from: Cursor, most: usize) -> Self {
+        Tail {
+            from,
+            cursor: from,
+            lines: VecDeque::new(),
+            most,
+            skipped: 0,
+        }
+    }
+
+    fn extend(&mut self, lines: Vec<String>) {
+        self.lines.extend(lines);
+        while self.lines.len() > self.most {
+            self.lines.pop_front();
+            self.skipped += 1;
+        }
+    }
+
+    fn found(self, cursor: Cursor, matched: Option<bool>) -> Found {
+        Found {
+            lines: self.lines.into(),
+            cursor,
+            full: false,
+            skipped: (self.skipped > 0).then_some((self.skipped, self.from)),
+            matched,
+        }
+    }
+}
+
+impl From<Page> for Found {
+    fn from(page: Page) -> Self {
+        Found {
+            lines: page.lines,
+            cursor: page.cursor,
+            full: page.full,
+            ..Found::default()
+        }
+    }
+}

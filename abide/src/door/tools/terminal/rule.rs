@@ -1,0 +1,176 @@
+//! `extend`, `resize`, `signal` and `kill`: acts upon a running session.
+
+use abide_core::session::End;
+use abide_core::{Millis, Request};
+use serde_json::json;
+
+use super::{Args, BadInput, Desk, Done, Named, ended, fields, start};
+use crate::door::signals;
+use crate::door::tools::report;
+use crate::keeper::frame::ToKeeper;
+use crate::world::screen::Size;
+
+pub(in crate::door::tools) struct Extend {
+    deadline: Option<Millis>,
+    idle: Option<Millis>,
+    inactivity: Option<Millis>,
+}
+
+pub(in crate::door::tools) struct Resize {
+    cols: u16,
+    rows: u16,
+}
+
+pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
+    let limits = Extend {
+        deadline: args.seconds("timeout")?,
+        idle: args.seconds("idle")?,
+        inactivity: args.patience("inactivity_timeout")?,
+    };
+    if limits
+        .deadline
+        .or(limits.idle)
+        .or(limits.inactivity)
+        .is_none()
+    {
+        return Err(BadInput(
+            "`timeout`, `idle` or `inactivity_timeout` is required: there is nothing to move."
+                .into(),
+        ));
+    }
+    Ok(limits)
+}
+
+pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
+    let (cols, rows) = start::read_size(args)?;
+    Ok(Resize { cols, rows })
+}
+
+pub(super) fn read_signal(args: &mut Args) -> Result<i32, BadInput> {
+    let given = args.value("signal");
+    signals::number(given.as_ref()).ok_or_else(|| {
+        let given = given.map_or("nothing".into(), |given| {
+            super::shortened(&given.to_string())
+        });
+        BadInput(format!(
+            "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}."
+        ))
+    })
+}
+
+impl Desk {
+    pub(super) async fn extend(&self, named: &Named, limits: Extend) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        // A terminal session that is quiet is inactive; nobody is asked about it.
+        let quiet = limits.idle.filter(|_| view.state.inactivity.is_some());
+        let request = Request::Extend {
+            session: view.id,
+            deadline: limits.deadline,
+            idle: limits.idle,
+            inactivity: limits.inactivity.or(quiet),
+        };
+        if let Err(sentence) = self.ask(request).await? {
+            return Some(Err(sentence));
+        }
+        let moved: Vec<String> = [
+            ("timeout", limits.deadline),
+            ("idle", limits.idle),
+            ("inactivity_timeout", limits.inactivity),
+        ]
+        .into_iter()
+        .filter_map(|(name, limit)| Some((name, limit?)))
+        .map(|(name, limit)| match limit {
+            Millis(0) => format!("{name}: never"),
+            limit => format!("{name}: {limit} from now"),
+        })
+        .collect();
+        let text = format!("Session '{}' extended ({})", view.id, moved.join(", "));
+        let seconds = |limit: Option<Millis>| limit.map(|limit| limit.0 as f64 / 1_000.0);
+        let more = fields! {
+            "timeout": seconds(limits.deadline),
+            "idle": seconds(limits.idle),
+            "inactivity_timeout": seconds(limits.inactivity),
+        };
+        Some(Ok(self.result(&self.newest(&view), text, more)))
+    }
+
+    pub(super) async fn resize(&self, named: &Named, size: Resize) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        if !view.runs() {
+            return Some(Err(ended(view.id)));
+        }
+        if !view.pty {
+            return Some(Err(format!("Session '{}' has no terminal", view.id)));
+        }
+        let _guard = self.attend(&view).await;
+        let Resize { cols, rows } = size;
+        // Whatever the program paints for the new size must find the screen of that size.
+        if let Err(fault) = self
+            .handle
+            .screens()
+            .resize(view.id, Size { cols, rows })
+            .await
+        {
+            return Some(Err(format!("the screen cannot be resized: {fault}")));
+        }
+        let keepers = self.handle.keepers();
+        keepers.send(view.id, &ToKeeper::Resize { cols, rows });
+        let text = format!("Session '{}' has {cols} columns and {rows} rows", view.id);
+        let more = fields! {"cols": cols, "rows": rows};
+        Some(Ok(self.result(&view, text, more)))
+    }
+
+    pub(super) async fn signal(&self, named: &Named, number: i32) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        if !view.runs() {
+            return Some(Err(ended(view.id)));
+        }
+        let _guard = self.attend(&view).await;
+        let keepers = self.handle.keepers();
+        keepers.send(view.id, &ToKeeper::Signal { number });
+        let text = format!("Signal {number} sent to session '{}'", view.id);
+        Some(Ok(self.result(&view, text, fields! {"sent": number})))
+    }
+
+    /// The answer comes when the tree is gone.
+    pub(super) async fn kill(&self, named: &Named) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let end = if self.context.sees_all {
+            End::User
+        } else {
+            End::Agent
+        };
+        let request = Request::Kill {
+            session: view.id,
+            end,
+        };
+        if let Err(sentence) = self.ask(request).await? {
+            return Some(Err(sentence));
+        }
+        let view = self.newest(&view);
+        let mut text = format!("Session '{}' killed", view.id);
+        if view.ending().is_some_and(|ending| !ending.end.is_kill()) {
+            text = format!("Session '{}' had ended already", view.id);
+        }
+        text.push('\n');
+        text.push_str(&report::ending_line(&view));
+        let by = view.contained_by.map(|by| by.as_str());
+        if let Some(by) = by {
+            text.push_str(&format!(" [its process tree is gone; contained by {by}]"));
+        }
+        let more = fields! {"gone": json!(true)};
+        Some(Ok(self.result(&view, text, more)))
+    }
+}

@@ -1,0 +1,121 @@
+//! `send_input`: types text and keys, and tells what came back.
+
+use std::time::Duration;
+
+use abide_core::Millis;
+
+use super::{Args, BadInput, Desk, Done, Named, ended, fields};
+use crate::daemon::SessionView;
+use crate::door::keys;
+use crate::door::lines::Cursor;
+use crate::world::clock::pause;
+use crate::world::log::Log;
+use crate::world::screen::Modes;
+
+pub(super) const FIELDS: &str = "action, session_id, input, keys";
+
+/// What came back is all there is when nothing more comes for this long.
+const QUIET: Duration = Duration::from_millis(150);
+/// The longest that is waited for what comes back.
+const SETTLE: Millis = Millis(1_000);
+/// Lines of it that are brought.
+const LINES: usize = 100;
+/// Most keys in one call.
+const MOST_KEYS: usize = 1_000;
+/// Bytes handed over at once.
+const PART: usize = 16 << 10;
+/// How long the program may leave its input alone before the call gives up on it.
+const STALL: Duration = Duration::from_secs(10);
+
+pub(in crate::door::tools) struct Send {
+    input: String,
+    keys: Vec<String>,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<Send, BadInput> {
+    let input = args.anything("input")?.unwrap_or_default();
+    let keys = args.words("keys", MOST_KEYS)?;
+    if input.is_empty() && keys.is_empty() {
+        return Err(BadInput(
+            "`input` or `keys` is required: there is nothing to send.".into(),
+        ));
+    }
+    for key in &keys {
+        keys::key(key, Modes::default()).map_err(|e| BadInput(format!("`keys`: {e}.")))?;
+    }
+    Ok(Send { input, keys })
+}
+
+impl Desk {
+    pub(super) async fn send(&self, named: &Named, send: Send) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        if !view.runs() {
+            return Some(Err(ended(view.id)));
+        }
+        let mut guard = self.attend(&view).await;
+        let bytes = match self.bytes(&view, &send).await {
+            Ok(bytes) => bytes,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let sent_at = Log::open(&view.folder).end().unwrap_or(0);
+        if let Err(sentence) = self.type_in(&view, &bytes).await {
+            return Some(Err(sentence));
+        }
+        let from = Cursor::of_owner(&view.folder);
+        let mut reading = self.reading(&view, SETTLE);
+        let found = match reading.echo(from, sent_at, LINES, QUIET).await {
+            Ok(found) => found,
+            Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
+        };
+        found.cursor.remember(&view.folder);
+        let view = self.settled(&view, &reading, &mut guard).await;
+        Some(Ok(self.told(&view, found, fields! {"sent": bytes.len()})))
+    }
+
+    /// What a terminal would send, or without one the text as it is.
+    async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, String> {
+        let modes = if view.pty {
+            let modes = self.handle.screens().modes(view.id).await;
+            modes.unwrap_or_default()
+        } else {
+            Modes::default()
+        };
+        let mut bytes = if view.pty {
+            keys::typed(&send.input, modes)
+        } else {
+            send.input.clone().into_bytes()
+        };
+        for key in &send.keys {
+            let key = keys::key(key, modes).map_err(|e| e.to_string())?;
+            // Without a terminal nobody makes a line end of the enter key.
+            let enter = !view.pty && key == b"\r";
+            bytes.extend_from_slice(if enter { b"\n" } else { &key });
+        }
+        Ok(bytes)
+    }
+
+    /// Hands input over, no faster than the program takes it.
+    async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), String> {
+        let mut sent = 0;
+        for part in bytes.chunks(PART) {
+            tokio::select! {
+                taken = self.handle.keepers().input(view.id, part) => {
+                    taken.map_err(|_| ended(view.id))?;
+                }
+                () = pause(STALL) => {
+                    return Err(format!(
+                        "the program does not read its input: {sent} of {} bytes were handed over \
+                         before it stopped for {}; send the rest later",
+                        bytes.len(),
+                        Millis(STALL.as_millis() as u64)
+                    ));
+                }
+            }
+            sent += part.len();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! `start`: a command that stays, with a terminal of its own unless told otherwise.
+
+use std::ffi::{OsStr, OsString};
+
+use abide_core::wait::Asking;
+use abide_core::{Millis, Outcome, Request, Run, limit};
+
+use super::{Args, BadInput, Context, Desk, Done, fields};
+use crate::config::Config;
+use crate::daemon::{Launch, Stdin};
+use crate::door::tools::{key, report};
+use crate::world::screen::Size;
+
+pub(super) const FIELDS: &str =
+    "action, command, cwd, env, pty, cols, rows, inactivity_timeout, idempotency_key";
+
+/// Columns and rows of a terminal where none are given.
+const COLS: u64 = 120;
+const ROWS: u64 = 40;
+/// The terminal that is emulated.
+const TERM: &str = "xterm-256color";
+
+pub(in crate::door::tools) struct Start {
+    run: Run,
+    launch: Launch,
+    given: Vec<(String, String)>,
+}
+
+pub(super) fn read(args: &mut Args, context: &Context, _: &Config) -> Result<Start, BadInput> {
+    let command = args.text("command")?.unwrap_or_default();
+    if command.trim().is_empty() {
+        return Err(BadInput("ERROR: Command cannot be empty.".into()));
+    }
+    let cwd = args.folder("cwd", context)?;
+    let given = args.env("env")?;
+    let pty = args.flag_or("pty", true)?;
+    let (cols, rows) = read_size(args)?;
+    let inactivity = match args.patience("inactivity_timeout")? {
+        None => Some(limit::INACTIVITY_DEFAULT),
+        Some(Millis(0)) => None,
+        Some(limit) => Some(limit),
+    };
+    let key = key(args, context)?;
+    let secrets = given
+        .iter()
+        .filter_map(|(name, value)| {
+            let value = value.as_ref()?.to_str()?;
+            Some((name.to_str()?.to_owned(), value.to_owned()))
+        })
+        .collect();
+    let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
+    let mut env = report::laid_over(&context.env, given);
+    if pty && !names_term {
+        env.retain(|(name, _)| !of_another_terminal(name));
+        env.push((OsString::from("TERM"), OsString::from(TERM)));
+    }
+    Ok(Start {
+        run: Run {
+            command: command.into(),
+            deadline: None,
+            idle: None,
+            inactivity,
+            asking: Asking::Never,
+            standby: context.standby,
+            detach: true,
+            key,
+        },
+        launch: Launch {
+            argv: None,
+            cwd,
+            env,
+            stdin: Stdin::Open,
+            pty: pty.then_some((cols, rows)),
+        },
+        given: secrets,
+    })
+}
+
+pub(super) fn read_size(args: &mut Args) -> Result<(u16, u16), BadInput> {
+    let cols = Size::LEAST_COLS.into()..=Size::MOST_COLS.into();
+    let rows = Size::LEAST_ROWS.into()..=Size::MOST_ROWS.into();
+    let cols = args.whole("cols", cols)?.unwrap_or(COLS);
+    let rows = args.whole("rows", rows)?.unwrap_or(ROWS);
+    // Both fit: they have just been found to be within their bounds.
+    Ok((cols as u16, rows as u16))
+}
+
+/// Variables that speak of the terminal the caller itself has.
+fn of_another_terminal(name: &OsStr) -> bool {
+    let names = [
+        "TERM",
+        "COLUMNS",
+        "LINES",
+        "TERMCAP",
+        "COLORTERM",
+        "TERM_PROGRAM",
+    ];
+    names.iter().any(|known| name == OsStr::new(known))
+}
+
+impl Desk {
+    pub(super) async fn start(&self, start: Start) -> Option<Done> {
+        let mut caller = self.caller();
+        caller.agent = Some(self.context.agent.clone());
+        let request = Request::Run(start.run);
+        let pending = self.handle.call(caller, request, Some(start.launch)).await;
+        let outcome = pending.done().await?;
+        if let Outcome::Refused(refusal) = &outcome {
+            return Some(Err(crate::door::tools::refusal_sentence(refusal)));
+        }
+        let Some(view) = report::session_of(&self.handle, &outcome) else {
+            return Some(Ok(report::vanished()));
+        };
+        if let Some(fault) = report::fault(&view) {
+            return Some(Err(fault.to_owned()));
+        }
+        self.handle.remember_given(view.id, start.given);
+        let text = format!("Session '{}' started", view.id);
+        Some(Ok(self.result(&view, text, fields! {"pty": view.pty})))
+    }
+}

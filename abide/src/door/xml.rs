@@ -1,0 +1,452 @@
+//! Tool calls that a model wrote as text: blocks of `<tool name="…">` with one element for each field.
+//! Everything around them is left alone. What is wrong is said with its line, before anything is run.
+
+use serde_json::{Map, Value};
+
+use super::tools::{self, Described};
+
+/// A call as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// Which tool.
+    pub tool: &'static str,
+    /// Its arguments, typed by the tool's schema.
+    pub arguments: Map<String, Value>,
+    /// Where it begins.
+    pub line: usize,
+}
+
+/// What is wrong with the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {sentence}")]
+pub struct Malformed {
+    /// Where.
+    pub line: usize,
+    /// What, and what is allowed.
+    pub sentence: String,
+}
+
+/// Finds the blocks of a text, in order.
+pub fn parse(text: &str) -> Result<Vec<Block>, Malformed> {
+    let mut reader = Reader { text, at: 0 };
+    let mut blocks = Vec::new();
+    while reader.find_tool() {
+        blocks.push(reader.block()?);
+    }
+    Ok(blocks)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn line(&self) -> usize {
+        self.line_at(self.at)
+    }
+
+    fn line_at(&self, at: usize) -> usize {
+        self.text[..at].matches('\n').count() + 1
+    }
+
+    fn wrong<T>(&self, line: usize, sentence: impl Into<String>) -> Result<T, Malformed> {
+        let sentence = sentence.into();
+        Err(Malformed { line, sentence })
+    }
+
+    /// Goes to the next opening tag of a tool. `<toolbox>` is none.
+    fn find_tool(&mut self) -> bool {
+        while let Some(found) = self.rest().find("<tool") {
+            self.at += found;
+            let after = self.rest()["<tool".len()..].chars().next();
+            if after.is_none_or(|c| c.is_whitespace() || c == '>' || c == '/') {
+                return true;
+            }
+            self.at += "<tool".len();
+        }
+        false
+    }
+
+    fn block(&mut self) -> Result<Block, Malformed> {
+        let line = self.line();
+        self.at += "<tool".len();
+        let Some(end) = self.rest().find('>') else {
+            return self.wrong(line, "the tag <tool …> is not closed with '>'");
+        };
+        let head = &self.rest()[..end];
+        self.at += end + 1;
+        let (head, empty) = match head.strip_suffix('/') {
+            Some(head) => (head, true),
+            None => (head, false),
+        };
+        let Some(name) = attribute(head.trim()) else {
+            return self.wrong(
+                line,
+                "<tool> must have a name and nothing else, as in <tool name=\"shell\">",
+            );
+        };
+        let Some(tool) = tools::named(&name) else {
+            let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
+            let name = tools::shown(&name);
+            return self.wrong(
+                line,
+                format!(
+                    "there is no tool '{name}'; the tools are {}",
+                    known.join(", ")
+                ),
+            );
+        };
+        let mut arguments = Map::new();
+        if !empty {
+            self.fields(tool, line, &mut arguments)?;
+        }
+        Ok(Block {
+            tool: tool.name,
+            arguments,
+            line,
+        })
+    }
+
+    fn fields(
+        &mut self,
+        tool: &Described,
+        began: usize,
+        arguments: &mut Map<String, Value>,
+    ) -> Result<(), Malformed> {
+        let schema = (tool.input)();
+        loop {
+            let gap = self.rest().find('<').unwrap_or(self.rest().len());
+            let between = self.rest()[..gap].trim();
+            if !between.is_empty() && gap < self.rest().len() {
+                let shown = tools::shown(between);
+                return self.wrong(
+                    self.line(),
+                    format!("text between the fields of '{}': {shown}", tool.name),
+                );
+            }
+            self.at += gap;
+            let line = self.line();
+            let rest = self.rest();
+            if rest.is_empty() || rest.starts_with("<tool ") || rest.starts_with("<tool>") {
+                return self.wrong(
+                    began,
+                    format!("the block of '{}' is not closed with </tool>", tool.name),
+                );
+            }
+            if rest.starts_with("</tool>") {
+                self.at += "</tool>".len();
+                return Ok(());
+            }
+            if let Some(comment) = rest.strip_prefix("<!--") {
+                let Some(end) = comment.find("-->") else {
+                    return self.wrong(line, "a comment is not closed with -->");
+                };
+                self.at += "<!--".len() + end + "-->".len();
+                continue;
+            }
+            let (name, value) = self.field(tool, line)?;
+            let Some(known) = schema["properties"].get(&name) else {
+                let fields = schema["properties"].as_object();
+                let known: Vec<&str> = fields
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, _)| name.as_str())
+                    .collect();
+                let name = tools::shown(&name);
+                return self.wrong(
+                    line,
+                    format!(
+                        "'{}' has no field '{name}'; its fields are {}",
+                        tool.name,
+                        known.join(", ")
+                    ),
+                );
+            };
+            let value = typed(&value, known).or_else(|allowed| {
+                self.wrong(
+                    line,
+                    format!("`{name}` must be {allowed}; got {}", tools::shown(&value)),
+                )
+            })?;
+            if arguments.insert(name.clone(), value).is_some() {
+                return self.wrong(line, format!("`{name}` is given twice"));
+            }
+        }
+    }
+
+    /// One element, at whose `<` we are.
+    fn field(&mut self, tool: &Described, line: usize) -> Result<(String, String), Malformed> {
+        let tag = &self.rest()[1..];
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let length = tag.find(|c| !plain(c)).unwrap_or(tag.len());
+        let name = tag[..length].to_owned();
+        let after = tag[length..].trim_start();
+        if name.is_empty() || !(after.starts_with('>') || after.starts_with("/>")) {
+            let shown = tools::shown(tag.lines().next().unwrap_or_default());
+            return self.wrong(
+                line,
+                format!(
+                    "a field of '{}' is expected, such as <{}>; got <{shown}",
+                    tool.name,
+                    first_field(tool)
+                ),
+            );
+        }
+        let opened = self.text.len() - after.len();
+        if after.starts_with("/>") {
+            self.at = opened + 2;
+            return Ok((name, String::new()));
+        }
+        self.at = opened + 1;
+        let close = format!("</{name}>");
+        let mut value = String::new();
+        loop {
+            let rest = self.rest();
+            let Some(mark) = rest.find(['<', '&']) else {
+                return self.wrong(line, format!("<{name}> is not closed with {close}"));
+            };
+            value.push_str(&rest[..mark]);
+            self.at += mark;
+            let rest = self.rest();
+            if rest.starts_with(&close) {
+                self.at += close.len();
+                return Ok((name, unindented(&value)));
+            }
+            if let Some(data) = rest.strip_prefix("<![CDATA[") {
+                let Some(end) = data.find("]]>") else {
+                    return self.wrong(self.line(), "a CDATA section is not closed with ]]>");
+                };
+                value.push_str(&data[..end]);
+                self.at += "<![CDATA[".len() + end + "]]>".len();
+            } else if let Some((letter, length)) = entity(rest) {
+                value.push(letter);
+                self.at += length;
+            } else if rest.starts_with("</tool>") {
+                return self.wrong(line, format!("<{name}> is not closed with {close}"));
+            } else {
+                // A model that writes `a < b && c` means just that.
+                let mark = &rest[..1];
+                value.push_str(mark);
+                self.at += 1;
+            }
+        }
+    }
+}
+
+fn first_field(tool: &Described) -> String {
+    let schema = (tool.input)();
+    let fields = schema["properties"].as_object();
+    fields
+        .and_then(|fields| fields.keys().next().cloned())
+        .unwrap_or_default()
+}
+
+/// The value of `name="…"`, where that is all there is.
+fn attribute(head: &str) -> Option<String> {
+    let value = head
+        .strip_prefix("name")?
+        .trim_start()
+        .strip_prefix('=')?
+        .trim_start();
+    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let (name, rest) = value[1..].split_once(quote)?;
+    rest.trim().is_empty().then(|| name.to_owned())
+}
+
+/// A letter that is written as an entity, and how long that is.
+fn entity(text: &str) -> Option<(char, usize)> {
+    let end = text.find(';').filter(|end| *end <= 10)?;
+    let name = text[..end].strip_prefix('&')?;
+    let letter = match name {
+        "lt" => '<',
+        "gt" => '>',
+        "amp" => '&',
+        "quot" => '"',
+        "apos" => '\'',
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let number = match number.strip_prefix(['x', 'X']) {
+                Some(digits) => u32::from_str_radix(digits, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(number)?
+        }
+    };
+    Some((letter, end + 1))
+}
+
+/// A value on lines of its own is meant without the line breaks around it.
+fn unindented(value: &str) -> String {
+    match value
+        .strip_prefix("\r\n")
+        .or_else(|| value.strip_prefix('\n'))
+    {
+        None => value.to_owned(),
+        Some(inner) => inner
+            .trim_end_matches([' ', '\t'])
+            .trim_end_matches(['\r', '\n'])
+            .to_owned(),
+    }
+}
+
+/// A value as its schema wants it, or what is allowed.
+fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
+    let trimmed = text.trim();
+    match schema["type"].as_str() {
+        Some("integer") => {
+            let whole = trimmed.parse::<i64>().map(Value::from);
+            whole.map_err(|_| "a whole number")
+        }
+        Some("number") => {
+            let number = serde_json::from_str::<serde_json::Number>(trimmed);
+            number.map(Value::Number).map_err(|_| "a number")
+        }
+        Some("boolean") => match trimmed {
+            "true" => Ok(Value::Bool(true)),
+            "false" => Ok(Value::Bool(false)),
+            _ => Err("true or false"),
+        },
+        Some("object") => match serde_json::from_str(trimmed) {
+            Ok(value @ Value::Object(_)) => Ok(value),
+            _ => Err("a JSON object"),
+        },
+        Some("array") => match serde_json::from_str(trimmed) {
+            Ok(value @ Value::Array(_)) => Ok(value),
+            _ => Err("a JSON list"),
+        },
+        _ => Ok(Value::String(text.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn one(text: &str) -> Value {
+        let blocks = parse(text).expect("blocks");
+        assert_eq!(blocks.len(), 1, "{blocks:?}");
+        Value::Object(blocks[0].arguments.clone())
+    }
+
+    fn wrong(text: &str, line: usize, part: &str) {
+        let malformed = parse(text).expect_err(text);
+        assert_eq!(malformed.line, line, "{malformed}");
+        assert!(malformed.sentence.contains(part), "{malformed}");
+    }
+
+    #[test]
+    fn a_block_as_the_prompt_shows_it() {
+        let text = "I will wait.\n<tool name=\"timer\">\n  <total_duration>300</total_duration>\n  \
+            <timeout_duration>60.5</timeout_duration>\n  <reason>Waiting for server to start</reason>\n</tool>\nDone.";
+        let blocks = parse(text).expect("blocks");
+        assert_eq!((blocks[0].tool, blocks[0].line), ("timer", 2));
+        assert_eq!(
+            one(text),
+            json!({"total_duration": 300, "timeout_duration": 60.5, "reason": "Waiting for server to start"})
+        );
+    }
+
+    #[test]
+    fn values_are_typed_and_taken_as_they_are_meant() {
+        let shell = |inner: &str| one(&format!("<tool name='shell'>{inner}</tool>"));
+        assert_eq!(
+            shell(
+                "<command>a &lt; b &amp;&amp; c &#65;&#x42;</command><timeout> 5 </timeout><raw>true</raw>"
+            ),
+            json!({"command": "a < b && c AB", "timeout": 5, "raw": true})
+        );
+        assert_eq!(
+            shell("<command><![CDATA[x </command> & y]]></command>"),
+            json!({"command": "x </command> & y"})
+        );
+        assert_eq!(
+            shell("<command>if [ 1 < 2 ] && true; then :; fi</command>"),
+            json!({"command": "if [ 1 < 2 ] && true; then :; fi"})
+        );
+        assert_eq!(
+            shell("<command>\necho a\necho b\n  </command>"),
+            json!({"command": "echo a\necho b"})
+        );
+        assert_eq!(
+            shell("<!-- why --><command>a</command><stdin/>"),
+            json!({"command": "a", "stdin": ""})
+        );
+        assert_eq!(
+            one("<tool name=\"timer\"><until>{\"port\": 3000}</until></tool>"),
+            json!({"until": {"port": 3000}})
+        );
+    }
+
+    #[test]
+    fn blocks_keep_their_order_and_text_without_blocks_has_none() {
+        let text = "<tool name=\"read_timer\"/>\n<tool name=\"read_messages\"></tool>";
+        let tools: Vec<_> = parse(text)
+            .expect("blocks")
+            .iter()
+            .map(|block| block.tool)
+            .collect();
+        assert_eq!(tools, ["read_timer", "read_messages"]);
+        assert_eq!(parse("no <toolbox> here, 1 < 2"), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line() {
+        wrong(
+            "\n<tool name=\"shell\">\n<command>x</command>\n",
+            2,
+            "not closed with </tool>",
+        );
+        wrong("<tool name=\"shell\"><command>x</tool>", 1, "</command>");
+        wrong("<tool name=\"shell\">\n<command>x", 2, "</command>");
+        wrong("<tool name=\"shell\"", 1, "'>'");
+        wrong("<tool>\n</tool>", 1, "name");
+        wrong("<tool name=\"nope\"></tool>", 1, "no tool 'nope'");
+        wrong(
+            "<tool name=\"shell\">\n<colour>red</colour></tool>",
+            2,
+            "no field 'colour'",
+        );
+        wrong(
+            "<tool name=\"shell\">\n<timeout>soon</timeout></tool>",
+            2,
+            "a whole number",
+        );
+        wrong(
+            "<tool name=\"shell\"><raw>yes</raw></tool>",
+            1,
+            "true or false",
+        );
+        wrong(
+            "<tool name=\"timer\"><until>port</until></tool>",
+            1,
+            "a JSON object",
+        );
+        wrong(
+            "<tool name=\"shell\"><command>a</command>\n<command>b</command></tool>",
+            2,
+            "twice",
+        );
+        wrong(
+            "<tool name=\"shell\">\nls\n<command>a</command></tool>",
+            1,
+            "between the fields",
+        );
+        wrong(
+            "<tool name=\"shell\"><command><![CDATA[x</command></tool>",
+            1,
+            "]]>",
+        );
+        wrong(
+            "<tool name=\"shell\">\n<tool name=\"shell\"></tool>",
+            1,
+            "not closed",
+        );
+    }
+}

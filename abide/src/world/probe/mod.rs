@@ -1,0 +1,285 @@
+//! Looks whether what a timer waits for holds. Files and sessions are watched by events; only the
+//! network and commands are looked at again and again, at once and then ever less often.
+//!
+//! Each condition is looked for by a task of its own. What it saw last is kept for when the time
+//! runs out.
+
+mod command;
+mod condition;
+mod file;
+mod inotify;
+mod pace;
+mod port;
+mod session;
+mod url;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use abide_core::{Event, TimerId};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+pub use session::Sessions;
+
+use inotify::Watcher;
+use pace::Pace;
+
+/// A future that others may hold.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Looks for conditions.
+pub struct Prober {
+    watched: Mutex<HashMap<TimerId, Watched>>,
+    events: mpsc::Sender<Event>,
+    tools: Arc<Tools>,
+}
+
+struct Watched {
+    condition: Arc<Condition>,
+    task: Option<AbortHandle>,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+/// What the probes share.
+struct Tools {
+    sessions: OnceLock<Arc<dyn Sessions>>,
+    watcher: Watcher,
+    pace: Pace,
+}
+
+impl Prober {
+    /// What holds is told to `events`.
+    pub fn new(events: mpsc::Sender<Event>) -> Arc<Self> {
+        Arc::new(Prober {
+            watched: Mutex::default(),
+            events,
+            tools: Arc::new(Tools {
+                sessions: OnceLock::new(),
+                watcher: Watcher::default(),
+                pace: Pace::default(),
+            }),
+        })
+    }
+
+    /// Says where sessions can be looked at.
+    pub fn show_sessions(&self, sessions: Arc<dyn Sessions>) {
+        let _ = self.tools.sessions.set(sessions);
+    }
+
+    /// Keeps a condition in mind without looking.
+    pub fn know(&self, timer: TimerId, written: &str) {
+        match serde_json::from_str::<Condition>(written) {
+            Ok(condition) => {
+                let seen = vec![String::new(); condition.leaves()];
+                let watched = Watched {
+                    condition: Arc::new(condition),
+                    task: None,
+                    seen: Arc::new(Mutex::new(seen)),
+                };
+                let mut all = self.watched.lock().expect("no holder panics");
+                all.insert(timer, watched);
+            }
+            Err(e) => tracing::error!("the condition of {timer} cannot be read: {e}"),
+        }
+    }
+
+    /// Looks for a condition until it holds.
+    pub fn probe(&self, timer: TimerId, written: Option<&str>) {
+        if let Some(written) = written {
+            self.know(timer, written);
+        }
+        let mut all = self.watched.lock().expect("no holder panics");
+        let Some(watched) = all.get_mut(&timer) else {
+            return;
+        };
+        watched.stop();
+        let (condition, seen) = (watched.condition.clone(), watched.seen.clone());
+        let (tools, events) = (self.tools.clone(), self.events.clone());
+        let task = tokio::spawn(async move {
+            let slots = Slots { seen, first: 0 };
+            let seen = until_holds(&condition, &tools, slots).await;
+            let held = Event::Held {
+                timer,
+                seen: seen.into(),
+            };
+            let _ = events.send(held).await;
+        });
+        watched.task = Some(task.abort_handle());
+    }
+
+    /// Looks for a condition for as long as somebody holds this.
+    pub fn look(&self, condition: Condition) -> Look {
+        let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
+        let (tools, slots) = (
+            self.tools.clone(),
+            Slots {
+                seen: seen.clone(),
+                first: 0,
+            },
+        );
+        let looking = Box::pin(async move { until_holds(&condition, &tools, slots).await });
+        Look {
+            looking,
+            saw: Saw(seen),
+        }
+    }
+
+    /// Stops looking for a while.
+    pub fn rest(&self, timer: TimerId) {
+        let mut all = self.watched.lock().expect("no holder panics");
+        if let Some(watched) = all.get_mut(&timer) {
+            watched.stop();
+        }
+    }
+
+    /// Stops looking for good. Returns what was seen last.
+    pub fn forget(&self, timer: TimerId) -> Option<String> {
+        let mut all = self.watched.lock().expect("no holder panics");
+        let mut watched = all.remove(&timer)?;
+        watched.stop();
+        Some(watched.saw())
+    }
+
+    /// What was seen last.
+    pub fn saw(&self, timer: TimerId) -> Option<String> {
+        let all = self.watched.lock().expect("no holder panics");
+        all.get(&timer).map(Watched::saw)
+    }
+}
+
+/// Ends when a condition holds, with what was seen.
+pub struct Look {
+    looking: Boxed<'static, String>,
+    saw: Saw,
+}
+
+/// What was seen so far.
+#[derive(Clone)]
+pub struct Saw(Arc<Mutex<Vec<String>>>);
+
+impl Look {
+    /// What was seen so far, for when it is given up.
+    pub fn saw(&self) -> Saw {
+        self.saw.clone()
+    }
+}
+
+impl Future for Look {
+    type Output = String;
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<String> {
+        self.looking.as_mut().poll(context)
+    }
+}
+
+impl Saw {
+    /// What was seen last.
+    pub fn last(&self) -> String {
+        let seen = self.0.lock().expect("no holder panics");
+        let said: Vec<&str> = seen
+            .iter()
+            .map(String::as_str)
+            .filter(|s| !s.is_empty())
+            .collect();
+        said.join("; ")
+    }
+}
+
+impl Watched {
+    fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+
+    fn saw(&self) -> String {
+        Saw(self.seen.clone()).last()
+    }
+}
+/// Where the leaves of a condition say what they saw, in the order in which they are written.
+#[derive(Clone)]
+struct Slots {
+    seen: Arc<Mutex<Vec<String>>>,
+    first: usize,
+}
+
+impl Slots {
+    fn say(&self, what: impl Into<String>) {
+        let mut seen = self.seen.lock().expect("no holder panics");
+        if let Some(slot) = seen.get_mut(self.first) {
+            *slot = what.into();
+        }
+    }
+
+    fn skip(&self, leaves: usize) -> Self {
+        let seen = self.seen.clone();
+        Slots {
+            seen,
+            first: self.first + leaves,
+        }
+    }
+}
+
+/// Waits until a condition holds, and says what was seen.
+fn until_holds<'a>(condition: &'a Condition, tools: &'a Tools, slots: Slots) -> Boxed<'a, String> {
+    Box::pin(async move {
+        match condition {
+            Condition::Port { host, port } => {
+                port::until_open(host.as_deref(), *port, tools, &slots).await
+            }
+            Condition::Url(wanted) => url::until_answers(wanted, tools, &slots).await,
+            Condition::File(wanted) => file::until_so(wanted, &tools.watcher, &slots).await,
+            Condition::Session { session, want } => {
+                session::until_so(*session, want, tools.sessions.get(), &slots).await
+            }
+            Condition::Command(wanted) => command::until_succeeds(wanted, &slots).await,
+            Condition::Any(parts) => {
+                let all = each(parts, tools, &slots);
+                futures_util::future::select_all(all).await.0
+            }
+            Condition::All(parts) => loop {
+                let held = futures_util::future::join_all(each(parts, tools, &slots)).await;
+                // What held first may hold no longer: all of them, at one time.
+                if still_holds(condition).await {
+                    break held.join("; ");
+                }
+            },
+        }
+    })
+}
+
+fn each<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Slots) -> Vec<Boxed<'a, String>> {
+    let mut leaves = 0;
+    let each = parts.iter().map(|part| {
+        let slots = slots.skip(leaves);
+        leaves += part.leaves();
+        until_holds(part, tools, slots)
+    });
+    each.collect()
+}
+
+/// Whether something that held a moment ago still does. What has happened cannot come undone.
+fn still_holds(condition: &Condition) -> Boxed<'_, bool> {
+    Box::pin(async move {
+        match condition {
+            Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
+            Condition::File(wanted) => file::holds_now(wanted).await,
+            Condition::Url(_) | Condition::Session { .. } | Condition::Command(_) => true,
+            Condition::Any(_) => true,
+            Condition::All(parts) => {
+                for part in parts {
+                    if !still_holds(part).await {
+                        return false;
+                    }
+                }
+                true
+            }
+        }
+    })
+}

@@ -1,0 +1,83 @@
+//! Whether somebody listens at a port.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+use super::{Slots, Tools};
+use crate::world::clock::pause;
+
+/// A try that has heard nothing by then has failed.
+const TRY: Duration = Duration::from_secs(3);
+
+pub(super) async fn until_open(
+    host: Option<&str>,
+    port: u16,
+    tools: &Tools,
+    slots: &Slots,
+) -> String {
+    let name = named(host, port);
+    let mut steps = tools.pace.begin(is_near(host));
+    loop {
+        match open(host, port).await {
+            Ok(()) => {
+                let seen = format!("port {name} is open");
+                slots.say(seen.as_str());
+                return seen;
+            }
+            Err(e) => slots.say(format!("port {name}: {}", reason(&e))),
+        }
+        steps.pause().await;
+    }
+}
+
+pub(super) fn named(host: Option<&str>, port: u16) -> String {
+    host.map_or_else(|| port.to_string(), |host| format!("{host}:{port}"))
+}
+
+/// Whether a host is this machine.
+pub(super) fn is_near(host: Option<&str>) -> bool {
+    let Some(host) = host else { return true };
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// One look. Without a host either of this machine's own addresses will do.
+pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
+    match host {
+        Some(host) => connect(host, port).await.map(drop),
+        None => {
+            let first = within(TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
+            match first {
+                Ok(_) => Ok(()),
+                Err(refused) => within(TcpStream::connect((Ipv6Addr::LOCALHOST, port)))
+                    .await
+                    .map(drop)
+                    .map_err(|_| refused),
+            }
+        }
+    }
+}
+
+pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    within(TcpStream::connect((host, port))).await
+}
+
+async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::select! {
+        done = what => done,
+        () = pause(TRY) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 3s")),
+    }
+}
+
+/// What went wrong, without the number that the system has for it.
+pub(super) fn reason(e: &io::Error) -> String {
+    match e.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused".into(),
+        io::ErrorKind::TimedOut => "no answer within 3s".into(),
+        _ => e.to_string(),
+    }
+}

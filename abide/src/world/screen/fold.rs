@@ -1,0 +1,342 @@
+//! A screen folded into the few bytes that paint it again: what is kept of one that nobody looks at,
+//! and what a person's terminal is shown first when they join.
+//!
+//! Some of what must be kept can only be asked of the emulation by making it move, so folding uses
+//! the screen up; unfolding gives an equal one back.
+
+use std::io::Write;
+
+use alacritty_terminal::grid::{Cursor, Dimensions};
+use alacritty_terminal::index::{Column, Line, Point};
+use alacritty_terminal::term::TermMode;
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCharset};
+
+use super::{Screen, Size};
+
+/// A screen, small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folded {
+    size: Size,
+    paint: Vec<u8>,
+    held: Vec<u8>,
+}
+
+impl Folded {
+    /// An empty screen, before anything was written.
+    pub fn empty(size: Size) -> Self {
+        Folded {
+            size: size.clamped(),
+            paint: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// The screen again.
+    pub fn unfold(&self) -> Screen {
+        let mut screen = Screen::new(self.size);
+        screen.replay(&self.paint);
+        screen.replay(&self.held);
+        screen
+    }
+
+    /// The bytes that paint it on an empty terminal of its size.
+    pub fn paint(&self) -> &[u8] {
+        &self.paint
+    }
+
+    /// How much memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.paint.len() + self.held.len()
+    }
+
+    /// The size of the screen.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+}
+
+impl Screen {
+    /// Folds the screen.
+    pub fn fold(mut self) -> Folded {
+        let size = self.size();
+        let held = std::mem::take(&mut self.held);
+        let mode = *self.term.mode();
+        let title = self.ears.lock().title.clone();
+        let front = Picture::of(&self);
+        let region = self.region();
+        let shifted = self.is_shifted();
+        let mut paint = Paint::default();
+        if mode.contains(TermMode::ALT_SCREEN) {
+            self.replay(b"\x1b[?6l\x1b[?1049l");
+            Picture::of(&self).paint(&mut paint);
+            paint.put(b"\x1b[?1049h");
+        }
+        front.paint(&mut paint);
+        match region {
+            (0, bottom) if bottom + 1 == size.rows => {}
+            // A region of the last row alone is refused unless it reaches beyond the screen.
+            (top, bottom) if bottom + 1 == size.rows => {
+                paint.say(format_args!("\x1b[{};{}r", top + 1, size.rows + 1));
+            }
+            (top, bottom) => paint.say(format_args!("\x1b[{};{}r", top + 1, bottom + 1)),
+        }
+        let top = if mode.contains(TermMode::ORIGIN) {
+            paint.put(b"\x1b[?6h");
+            region.0
+        } else {
+            0
+        };
+        front.place_cursor(&mut paint, top);
+        if shifted {
+            paint.put(b"\x0e");
+        }
+        paint_modes(mode, &mut paint);
+        if let Some(title) = title {
+            paint.say(format_args!("\x1b]2;{title}\x07"));
+        }
+        let mut paint = paint.out;
+        paint.shrink_to_fit();
+        Folded { size, paint, held }
+    }
+
+    /// Top and bottom row of the part that scrolls. Moves the cursor.
+    fn region(&mut self) -> (u16, u16) {
+        self.replay(b"\x1b[?6h");
+        let top = self.term.grid().cursor.point.line.0;
+        self.replay(b"\x1b[9999;1H");
+        let bottom = self.term.grid().cursor.point.line.0;
+        self.replay(b"\x1b[?6l");
+        (top as u16, bottom as u16)
+    }
+
+    /// Whether the second character set is the one in use. Writes a character.
+    fn is_shifted(&mut self) -> bool {
+        self.replay(b"\x1b(B\x1b)0\x1b[Hq");
+        self.term.grid()[Line(0)][Column(0)].c != 'q'
+    }
+}
+
+/// Modes, how they are switched on, and how off. A fresh terminal has none of those that are listed
+/// as on.
+const MODES: &[(TermMode, bool, &[u8])] = &[
+    (TermMode::LINE_WRAP, false, b"\x1b[?7l"),
+    (TermMode::INSERT, true, b"\x1b[4h"),
+    (TermMode::LINE_FEED_NEW_LINE, true, b"\x1b[20h"),
+    (TermMode::APP_CURSOR, true, b"\x1b[?1h"),
+    (TermMode::APP_KEYPAD, true, b"\x1b="),
+    (TermMode::MOUSE_REPORT_CLICK, true, b"\x1b[?1000h"),
+    (TermMode::MOUSE_DRAG, true, b"\x1b[?1002h"),
+    (TermMode::MOUSE_MOTION, true, b"\x1b[?1003h"),
+    (TermMode::UTF8_MOUSE, true, b"\x1b[?1005h"),
+    (TermMode::SGR_MOUSE, true, b"\x1b[?1006h"),
+    (TermMode::FOCUS_IN_OUT, true, b"\x1b[?1004h"),
+    (TermMode::ALTERNATE_SCROLL, false, b"\x1b[?1007l"),
+    (TermMode::URGENCY_HINTS, false, b"\x1b[?1042l"),
+    (TermMode::BRACKETED_PASTE, true, b"\x1b[?2004h"),
+    (TermMode::SHOW_CURSOR, false, b"\x1b[?25l"),
+];
+
+fn paint_modes(mode: TermMode, paint: &mut Paint) {
+    for (flag, said_when, sequence) in MODES {
+        if mode.contains(*flag) == *said_when {
+            paint.put(sequence);
+        }
+    }
+}
+
+/// One of the two screens with its cursors.
+struct Picture {
+    rows: Vec<Vec<Cell>>,
+    cursor: Cursor<Cell>,
+    saved: Cursor<Cell>,
+}
+
+impl Picture {
+    fn of(screen: &Screen) -> Self {
+        let grid = screen.term.grid();
+        Picture {
+            rows: (0..screen.term.screen_lines())
+                .map(|row| screen.cells(row))
+                .collect(),
+            cursor: grid.cursor.clone(),
+            saved: grid.saved_cursor.clone(),
+        }
+    }
+
+    fn paint(&self, paint: &mut Paint) {
+        paint.pen(&Cell::default());
+        paint.charsets(&Cursor::default());
+        paint.put(b"\x1b[H\x1b[2J");
+        let mut flows_on = false;
+        for (at, row) in self.rows.iter().enumerate() {
+            let wraps = row
+                .last()
+                .is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE));
+            let next = self.rows.get(at + 1).and_then(|row| row.first());
+            let wide_next = next.is_some_and(|cell| cell.flags.contains(Flags::WIDE_CHAR));
+            let written = match row.iter().rposition(|cell| *cell != Cell::default()) {
+                _ if wraps => row.len(),
+                Some(last) => last + 1,
+                // What flows on from the row above must be written, blank or not.
+                None => usize::from(flows_on),
+            };
+            if written > 0 && !flows_on {
+                paint.say(format_args!("\x1b[{};1H", at + 1));
+            }
+            for cell in &row[..written] {
+                paint.cell(cell, wraps && wide_next);
+            }
+            flows_on = wraps;
+        }
+        if self.saved != Cursor::default() {
+            self.place(&self.saved, paint, 0);
+            paint.put(b"\x1b7");
+        }
+        self.place(&self.cursor, paint, 0);
+    }
+
+    /// Puts the cursor where it was, counted from the row `top`.
+    fn place_cursor(&self, paint: &mut Paint, top: u16) {
+        self.place(&self.cursor, paint, top);
+    }
+
+    fn place(&self, cursor: &Cursor<Cell>, paint: &mut Paint, top: u16) {
+        let Point { line, column } = cursor.point;
+        let row = line.0 - i32::from(top) + 1;
+        if cursor.input_needs_wrap
+            && let Some(cells) = self.rows.get(line.0 as usize)
+        {
+            // It stands behind the last column, where only writing there leaves it.
+            let wide = cells[column.0].flags.contains(Flags::WIDE_CHAR_SPACER);
+            let col = column.0 - usize::from(wide);
+            paint.say(format_args!("\x1b[{row};{}H", col + 1));
+            paint.charsets(&Cursor::default());
+            paint.cell(&cells[col], false);
+        } else {
+            paint.say(format_args!("\x1b[{row};{}H", column.0 + 1));
+        }
+        paint.charsets(cursor);
+        paint.pen(&cursor.template);
+    }
+}
+
+/// Writes cells with as few words as will do.
+#[derive(Default)]
+struct Paint {
+    out: Vec<u8>,
+    pen: Cell,
+    charsets: [bool; 2],
+}
+
+/// What is written besides the character and its marks.
+const SHOWN: Flags = Flags::INVERSE
+    .union(Flags::BOLD_ITALIC)
+    .union(Flags::DIM)
+    .union(Flags::HIDDEN)
+    .union(Flags::STRIKEOUT)
+    .union(Flags::ALL_UNDERLINES);
+
+impl Paint {
+    fn put(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    fn say(&mut self, words: std::fmt::Arguments<'_>) {
+        let _ = self.out.write_fmt(words);
+    }
+
+    fn cell(&mut self, cell: &Cell, wide_follows: bool) {
+        if cell.flags.contains(Flags::WIDE_CHAR_SPACER)
+            || (cell.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER) && wide_follows)
+        {
+            return;
+        }
+        self.pen(cell);
+        let mut utf8 = [0; 4];
+        self.put(cell.c.encode_utf8(&mut utf8).as_bytes());
+        for mark in cell.zerowidth().unwrap_or_default() {
+            self.put(mark.encode_utf8(&mut utf8).as_bytes());
+        }
+    }
+
+    fn charsets(&mut self, cursor: &Cursor<Cell>) {
+        let drawing =
+            |index| cursor.charsets[index] == StandardCharset::SpecialCharacterAndLineDrawing;
+        let wanted = [drawing(CharsetIndex::G0), drawing(CharsetIndex::G1)];
+        for (slot, letter) in [(0, b'('), (1, b')')] {
+            if self.charsets[slot] != wanted[slot] {
+                let set = if wanted[slot] { b'0' } else { b'B' };
+                self.put(&[0x1b, letter, set]);
+            }
+        }
+        self.charsets = wanted;
+    }
+
+    /// Takes up the pen that wrote a cell.
+    fn pen(&mut self, cell: &Cell) {
+        let same_link = self.pen.hyperlink() == cell.hyperlink();
+        if !same_link {
+            match cell.hyperlink() {
+                Some(link) => {
+                    self.say(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
+                }
+                None => self.put(b"\x1b]8;;\x1b\\"),
+            }
+        }
+        let (old, new) = (self.pen.flags & SHOWN, cell.flags & SHOWN);
+        let same = old == new
+            && self.pen.fg == cell.fg
+            && self.pen.bg == cell.bg
+            && self.pen.underline_color() == cell.underline_color();
+        if !same {
+            self.put(b"\x1b[0");
+            self.attributes(new);
+            self.color(38, cell.fg, NamedColor::Foreground);
+            self.color(48, cell.bg, NamedColor::Background);
+            if let Some(color) = cell.underline_color() {
+                self.color(58, color, NamedColor::Foreground);
+            }
+            self.put(b"m");
+        }
+        self.pen = cell.clone();
+    }
+
+    fn attributes(&mut self, flags: Flags) {
+        for (flag, code) in [
+            (Flags::BOLD, "1"),
+            (Flags::DIM, "2"),
+            (Flags::ITALIC, "3"),
+            (Flags::UNDERLINE, "4"),
+            (Flags::INVERSE, "7"),
+            (Flags::HIDDEN, "8"),
+            (Flags::STRIKEOUT, "9"),
+            (Flags::DOUBLE_UNDERLINE, "4:2"),
+            (Flags::UNDERCURL, "4:3"),
+            (Flags::DOTTED_UNDERLINE, "4:4"),
+            (Flags::DASHED_UNDERLINE, "4:5"),
+        ] {
+            if flags.contains(flag) {
+                self.say(format_args!(";{code}"));
+            }
+        }
+    }
+
+    fn color(&mut self, code: u8, color: Color, default: NamedColor) {
+        match color {
+            Color::Named(name) if name == default => {}
+            Color::Named(name) => {
+                let base = u32::from(code) - 8;
+                match name as u32 {
+                    index @ 0..=7 => self.say(format_args!(";{}", base + index)),
+                    index @ 8..=15 => self.say(format_args!(";{}", base + 60 + index - 8)),
+                    _ => {}
+                }
+            }
+            Color::Indexed(index) => self.say(format_args!(";{code};5;{index}")),
+            Color::Spec(rgb) => {
+                self.say(format_args!(";{code};2;{};{};{}", rgb.r, rgb.g, rgb.b));
+            }
+        }
+    }
+}

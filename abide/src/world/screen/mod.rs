@@ -1,0 +1,373 @@
+//! The emulated screen: what a person would see now, kept from the bytes a terminal's child wrote.
+//!
+//! It also knows what a terminal owes a program that asks it something (what it is, where its cursor
+//! stands). Answers are only handed out for bytes that come live: a screen that is rebuilt from the
+//! log has been asked long ago, and an answer now would be typed into whatever reads today.
+//!
+//! Nothing a program writes makes it grow: strings, marks on one cell and answers are all bounded.
+
+mod fold;
+mod guard;
+mod skim;
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use alacritty_terminal::event::{Event, EventListener};
+use alacritty_terminal::grid::Dimensions;
+use alacritty_terminal::index::{Column, Line};
+use alacritty_terminal::term::cell::{Cell, Flags};
+use alacritty_terminal::term::{Config, Osc52, Term, TermMode};
+use alacritty_terminal::vte::ansi::{NamedColor, Processor, Rgb, Timeout};
+
+pub use fold::Folded;
+pub use skim::Skim;
+
+use guard::Guard;
+
+use super::sequence;
+
+/// Columns and rows of a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Characters in a line.
+    pub cols: u16,
+    /// Lines.
+    pub rows: u16,
+}
+
+impl Size {
+    /// The fewest columns: a wide character must fit.
+    pub const LEAST_COLS: u16 = 2;
+    /// The most columns.
+    pub const MOST_COLS: u16 = 1_000;
+    /// The fewest rows.
+    pub const LEAST_ROWS: u16 = 1;
+    /// The most rows.
+    pub const MOST_ROWS: u16 = 500;
+
+    /// The nearest size that can be emulated.
+    pub fn clamped(self) -> Self {
+        Size {
+            cols: self.cols.clamp(Self::LEAST_COLS, Self::MOST_COLS),
+            rows: self.rows.clamp(Self::LEAST_ROWS, Self::MOST_ROWS),
+        }
+    }
+}
+
+impl Dimensions for Size {
+    fn total_lines(&self) -> usize {
+        self.screen_lines()
+    }
+
+    fn screen_lines(&self) -> usize {
+        self.rows.into()
+    }
+
+    fn columns(&self) -> usize {
+        self.cols.into()
+    }
+}
+
+/// What is to be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The screen's size.
+    pub size: Size,
+    /// One text for each row, without the blanks at its end.
+    pub lines: Vec<String>,
+    /// Where the cursor is.
+    pub cursor: Cursor,
+    /// The title that the program gave its window.
+    pub title: Option<String>,
+    /// Whether a full-screen program has the alternate screen.
+    pub alternate: bool,
+    /// How the program wants to be talked to.
+    pub modes: Modes,
+}
+
+/// A place on the screen, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// From the top.
+    pub row: u16,
+    /// From the left.
+    pub col: u16,
+    /// Whether it is shown.
+    pub visible: bool,
+}
+
+/// What changes how keys and text are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Modes {
+    /// Pasted text is to be marked as such.
+    pub bracketed_paste: bool,
+    /// Cursor keys are sent in their application form.
+    pub application_cursor: bool,
+    /// The program wants to hear of the mouse.
+    pub mouse: bool,
+}
+
+/// Longest title kept, in bytes.
+const TITLE_LIMIT: usize = 1_024;
+/// Most bytes of answers to one portion of output.
+const REPLY_LIMIT: usize = 4 << 10;
+/// Bytes fed at once, so that the limits below are looked at often enough.
+const PORTION: usize = 64 << 10;
+/// Bytes after which the cells are looked through for too many marks.
+const SWEEP: usize = 1 << 20;
+/// Marks (accents and their like) that one cell may carry.
+const MARKS: usize = 32;
+
+/// A terminal without a window.
+pub struct Screen {
+    term: Term<Ears>,
+    parser: Processor<AtOnce>,
+    guard: Guard,
+    ears: Ears,
+    /// The begin of a sequence or character whose end has not come.
+    held: Vec<u8>,
+    unswept: usize,
+}
+
+impl Screen {
+    /// An empty screen.
+    pub fn new(size: Size) -> Self {
+        let ears = Ears::default();
+        let config = Config {
+            scrolling_history: 0,
+            osc52: Osc52::Disabled,
+            ..Config::default()
+        };
+        Screen {
+            term: Term::new(config, &size.clamped(), ears.clone()),
+            parser: Processor::new(),
+            guard: Guard::default(),
+            ears,
+            held: Vec::new(),
+            unswept: 0,
+        }
+    }
+
+    /// Takes output in, and returns what the terminal owes the program in answer to it.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.held);
+        all.extend_from_slice(bytes);
+        let whole = all.len() - sequence::unfinished(&all);
+        for portion in all[..whole].chunks(PORTION) {
+            let (term, parser) = (&mut self.term, &mut self.parser);
+            self.guard
+                .pass(portion, |harmless| parser.advance(term, harmless));
+            self.answer_colors();
+            self.unswept += portion.len();
+            if self.unswept >= SWEEP {
+                self.unswept = 0;
+                self.sweep();
+            }
+        }
+        all.drain(..whole);
+        self.held = all;
+        std::mem::take(&mut self.ears.lock().replies)
+    }
+
+    /// Takes bytes in that were written before: nobody waits for an answer to them.
+    pub fn replay(&mut self, bytes: &[u8]) {
+        self.feed(bytes);
+    }
+
+    /// Gives the screen another size.
+    pub fn resize(&mut self, size: Size) {
+        self.term.resize(size.clamped());
+    }
+
+    /// The present size.
+    pub fn size(&self) -> Size {
+        Size {
+            cols: self.term.columns() as u16,
+            rows: self.term.screen_lines() as u16,
+        }
+    }
+
+    /// How the program wants to be talked to.
+    pub fn modes(&self) -> Modes {
+        let mode = self.term.mode();
+        Modes {
+            bracketed_paste: mode.contains(TermMode::BRACKETED_PASTE),
+            application_cursor: mode.contains(TermMode::APP_CURSOR),
+            mouse: mode.intersects(TermMode::MOUSE_MODE),
+        }
+    }
+
+    /// What is to be seen now.
+    pub fn snapshot(&self) -> Snapshot {
+        let point = self.term.grid().cursor.point;
+        Snapshot {
+            size: self.size(),
+            lines: (0..self.term.screen_lines())
+                .map(|row| self.line(row))
+                .collect(),
+            cursor: Cursor {
+                row: u16::try_from(point.line.0).unwrap_or(0),
+                col: point.column.0 as u16,
+                visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
+            },
+            title: self.ears.lock().title.clone(),
+            alternate: self.term.mode().contains(TermMode::ALT_SCREEN),
+            modes: self.modes(),
+        }
+    }
+
+    fn line(&self, row: usize) -> String {
+        let mut text = String::new();
+        for cell in self.cells(row) {
+            if cell
+                .flags
+                .intersects(Flags::WIDE_CHAR_SPACER | Flags::LEADING_WIDE_CHAR_SPACER)
+            {
+                continue;
+            }
+            if cell.flags.contains(Flags::HIDDEN) {
+                text.push(' ');
+                continue;
+            }
+            text.push(cell.c);
+            text.extend(cell.zerowidth().unwrap_or_default());
+        }
+        text.truncate(text.trim_end_matches(' ').len());
+        text
+    }
+
+    /// The cells of a row. Half of a wide character, left by writing over the other half, is blank;
+    /// so is what a tab passed over.
+    fn cells(&self, row: usize) -> Vec<Cell> {
+        let line = &self.term.grid()[Line(row as i32)];
+        let mut cells: Vec<Cell> = (0..self.term.columns())
+            .map(|column| line[Column(column)].clone())
+            .collect();
+        for at in 0..cells.len() {
+            let is = |at: usize, flag| cells.get(at).is_some_and(|cell| cell.flags.contains(flag));
+            let half = if is(at, Flags::WIDE_CHAR) {
+                !is(at + 1, Flags::WIDE_CHAR_SPACER)
+            } else {
+                is(at, Flags::WIDE_CHAR_SPACER) && (at == 0 || !is(at - 1, Flags::WIDE_CHAR))
+            };
+            if half {
+                cells[at].clear_wide();
+                cells[at].flags.remove(Flags::WIDE_CHAR_SPACER);
+            } else if cells[at].c == '\t' {
+                cells[at].c = ' ';
+            }
+        }
+        cells
+    }
+
+    /// Colours are asked for to tell a light background from a dark one. What the program has not set
+    /// itself is light on dark; other colours are nobody's business and stay unanswered.
+    fn answer_colors(&mut self) {
+        let asked = std::mem::take(&mut self.ears.lock().colors);
+        for (index, answer) in asked {
+            let own = self.term.colors()[index];
+            let level = match index {
+                _ if index == NamedColor::Background as usize => 0,
+                _ if index == NamedColor::Foreground as usize => 0xe5,
+                _ if index == NamedColor::Cursor as usize => 0xe5,
+                _ if own.is_none() => continue,
+                _ => 0,
+            };
+            let color = own.unwrap_or(Rgb {
+                r: level,
+                g: level,
+                b: level,
+            });
+            self.ears.reply(&answer(color));
+        }
+    }
+
+    /// Takes the marks off cells that carry more than any script needs.
+    fn sweep(&mut self) {
+        let (rows, cols) = (self.term.screen_lines(), self.term.columns());
+        let grid = self.term.grid_mut();
+        for row in 0..rows {
+            for col in 0..cols {
+                let cell = &mut grid[Line(row as i32)][Column(col)];
+                if cell.zerowidth().is_some_and(|marks| marks.len() > MARKS) {
+                    cell.extra = None;
+                }
+            }
+        }
+    }
+}
+
+type ColorAnswer = Arc<dyn Fn(Rgb) -> String + Send + Sync>;
+
+#[derive(Default)]
+struct Heard {
+    replies: Vec<u8>,
+    colors: Vec<(usize, ColorAnswer)>,
+    title: Option<String>,
+}
+
+/// What the emulation says besides painting.
+#[derive(Clone, Default)]
+struct Ears(Arc<Mutex<Heard>>);
+
+impl Ears {
+    fn lock(&self) -> MutexGuard<'_, Heard> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    fn reply(&self, text: &str) {
+        let replies = &mut self.lock().replies;
+        if replies.len() + text.len() <= REPLY_LIMIT {
+            replies.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+impl EventListener for Ears {
+    fn send_event(&self, event: Event) {
+        match event {
+            Event::PtyWrite(text) => self.reply(&text),
+            Event::ColorRequest(index, answer) => {
+                let colors = &mut self.lock().colors;
+                // More at once than a program has reason to ask for would not be answered anyway.
+                if colors.len() < REPLY_LIMIT / 16 {
+                    colors.push((index, answer));
+                }
+            }
+            Event::Title(mut title) => {
+                title.truncate(title.floor_char_boundary(TITLE_LIMIT));
+                self.lock().title = Some(title);
+            }
+            Event::ResetTitle => self.lock().title = None,
+            // Neither a window nor a clipboard is here, and nobody hears the bell.
+            Event::MouseCursorDirty
+            | Event::ClipboardStore(..)
+            | Event::ClipboardLoad(..)
+            | Event::TextAreaSizeRequest(_)
+            | Event::CursorBlinkingChange
+            | Event::Wakeup
+            | Event::Bell
+            | Event::Exit
+            | Event::ChildExit(_) => {}
+        }
+    }
+}
+
+/// Synchronized updates are painted as they come: who looks at a screen that is only text sees no
+/// flicker, and a program that dies in the middle of one hides nothing.
+#[derive(Default)]
+struct AtOnce;
+
+impl Timeout for AtOnce {
+    fn set_timeout(&mut self, _: Duration) {}
+
+    fn clear_timeout(&mut self) {}
+
+    fn pending_timeout(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! The screens of all sessions that have a terminal, kept up to date as output comes.
+//!
+//! A few that are in use are held ready; the others are folded small, or not even built until
+//! somebody looks or the program writes again. Whatever a program asks its terminal is answered from
+//! here while it runs. What was written before this daemon came is never answered: whoever asked has
+//! stopped waiting.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use abide_core::SessionId;
+
+use super::keepers::Keepers;
+use super::log::{Log, Piece};
+use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
+use crate::keeper::folder;
+
+/// Screens held ready at once.
+const AWAKE: usize = 32;
+/// Of output that is more than this, only the end is painted; the rest is looked through for what
+/// stays in force.
+const PAINTED: u64 = 1 << 20;
+/// Output up to this is painted on the spot; more on a thread of its own.
+const ON_THE_SPOT: u64 = 16 << 10;
+/// The size of a terminal of which none is known.
+const SIZE: Size = Size {
+    cols: 120,
+    rows: 40,
+};
+/// Where the last size is written down, in a session's folder.
+const SIZE_FILE: &str = "size";
+
+/// All screens of one daemon.
+pub struct Screens {
+    keepers: Arc<Keepers>,
+    kept: Mutex<HashMap<SessionId, Arc<Mutex<Live>>>>,
+    /// Those that are held ready, the one used last at the end.
+    awake: Mutex<VecDeque<SessionId>>,
+}
+
+/// The screen of one session.
+struct Live {
+    folder: PathBuf,
+    size: Size,
+    /// How far the screen is true.
+    at: u64,
+    /// Where the output begins that comes live.
+    live_from: u64,
+    skim: Skim,
+    state: State,
+}
+
+enum State {
+    Unbuilt,
+    Folded(Folded),
+    Awake(Box<Screen>),
+}
+
+impl Screens {
+    /// Screens for the sessions of these keepers.
+    pub fn new(keepers: Arc<Keepers>) -> Arc<Self> {
+        Arc::new(Screens {
+            keepers,
+            kept: Mutex::default(),
+            awake: Mutex::default(),
+        })
+    }
+
+    /// Keeps the screen of a session that runs, from now on. `fresh`: it has only just been started.
+    pub fn keep(self: &Arc<Self>, id: SessionId, fresh: bool) {
+        let mut kept = self.kept.lock().expect("no holder panics");
+        if kept.contains_key(&id) {
+            return;
+        }
+        let mut live = Live::new(self.keepers.folder(id));
+        live.live_from = if fresh { 0 } else { live.end().unwrap_or(0) };
+        let from = live.live_from;
+        let live = Arc::new(Mutex::new(live));
+        kept.insert(id, live.clone());
+        tokio::spawn(attend(self.clone(), id, live, from));
+    }
+
+    /// What is to be seen of a session now, or was at its end.
+    pub async fn snapshot(self: &Arc<Self>, id: SessionId) -> io::Result<Snapshot> {
+        self.look(id, |live| live.screen().snapshot()).await
+    }
+
+    /// How a session's program wants to be talked to.
+    pub async fn modes(self: &Arc<Self>, id: SessionId) -> io::Result<Modes> {
+        self.look(id, |live| live.screen().modes()).await
+    }
+
+    /// The bytes that paint a session's screen on an empty terminal, its size, and the offset in the
+    /// log from which to go on.
+    pub async fn paint(self: &Arc<Self>, id: SessionId) -> io::Result<(Folded, u64)> {
+        self.look(id, |live| (live.fold(), live.at)).await
+    }
+
+    /// The terminal has another size. It is written down, so that a later daemon knows it.
+    pub async fn resize(self: &Arc<Self>, id: SessionId, size: Size) -> io::Result<()> {
+        let size = size.clamped();
+        self.look(id, move |live| {
+            live.size = size;
+            live.screen().resize(size);
+            let words = format!("{} {}", size.cols, size.rows);
+            std::fs::write(live.folder.join(SIZE_FILE), words)
+        })
+        .await?
+    }
+
+    /// Brings a screen up to date and looks at it.
+    async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        id: SessionId,
+        see: impl FnOnce(&mut Live) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let live = self
+            .kept
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned();
+        let live = live.unwrap_or_else(|| {
+            // It has ended, so nothing comes live any more.
+            let mut live = Live::new(self.keepers.folder(id));
+            live.live_from = u64::MAX;
+            Arc::new(Mutex::new(live))
+        });
+        let lag = lock(&live).lag()?;
+        let screens = self.clone();
+        let work = move || {
+            let mut held = lock(&live);
+            screens.catch_up(id, &mut held)?;
+            let seen = see(&mut held);
+            drop(held);
+            screens.used(id);
+            Ok(seen)
+        };
+        if lag <= ON_THE_SPOT {
+            return work();
+        }
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(io::Error::other)?
+    }
+
+    /// Paints what has come, and answers what it asks.
+    fn catch_up(&self, id: SessionId, live: &mut Live) -> io::Result<u64> {
+        live.catch_up(|replies| self.keepers.answer(id, replies))
+    }
+
+    /// A screen was used: it is held ready, and the one that was not used for longest is folded.
+    fn used(&self, id: SessionId) {
+        let mut awake = self.awake.lock().expect("no holder panics");
+        awake.retain(|other| *other != id);
+        awake.push_back(id);
+        let idle = (awake.len() > AWAKE).then(|| awake.pop_front()).flatten();
+        drop(awake);
+        let idle = idle.and_then(|id| {
+            let kept = self.kept.lock().expect("no holder panics");
+            kept.get(&id).cloned()
+        });
+        if let Some(idle) = idle {
+            lock(&idle).fold();
+        }
+    }
+
+    fn forget(&self, id: SessionId) {
+        self.kept.lock().expect("no holder panics").remove(&id);
+        let mut awake = self.awake.lock().expect("no holder panics");
+        awake.retain(|other| *other != id);
+    }
+}
+
+fn lock(live: &Mutex<Live>) -> MutexGuard<'_, Live> {
+    live.lock().expect("no holder panics")
+}
+
+/// Follows a session's output for as long as it runs.
+async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mut at: u64) {
+    if let Some(mut follower) = screens.keepers.follow(id) {
+        loop {
+            let tide = follower.beyond(at).await;
+            at = at.max(tide.bytes);
+            if tide.ended {
+                break;
+            }
+            let lag = lock(&live).lag().unwrap_or(0);
+            let (screens, live) = (screens.clone(), live.clone());
+            let work = move || {
+                let painted = screens.catch_up(id, &mut lock(&live));
+                screens.used(id);
+                painted
+            };
+            let painted = if lag <= ON_THE_SPOT {
+                work()
+            } else {
+                let work = tokio::task::spawn_blocking(work).await;
+                work.unwrap_or_else(|fault| Err(io::Error::other(fault)))
+            };
+            if let Err(fault) = painted {
+                tracing::warn!("the log of {id} cannot be read: {fault}");
+                break;
+            }
+        }
+    }
+    screens.forget(id);
+}
+
+impl Live {
+    fn new(folder: PathBuf) -> Self {
+        Live {
+            size: size_of(&folder),
+            folder,
+            at: 0,
+            live_from: 0,
+            skim: Skim::default(),
+            state: State::Unbuilt,
+        }
+    }
+
+    fn end(&self) -> io::Result<u64> {
+        Log::open(&self.folder).end()
+    }
+
+    /// Bytes that are not painted yet.
+    fn lag(&self) -> io::Result<u64> {
+        Ok(self.end()?.saturating_sub(self.at))
+    }
+
+    /// The screen, ready.
+    fn screen(&mut self) -> &mut Screen {
+        if !matches!(self.state, State::Awake(_)) {
+            let screen = match &self.state {
+                State::Folded(folded) => folded.unfold(),
+                State::Unbuilt | State::Awake(_) => Screen::new(self.size),
+            };
+            self.state = State::Awake(Box::new(screen));
+        }
+        match &mut self.state {
+            State::Awake(screen) => screen,
+            State::Unbuilt | State::Folded(_) => unreachable!("it has just been made ready"),
+        }
+    }
+
+    /// Folds the screen; it stays what it is.
+    fn fold(&mut self) -> Folded {
+        let folded = match std::mem::replace(&mut self.state, State::Unbuilt) {
+            State::Unbuilt => Folded::empty(self.size),
+            State::Folded(folded) => folded,
+            State::Awake(screen) => screen.fold(),
+        };
+        self.state = State::Folded(folded.clone());
+        folded
+    }
+
+    fn catch_up(&mut self, mut answer: impl FnMut(&[u8])) -> io::Result<u64> {
+        let log = Log::open(&self.folder);
+        let end = log.end()?;
+        if end <= self.at {
+            return Ok(self.at);
+        }
+        let painted_from = end.saturating_sub(PAINTED);
+        let mut pieces = log.pieces(self.at, None);
+        while let Some(piece) = pieces.next_within(usize::MAX)? {
+            if let Piece::Chunk(chunk) = piece {
+                let to = chunk.offset + chunk.bytes.len() as u64;
+                if to <= painted_from {
+                    self.skimmed(&chunk.bytes);
+                } else {
+                    let before = self.live_from.saturating_sub(chunk.offset);
+                    let before = usize::try_from(before).unwrap_or(usize::MAX);
+                    let (old, new) = chunk.bytes.split_at(before.min(chunk.bytes.len()));
+                    self.screen().replay(old);
+                    let replies = self.screen().feed(new);
+                    if !replies.is_empty() {
+                        answer(&replies);
+                    }
+                }
+            }
+            self.at = pieces.at();
+        }
+        Ok(self.at)
+    }
+
+    fn skimmed(&mut self, bytes: &[u8]) {
+        let mut skim = std::mem::take(&mut self.skim);
+        let screen = self.screen();
+        skim.pass(bytes, |lasting| screen.replay(lasting));
+        self.skim = skim;
+    }
+}
+
+/// The size a session's terminal has, as far as is written down.
+fn size_of(folder: &Path) -> Size {
+    let resized = std::fs::read_to_string(folder.join(SIZE_FILE)).ok();
+    let resized = resized.as_deref().and_then(|text| {
+        let (cols, rows) = text.split_once(' ')?;
+        Some(Size {
+            cols: cols.parse().ok()?,
+            rows: rows.parse().ok()?,
+        })
+    });
+    let first = || {
+        let meta = folder::read_meta(folder).ok().flatten()?;
+        meta.pty.map(|size| Size {
+            cols: size.cols,
+            rows: size.rows,
+        })
+    };
+    resized.or_else(first).unwrap_or(SIZE).clamped()
+}

@@ -1,0 +1,558 @@
+//! Finding lines in a whole log by a regular expression, in one pass and in constant memory.
+//!
+//! Lines are matched as a person sees them, without escape sequences. A block of the log that holds
+//! none is searched as it is, which makes this about as fast as grep.
+
+use std::collections::VecDeque;
+use std::io;
+
+use memchr::{memchr, memchr_iter, memrchr};
+use regex::bytes::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
+
+use super::log::{Log, Piece};
+use super::sequence;
+
+/// Bytes searched at once. A line longer than this is searched in parts.
+const BLOCK: usize = 256 << 10;
+/// Memory that a compiled pattern may take.
+const PATTERN_SIZE: usize = 1 << 20;
+/// Depth of nesting in a pattern.
+const PATTERN_DEPTH: u32 = 64;
+/// Longest pattern, in bytes.
+const PATTERN_LENGTH: usize = 4 << 10;
+/// Most bytes of a line that are shown, around its match.
+const SHOWN: usize = 1_000;
+
+/// A pattern that can be searched for.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    regex: Regex,
+    /// It could match across lines, so it is shown one line at a time.
+    by_line: bool,
+}
+
+/// A pattern that cannot be used, as one sentence that says where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPattern(String);
+
+impl Pattern {
+    /// Reads a pattern.
+    pub fn new(pattern: &str) -> Result<Self, BadPattern> {
+        if pattern.len() > PATTERN_LENGTH {
+            return Err(BadPattern(format!(
+                "it is {} bytes long and at most {PATTERN_LENGTH} are allowed",
+                pattern.len()
+            )));
+        }
+        let parsed = ParserBuilder::new()
+            .multi_line(true)
+            .crlf(true)
+            .utf8(false)
+            .nest_limit(PATTERN_DEPTH)
+            .build()
+            .parse(pattern)
+            .map_err(|e| BadPattern(reason(pattern, &e)))?;
+        let ends = parsed.properties().look_set();
+        let by_line =
+            ends.contains(Look::Start) || ends.contains(Look::End) || spans_lines(&parsed);
+        let regex = RegexBuilder::new(pattern)
+            .multi_line(true)
+            .crlf(true)
+            .size_limit(PATTERN_SIZE)
+            .dfa_size_limit(PATTERN_SIZE)
+            .nest_limit(PATTERN_DEPTH)
+            .build()
+            .map_err(|_| {
+                BadPattern(format!(
+                    "it takes more than {PATTERN_SIZE} bytes when compiled"
+                ))
+            })?;
+        Ok(Pattern { regex, by_line })
+    }
+
+    /// Whether a text holds a match.
+    pub fn is_in(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
+}
+
+/// What is wrong with a pattern and where, in one sentence.
+fn reason(pattern: &str, error: &regex_syntax::Error) -> String {
+    let (fault, at) = match error {
+        regex_syntax::Error::Parse(fault) => (fault.kind().to_string(), fault.span().start),
+        regex_syntax::Error::Translate(fault) => (fault.kind().to_string(), fault.span().start),
+        _ => return "it is not a regular expression".into(),
+    };
+    let place = pattern[..at.offset].chars().count() + 1;
+    format!("{fault}, at character {place}")
+}
+
+/// Whether any part of a pattern takes in a newline.
+fn spans_lines(part: &Hir) -> bool {
+    match part.kind() {
+        HirKind::Empty | HirKind::Look(_) => false,
+        HirKind::Literal(literal) => literal.0.contains(&b'\n'),
+        HirKind::Class(Class::Unicode(class)) => class
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&'\n')),
+        HirKind::Class(Class::Bytes(class)) => class
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&b'\n')),
+        HirKind::Repetition(repetition) => spans_lines(&repetition.sub),
+        HirKind::Capture(capture) => spans_lines(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(spans_lines),
+    }
+}
+
+/// What to look for and how much of it to bring.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Lines to bring before and after each match.
+    pub context: usize,
+    /// Most matching lines to bring; further ones are counted.
+    pub most: usize,
+}
+
+/// A line that was found, or stands around one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Counted from one.
+    pub number: u64,
+    /// Whether it matches.
+    pub matches: bool,
+    /// Its bytes without escape sequences; of a long line the part around the match.
+    pub text: Vec<u8>,
+    /// Bytes left out before and after.
+    pub cut: (usize, usize),
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finds {
+    /// In order.
+    pub lines: Vec<Line>,
+    /// All lines that match, those included that were not brought.
+    pub matches: u64,
+    /// Lines there are.
+    pub total: u64,
+    /// Bytes of the log that were searched.
+    pub searched: u64,
+    /// Bytes that are missing from the log.
+    pub missing: u64,
+    /// It was stopped before the end of the log.
+    pub stopped: bool,
+}
+
+/// Searches a log. `stop` is asked now and then whether to go on.
+pub fn search(log: &Log, search: &Search, mut stop: impl FnMut() -> bool) -> io::Result<Finds> {
+    let mut seeker = Seeker::new(search);
+    let mut pieces = log.pieces(0, None);
+    while let Some(piece) = pieces.next_within(usize::MAX)? {
+        match piece {
+            Piece::Chunk(chunk) => {
+                if seeker.feed(&chunk.bytes) && stop() {
+                    seeker.finds.stopped = true;
+                    break;
+                }
+            }
+            Piece::Gap { from, to } => seeker.gap(to - from),
+        }
+    }
+    Ok(seeker.finish())
+}
+
+/// Which part of a line comes next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// Its begin.
+    First,
+    /// More of a line that does not match so far.
+    More,
+    /// More of a line that has been found.
+    Found,
+}
+
+/// Takes a log in, chunk by chunk.
+pub struct Seeker<'a> {
+    search: &'a Search,
+    buffer: Vec<u8>,
+    clean: Vec<u8>,
+    finds: Finds,
+    /// The number of the line at the start of the buffer.
+    number: u64,
+    /// That line has begun in an earlier block.
+    part: Part,
+    /// Lines before the present one, in case it or the next ones match.
+    before: VecDeque<Line>,
+    /// Lines still to be brought after a match.
+    after: usize,
+}
+
+impl<'a> Seeker<'a> {
+    /// Nothing searched yet.
+    pub fn new(search: &'a Search) -> Self {
+        Seeker {
+            search,
+            buffer: Vec::with_capacity(BLOCK),
+            clean: Vec::new(),
+            finds: Finds::default(),
+            number: 1,
+            part: Part::First,
+            before: VecDeque::new(),
+            after: 0,
+        }
+    }
+
+    /// Takes more of the log; says whether a block was searched.
+    pub fn feed(&mut self, bytes: &[u8]) -> bool {
+        self.finds.searched += bytes.len() as u64;
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() < BLOCK {
+            return false;
+        }
+        let end = memrchr(b'\n', &self.buffer).map_or(self.buffer.len(), |at| at + 1);
+        self.block(end);
+        true
+    }
+
+    /// Bytes are missing here: what came before is a line of its own.
+    pub fn gap(&mut self, bytes: u64) {
+        self.finds.missing += bytes;
+        if !self.buffer.is_empty() {
+            self.buffer.push(b'\n');
+        }
+        self.block(self.buffer.len());
+    }
+
+    /// The end of the log.
+    pub fn finish(mut self) -> Finds {
+        self.block(self.buffer.len());
+        self.finds.total = self.number - 1 + u64::from(self.part != Part::First);
+        self.finds
+    }
+
+    /// Searches the first `end` bytes of the buffer.
+    fn block(&mut self, end: usize) {
+        if end == 0 {
+            return;
+        }
+        let raw = std::mem::take(&mut self.buffer);
+        let mut clean = std::mem::take(&mut self.clean);
+        if memchr(0x1b, &raw[..end]).is_some() {
+            clean.clear();
+            sequence::strip(&raw[..end], &mut clean);
+            self.lines(&clean);
+        } else {
+            self.lines(&raw[..end]);
+        }
+        self.clean = clean;
+        self.buffer = raw;
+        self.buffer.drain(..end);
+    }
+
+    /// Goes from match to match; what lies between is only counted.
+    fn lines(&mut self, block: &[u8]) {
+        let mut at = 0;
+        while at < block.len() {
+            let Some(found) = self.next_match(block, at) else {
+                break;
+            };
+            let start = memrchr(b'\n', &block[at..found]).map_or(at, |newline| at + newline + 1);
+            self.pass(&block[at..start]);
+            let end =
+                memchr(b'\n', &block[start..]).map_or(block.len(), |length| start + length + 1);
+            let line = &block[start..end];
+            let text = without_end(line);
+            if let Some(place) = self.search.pattern.regex.find(text) {
+                self.matched(text, place.start());
+                self.advance(line, Part::Found);
+            } else {
+                // It matched only in its surroundings.
+                self.passed_line(text);
+                self.advance(line, Part::More);
+            }
+            at = end;
+        }
+        if at < block.len() {
+            self.pass(&block[at..]);
+        }
+    }
+
+    /// Where the next match begins that may be one of a line.
+    fn next_match(&self, block: &[u8], at: usize) -> Option<usize> {
+        let regex = &self.search.pattern.regex;
+        if self.search.pattern.by_line {
+            let mut start = at;
+            for end in memchr_iter(b'\n', &block[at..])
+                .map(|end| at + end)
+                .chain([block.len()])
+            {
+                if start < block.len() && regex.is_match(without_end(&block[start..end])) {
+                    return Some(start);
+                }
+                start = end + 1;
+            }
+            return None;
+        }
+        let found = regex.find_at(block, at)?.start();
+        // The empty end after the last newline is no line.
+        (found < block.len() || !block.ends_with(b"\n")).then_some(found.min(block.len() - 1))
+    }
+
+    fn matched(&mut self, text: &[u8], place: usize) {
+        if self.part == Part::Found {
+            return;
+        }
+        self.finds.matches += 1;
+        if self.finds.matches > self.search.most as u64 {
+            self.before.clear();
+            self.after = 0;
+            return;
+        }
+        self.finds.lines.extend(self.before.drain(..));
+        self.finds.lines.push(shown(self.number, true, text, place));
+        self.after = self.search.context;
+    }
+
+    /// A line that does not match but may be context.
+    fn passed_line(&mut self, text: &[u8]) {
+        if self.part != Part::First || self.search.context == 0 {
+            return;
+        }
+        if self.after > 0 {
+            self.after -= 1;
+            self.finds.lines.push(shown(self.number, false, text, 0));
+        } else {
+            if self.before.len() == self.search.context {
+                self.before.pop_front();
+            }
+            self.before.push_back(shown(self.number, false, text, 0));
+        }
+    }
+
+    /// Lines that do not match. Only those are looked at that are context.
+    fn pass(&mut self, lines: &[u8]) {
+        if self.search.context == 0 || self.finds.matches > self.search.most as u64 {
+            self.skip(lines);
+            return;
+        }
+        let mut rest = lines;
+        while self.after > 0 && !rest.is_empty() {
+            let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            self.passed_line(without_end(&rest[..end]));
+            self.advance(&rest[..end], Part::More);
+            rest = &rest[end..];
+        }
+        let mut kept = rest.len();
+        for _ in 0..self.search.context {
+            if kept == 0 {
+                break;
+            }
+            kept = memrchr(b'\n', &rest[..kept - 1]).map_or(0, |at| at + 1);
+        }
+        self.skip(&rest[..kept]);
+        let mut rest = &rest[kept..];
+        while !rest.is_empty() {
+            let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            self.passed_line(without_end(&rest[..end]));
+            self.advance(&rest[..end], Part::More);
+            rest = &rest[end..];
+        }
+    }
+
+    fn skip(&mut self, lines: &[u8]) {
+        if lines.is_empty() {
+            return;
+        }
+        let newlines = memchr_iter(b'\n', lines).count() as u64;
+        if newlines > 0 {
+            self.number += newlines;
+            self.part = Part::First;
+        }
+        if !lines.ends_with(b"\n") && self.part == Part::First {
+            self.part = Part::More;
+        }
+    }
+
+    /// Goes on behind a line, or behind the part of it that is in this block.
+    fn advance(&mut self, line: &[u8], part: Part) {
+        if line.ends_with(b"\n") {
+            self.number += 1;
+            self.part = Part::First;
+        } else if self.part != Part::Found {
+            self.part = part;
+        }
+    }
+}
+
+fn without_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
+    let (from, to) = if text.len() <= SHOWN {
+        (0, text.len())
+    } else {
+        let from = place.saturating_sub(SHOWN / 4);
+        let to = (from + SHOWN).min(text.len());
+        (
+            char_start(text, to.saturating_sub(SHOWN)),
+            char_start(text, to),
+        )
+    };
+    Line {
+        number,
+        matches,
+        text: text[from..to].to_vec(),
+        cut: (from, text.len() - to),
+    }
+}
+
+/// The start of the character at an offset.
+fn char_start(text: &[u8], mut at: usize) -> usize {
+    while at > 0 && at < text.len() && text[at] & 0xc0 == 0x80 {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn find(pattern: &str, context: usize, chunks: &[&[u8]]) -> Finds {
+        let search = Search {
+            pattern: Pattern::new(pattern).unwrap(),
+            context,
+            most: 1_000,
+        };
+        let mut seeker = Seeker::new(&search);
+        for chunk in chunks {
+            seeker.feed(chunk);
+        }
+        seeker.finish()
+    }
+
+    fn brief(finds: &Finds) -> Vec<String> {
+        let sign = |line: &Line| if line.matches { ':' } else { '-' };
+        finds
+            .lines
+            .iter()
+            .map(|line| {
+                format!(
+                    "{}{}{}",
+                    line.number,
+                    sign(line),
+                    String::from_utf8_lossy(&line.text)
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn lines_are_found_with_their_numbers_and_surroundings() {
+        let log = b"one\r\ntwo\r\n\x1b[31mthree\x1b[0m\r\nfour\r\nfive\r\nthree again\nlast";
+        assert_eq!(brief(&find("^three$", 0, &[log])), ["3:three"]);
+        let finds = find("three", 1, &[log]);
+        let wanted = [
+            "2-two",
+            "3:three",
+            "4-four",
+            "5-five",
+            "6:three again",
+            "7-last",
+        ];
+        assert_eq!(brief(&finds), wanted);
+        assert_eq!((finds.matches, finds.total), (2, 7));
+        assert_eq!(brief(&find("last", 0, &[log])), ["7:last"]);
+        assert_eq!(brief(&find("^$", 0, &[b"a\n\nb\n"])), ["2:"]);
+        assert_eq!(find("nothing like it", 3, &[log]).lines, []);
+    }
+
+    #[test]
+    fn a_match_never_reaches_beyond_its_line() {
+        let log = b"a\nb\nab\n";
+        assert_eq!(brief(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
+        assert_eq!(brief(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
+        assert_eq!(find("[^x]+", 0, &[log]).matches, 3);
+    }
+
+    #[test]
+    fn more_matches_than_wanted_are_counted() {
+        let search = Search {
+            pattern: Pattern::new("x").unwrap(),
+            context: 1,
+            most: 2,
+        };
+        let mut seeker = Seeker::new(&search);
+        seeker.feed(&b"x\n".repeat(1_000));
+        let finds = seeker.finish();
+        assert_eq!((finds.lines.len(), finds.matches), (2, 1_000));
+    }
+
+    #[test]
+    fn a_line_longer_than_any_block_is_brought_once_and_short() {
+        let mut log = b"x".repeat(3 * BLOCK);
+        log.extend_from_slice(b"needle");
+        log.extend(b"y".repeat(2 * BLOCK));
+        log.extend_from_slice(b"needle\nnext needle\n");
+        let chunks: Vec<&[u8]> = log.chunks(10_000).collect();
+        let finds = find("needle", 0, &chunks);
+        assert_eq!(finds.matches, 2);
+        assert_eq!(finds.total, 2);
+        assert_eq!(finds.lines[0].number, 1);
+        assert!(finds.lines[0].text.len() <= SHOWN);
+        assert!(finds.lines[0].text.windows(6).any(|part| part == b"needle"));
+        assert_eq!(finds.lines[1].number, 2);
+    }
+
+    #[test]
+    fn a_bad_pattern_is_refused_with_its_place() {
+        let refused = |pattern: &str| Pattern::new(pattern).unwrap_err().to_string();
+        assert_eq!(refused("ab(c"), "unclosed group, at character 3");
+        assert_eq!(refused("é[z-a]").split(", at").nth(1), Some(" character 3"));
+        assert!(refused(r"(\w{500}){500}").contains("bytes when compiled"));
+        assert!(refused(&"a".repeat(5_000)).contains("5000"));
+        assert!(refused(&"(".repeat(200)).contains("at character"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn it_finds_what_a_look_at_every_line_finds(
+            lines in prop::collection::vec("[ab\u{1b}\\[m]{0,6}\r?", 0..40),
+            pattern in prop::sample::select(vec!["a", "ab", "^b", "a$", "^$", r"a\s*b", "[^a]", "a|b", r"\bab"]),
+            context in 0usize..3,
+            cut in 1usize..50,
+        ) {
+            let log = lines.join("\n").into_bytes();
+            let chunks: Vec<&[u8]> = log.chunks(cut).collect();
+            let finds = find(pattern, context, &chunks);
+            let whole = Pattern::new(pattern).unwrap();
+            let mut clean = Vec::new();
+            sequence::strip(&log, &mut clean);
+            let mut all: Vec<&[u8]> = clean.split(|b| *b == b'\n').map(without_end).collect();
+            if clean.is_empty() || clean.ends_with(b"\n") {
+                all.pop();
+            }
+            let hits: Vec<usize> = (0..all.len()).filter(|at| whole.is_in(all[*at])).collect();
+            let near = |at: &usize| hits.iter().any(|hit| hit.abs_diff(*at) <= context);
+            let wanted: Vec<(u64, bool, &[u8])> = (0..all.len())
+                .filter(near)
+                .map(|at| (at as u64 + 1, hits.contains(&at), all[at]))
+                .collect();
+            let got: Vec<(u64, bool, &[u8])> =
+                finds.lines.iter().map(|line| (line.number, line.matches, &line.text[..])).collect();
+            prop_assert_eq!(got, wanted);
+            prop_assert_eq!(finds.total, all.len() as u64);
+        }
+    }
+}

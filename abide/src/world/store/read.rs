@@ -1,0 +1,440 @@
+//! Rows become facts again: at start what is not over yet, later what is asked for.
+
+use std::sync::Mutex;
+
+use abide_core::id::Shuffle;
+use abide_core::limit;
+use abide_core::message::{self, About};
+use abide_core::record::Kept;
+use abide_core::time::{Millis, Steady, Wall};
+use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer};
+use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::StoreFault;
+
+pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
+    let mut rows =
+        db.prepare("SELECT id, session, idle_ms, asked_ms FROM question WHERE closing IS NULL")?;
+    let found = rows.query_map([], |row| {
+        let (id, session): (String, String) = (row.get(0)?, row.get(1)?);
+        let (idle, asked): (u64, u64) = (row.get(2)?, row.get(3)?);
+        Ok((id, session, idle, asked))
+    })?;
+    let mut open = Vec::new();
+    for row in found {
+        let (id, session, idle, asked) = row?;
+        if let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) {
+            let (idle, asked) = (Millis(idle), Wall(asked));
+            open.push((
+                id,
+                Question {
+                    session,
+                    idle,
+                    asked,
+                },
+            ));
+        }
+    }
+    Ok(open)
+}
+
+/// Timers that have not ended and messages that have not been seen.
+pub(super) fn kept(db: &Connection, shuffle: Shuffle, boot_id: u128) -> Result<Kept, StoreFault> {
+    let next = |table: &str| -> Result<u64, StoreFault> {
+        let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
+        Ok(db.query_row(&sql, [], |row| row.get(0))?)
+    };
+    Ok(Kept {
+        shuffle,
+        boot_id,
+        anchor: anchor(db)?,
+        next_timer: next("timer")?,
+        next_message: next("message")?,
+        timers: timers(db)?,
+        ended: ended(db, shuffle)?,
+        messages: messages(db)?,
+    })
+}
+
+fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
+    let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
+    let found = db.query_row(sql, [], |row| {
+        let boot_id: String = row.get(0)?;
+        Ok(Anchor {
+            boot_id: u128::from_str_radix(&boot_id, 16).unwrap_or(0),
+            ahead_of_boot: row.get(1)?,
+            wall_ahead: row.get(2)?,
+            reached: Steady(row.get(3)?),
+        })
+    });
+    Ok(found.optional()?)
+}
+
+/// Agents of neighbouring rows are mostly the same, and share one name.
+#[derive(Default)]
+struct Names(Option<Agent>);
+
+impl Names {
+    fn of(&mut self, name: &str) -> Agent {
+        match &self.0 {
+            Some(last) if last.0.as_ref() == name => last.clone(),
+            _ => self.0.insert(Agent(name.into())).clone(),
+        }
+    }
+}
+
+fn timers(db: &Connection) -> Result<Vec<timer::Kept>, StoreFault> {
+    let mut names = Names::default();
+    let mut found = Vec::new();
+    let mut select = db.prepare(
+        "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
+         checked_ms, key, condition IS NOT NULL FROM timer WHERE ended_ms IS NULL ORDER BY number",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let course = match row.get::<_, Option<u64>>(5)? {
+            Some(due) => Course::Running { due: Steady(due) },
+            None => Course::Paused {
+                remaining: Millis(row.get::<_, Option<u64>>(7)?.unwrap_or(0)),
+                until: Steady(row.get::<_, Option<u64>>(6)?.unwrap_or(0)),
+            },
+        };
+        let text = |at| -> Result<&str, StoreFault> {
+            let cell = row.get_ref(at)?;
+            cell.as_str().map_err(|e| StoreFault::Broken(e.to_string()))
+        };
+        found.push(timer::Kept {
+            number: row.get(0)?,
+            agent: names.of(text(1)?),
+            kind: kind(text(2)?),
+            state: State {
+                total: Millis(row.get(3)?),
+                course,
+                place: if row.get(4)? {
+                    Place::Background
+                } else {
+                    Place::Front
+                },
+            },
+            checked: Wall(row.get(8)?),
+            key: row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
+            conditional: row.get(10)?,
+        });
+    }
+    Ok(found)
+}
+
+/// The timers that ended last, oldest first.
+fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
+    let mut names = Names::default();
+    let mut select = db.prepare(
+        "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
+         completed_by, late_ms, key FROM timer WHERE ended_ms IS NOT NULL \
+         ORDER BY ended_ms DESC, number DESC LIMIT ?",
+    )?;
+    let rows = select.query_map([limit::ENDED_TIMERS], |row| {
+        let number: u64 = row.get(0)?;
+        let (agent, word): (String, String) = (row.get(1)?, row.get(2)?);
+        let late = Millis(row.get::<_, Option<u64>>(8)?.unwrap_or(0));
+        let status = match row.get::<_, Option<String>>(7)?.as_deref() {
+            None => Status::Stopped,
+            Some("condition") => Status::Completed {
+                by: By::Condition,
+                late,
+            },
+            Some(_) => Status::Completed { by: By::Time, late },
+        };
+        let timer = Timer {
+            id: TimerId::from_bits(shuffle.mix(number)),
+            number,
+            agent: names.of(&agent),
+            kind: kind(&word),
+            status,
+            total: Millis(row.get(3)?),
+            remaining: Millis(row.get::<_, Option<u64>>(4)?.unwrap_or(0)),
+            checked: Wall(row.get(5)?),
+            pause_until: None,
+            conditional: row.get(6)?,
+        };
+        Ok((
+            timer,
+            row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
+        ))
+    })?;
+    let mut ended: Vec<_> = rows.collect::<Result<_, _>>()?;
+    ended.reverse();
+    Ok(ended)
+}
+
+fn kind(word: &str) -> Kind {
+    if word == Kind::Mission.as_str() {
+        Kind::Mission
+    } else {
+        Kind::Waiting
+    }
+}
+
+fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
+    let mut names = Names::default();
+    let mut found = Vec::new();
+    let mut select = db.prepare(
+        "SELECT number, agent, about, told_ms IS NOT NULL FROM message WHERE seen_ms IS NULL \
+         ORDER BY number",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (agent, about): (String, String) = (row.get(1)?, row.get(2)?);
+        let Some(about) = subject(&about) else {
+            continue;
+        };
+        found.push(message::Kept {
+            number: row.get(0)?,
+            agent: names.of(&agent),
+            about,
+            told: row.get(3)?,
+        });
+    }
+    Ok(found)
+}
+
+fn subject(about: &str) -> Option<About> {
+    let session = about.parse().map(About::Session);
+    about.parse().map(About::Timer).or(session).ok()
+}
+
+/// What the timers that have not ended wait for.
+pub(super) fn conditions(
+    db: &Connection,
+    shuffle: Shuffle,
+) -> Result<Vec<(TimerId, String)>, StoreFault> {
+    let mut select = db.prepare(
+        "SELECT number, condition FROM timer WHERE ended_ms IS NULL AND condition IS NOT NULL",
+    )?;
+    let rows = select.query_map([], |row| {
+        let number: u64 = row.get(0)?;
+        Ok((TimerId::from_bits(shuffle.mix(number)), row.get(1)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Reads what is over, and the texts that nobody keeps in memory.
+pub struct Past {
+    db: Mutex<Connection>,
+    shuffle: Shuffle,
+}
+
+/// A timer's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerRow {
+    /// Its id.
+    pub id: TimerId,
+    /// Whose it is.
+    pub agent: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// The reason or the mission.
+    pub text: String,
+    /// What ends it early, as it was given.
+    pub condition: Option<String>,
+    /// When it was made.
+    pub created: Wall,
+    /// When somebody last asked for it.
+    pub checked: Wall,
+    /// How long it runs in all.
+    pub total: Millis,
+    /// How long the last call stood by at most.
+    pub standby: Option<Millis>,
+    /// Where it stood when this was written.
+    pub status: String,
+    /// What was left when it was paused or ended.
+    pub remaining: Option<Millis>,
+    /// Why it was stopped, or what was seen.
+    pub reason: Option<String>,
+    /// What completed it.
+    pub completed_by: Option<String>,
+    /// How long after it was due.
+    pub late: Option<Millis>,
+    /// When it ended.
+    pub ended: Option<Wall>,
+}
+
+/// A message's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Its number.
+    pub number: u64,
+    /// Its id.
+    pub id: MessageId,
+    /// To whom.
+    pub agent: String,
+    /// What about.
+    pub about: About,
+    /// When it was made.
+    pub made: Wall,
+    /// When it was seen.
+    pub seen: Option<Wall>,
+    /// When its agent was woken for it, or that was given up.
+    pub woken: Option<Wall>,
+    /// How often that was tried.
+    pub wake_attempts: u64,
+    /// What went wrong the last time.
+    pub wake_fault: Option<String>,
+}
+
+/// Which rows of the past.
+#[derive(Clone, Copy, Debug)]
+pub struct Which<'a> {
+    /// Of one agent, or of all.
+    pub agent: Option<&'a str>,
+    /// At most so many, the newest.
+    pub most: usize,
+}
+
+/// What all timers come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Made in all, as far as is remembered.
+    pub made: u64,
+    /// Not ended.
+    pub running: u64,
+    /// Completed by time.
+    pub by_time: u64,
+    /// Completed because a condition held.
+    pub by_condition: u64,
+    /// Stopped.
+    pub stopped: u64,
+    /// How long completed timers ran, added up.
+    pub elapsed: Millis,
+    /// How late the latest completion was.
+    pub latest: Millis,
+}
+
+const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
+    total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms FROM timer";
+const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, wake_attempts, \
+    wake_fault FROM message";
+
+impl Past {
+    pub(super) fn new(db: Connection, shuffle: Shuffle) -> Self {
+        Past {
+            db: Mutex::new(db),
+            shuffle,
+        }
+    }
+
+    /// One timer, ended or not.
+    pub fn timer(&self, id: TimerId) -> Result<Option<TimerRow>, StoreFault> {
+        let number = self.shuffle.sort(id.0.bits());
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
+        Ok(select
+            .query_row([number], |row| self.timer_row(row))
+            .optional()?)
+    }
+
+    /// Timers that have ended, the newest first.
+    pub fn ended(&self, which: Which<'_>) -> Result<Vec<TimerRow>, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(&format!(
+            "{TIMER} WHERE ended_ms IS NOT NULL AND (?1 IS NULL OR agent = ?1) \
+             ORDER BY ended_ms DESC, number DESC LIMIT ?2"
+        ))?;
+        let rows = select.query_map(params![which.agent, which.most], |row| self.timer_row(row))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What all timers come to.
+    pub fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(
+            "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
+             count(*) FILTER (WHERE completed_by = 'time'), \
+             count(*) FILTER (WHERE completed_by = 'condition'), \
+             count(*) FILTER (WHERE status = 'stopped'), \
+             coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0), \
+             coalesce(max(late_ms), 0) FROM timer WHERE ?1 IS NULL OR agent = ?1",
+        )?;
+        Ok(select.query_row([agent], |row| {
+            Ok(Stats {
+                made: row.get(0)?,
+                running: row.get(1)?,
+                by_time: row.get(2)?,
+                by_condition: row.get(3)?,
+                stopped: row.get(4)?,
+                elapsed: Millis(row.get(5)?),
+                latest: Millis(row.get(6)?),
+            })
+        })?)
+    }
+
+    /// One message.
+    pub fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(&format!("{MESSAGE} WHERE number = ?"))?;
+        Ok(select
+            .query_row([number], message_row)
+            .optional()?
+            .flatten())
+    }
+
+    /// The newest messages, seen or not, oldest first.
+    pub fn messages(&self, which: Which<'_>, unseen: bool) -> Result<Vec<MessageRow>, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(&format!(
+            "{MESSAGE} WHERE (?1 IS NULL OR agent = ?1) AND (NOT ?3 OR seen_ms IS NULL) \
+             ORDER BY number DESC LIMIT ?2"
+        ))?;
+        let rows = select.query_map(params![which.agent, which.most, unseen], message_row)?;
+        let mut rows = rows
+            .filter_map(Result::transpose)
+            .collect::<Result<Vec<_>, _>>()?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// The number under which a message is kept.
+    pub fn number_of(&self, id: MessageId) -> u64 {
+        self.shuffle.for_messages().sort(id.0.bits())
+    }
+
+    fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
+        let number: u64 = row.get(0)?;
+        let word: String = row.get(2)?;
+        Ok(TimerRow {
+            id: TimerId::from_bits(self.shuffle.mix(number)),
+            agent: row.get(1)?,
+            kind: kind(&word),
+            text: row.get(3)?,
+            condition: row.get(4)?,
+            created: Wall(row.get(5)?),
+            checked: Wall(row.get(6)?),
+            total: Millis(row.get(7)?),
+            standby: row.get::<_, Option<u64>>(8)?.map(Millis),
+            status: row.get(9)?,
+            remaining: row.get::<_, Option<u64>>(10)?.map(Millis),
+            reason: row.get(11)?,
+            completed_by: row.get(12)?,
+            late: row.get::<_, Option<u64>>(13)?.map(Millis),
+            ended: row.get::<_, Option<u64>>(14)?.map(Wall),
+        })
+    }
+}
+
+fn message_row(row: &Row<'_>) -> rusqlite::Result<Option<MessageRow>> {
+    let (id, about): (String, String) = (row.get(1)?, row.get(3)?);
+    let (Ok(id), Some(about)) = (id.parse(), subject(&about)) else {
+        return Ok(None);
+    };
+    Ok(Some(MessageRow {
+        number: row.get(0)?,
+        id,
+        agent: row.get(2)?,
+        about,
+        made: Wall(row.get(4)?),
+        seen: row.get::<_, Option<u64>>(5)?.map(Wall),
+        woken: row.get::<_, Option<u64>>(6)?.map(Wall),
+        wake_attempts: row.get(7)?,
+        wake_fault: row.get(8)?,
+    }))
+}

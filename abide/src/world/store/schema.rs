@@ -1,0 +1,97 @@
+//! The tables, and how they came to be.
+
+use rusqlite::Connection;
+
+use super::StoreFault;
+use crate::keeper::crash_point;
+use crate::world::entropy;
+
+/// Each entry brings the tables from one version to the next. Old entries are never edited.
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE question (
+        id TEXT PRIMARY KEY,
+        session TEXT NOT NULL,
+        idle_ms INTEGER NOT NULL,
+        asked_ms INTEGER NOT NULL,
+        closing TEXT,
+        closed_ms INTEGER
+    ) STRICT;
+    CREATE INDEX question_open ON question (asked_ms) WHERE closing IS NULL;",
+    // Stamps are of the calendar; due_ms and pause_until_ms are of the time that clock ties to it.
+    "CREATE TABLE timer (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        text TEXT NOT NULL,
+        condition TEXT,
+        key TEXT,
+        created_ms INTEGER NOT NULL,
+        checked_ms INTEGER NOT NULL,
+        total_ms INTEGER NOT NULL,
+        standby_ms INTEGER,
+        status TEXT NOT NULL,
+        background INTEGER NOT NULL,
+        due_ms INTEGER,
+        pause_until_ms INTEGER,
+        remaining_ms INTEGER,
+        reason TEXT,
+        completed_by TEXT,
+        late_ms INTEGER,
+        ended_ms INTEGER
+    ) STRICT;
+    CREATE INDEX timer_ended ON timer (ended_ms) WHERE ended_ms IS NOT NULL;
+    CREATE TABLE message (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        about TEXT NOT NULL,
+        made_ms INTEGER NOT NULL,
+        told_ms INTEGER,
+        seen_ms INTEGER,
+        woken_ms INTEGER,
+        wake_attempts INTEGER NOT NULL DEFAULT 0,
+        wake_fault TEXT
+    ) STRICT;
+    CREATE INDEX message_unseen ON message (number) WHERE seen_ms IS NULL;
+    CREATE TABLE ids (key INTEGER NOT NULL) STRICT;
+    CREATE TABLE clock (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        boot_id TEXT NOT NULL,
+        ahead_of_boot_ms INTEGER NOT NULL,
+        wall_ahead_ms INTEGER NOT NULL,
+        reached_ms INTEGER NOT NULL
+    ) STRICT;",
+];
+
+pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {
+    let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version > MIGRATIONS.len() {
+        return Err(StoreFault::Broken(format!(
+            "it was written by a newer abide (tables of version {version}, this one knows {}); \
+             install that version again",
+            MIGRATIONS.len()
+        )));
+    }
+    if version == MIGRATIONS.len() {
+        return Ok(());
+    }
+    let steps = db.transaction()?;
+    for step in &MIGRATIONS[version..] {
+        steps.execute_batch(step)?;
+        crash_point("migrate.mid");
+    }
+    steps.execute(
+        "INSERT INTO ids (key) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM ids)",
+        [entropy::bits().cast_signed()],
+    )?;
+    steps.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    steps.commit()?;
+    Ok(())
+}
+
+/// What ids are made with in this database.
+pub(super) fn ids_key(db: &Connection) -> Result<u64, StoreFault> {
+    let key: i64 = db.query_row("SELECT key FROM ids", [], |row| row.get(0))?;
+    Ok(key.cast_unsigned())
+}

@@ -1,0 +1,296 @@
+//! Records become rows.
+
+use abide_core::Record;
+use abide_core::message::{self, About};
+use abide_core::question::{Answer, Closing};
+use abide_core::time::{Millis, Wall};
+use abide_core::timer::{self, Course, Place, Status};
+use rusqlite::{Connection, Transaction, params};
+
+use super::{StoreFault, WakeNote};
+use crate::keeper::crash_point;
+
+/// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
+const TIDY_AT_ONCE: usize = 2_000;
+
+pub(super) fn commit(db: &mut Connection, records: &[Record]) -> Result<(), StoreFault> {
+    let turn = db.transaction()?;
+    for record in records {
+        match record {
+            Record::Asked { question, state } => {
+                turn.execute(
+                    "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms) VALUES (?, ?, ?, ?)",
+                    params![
+                        question.to_string(),
+                        state.session.to_string(),
+                        state.idle.0,
+                        state.asked.0
+                    ],
+                )?;
+            }
+            Record::Closed {
+                question,
+                closing,
+                at,
+            } => {
+                turn.execute(
+                    "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
+                    params![closing_word(*closing), at.0, question.to_string()],
+                )?;
+            }
+            Record::Timer(record) => timer(&turn, record)?,
+            Record::Message(record) => message(&turn, record)?,
+        }
+    }
+    announce(records, |[before, _]| before);
+    turn.commit()?;
+    announce(records, |[_, after]| after);
+    Ok(())
+}
+
+/// The places around a commit where a test may have the process die.
+fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
+    for record in records {
+        let what = match record {
+            Record::Timer(timer::Record::Created { .. }) => {
+                ["timer.create.pre", "timer.create.post"]
+            }
+            Record::Timer(timer::Record::Changed { .. }) => {
+                ["timer.change.pre", "timer.change.post"]
+            }
+            Record::Timer(timer::Record::Ended {
+                status: Status::Stopped,
+                ..
+            }) => ["timer.stop.pre", "timer.stop.post"],
+            Record::Timer(timer::Record::Ended { .. }) => ["timer.due.pre", "timer.due.post"],
+            Record::Message(message::Record::Told { .. }) => {
+                ["message.told.pre", "message.told.post"]
+            }
+            Record::Message(message::Record::Seen { .. }) => {
+                ["message.seen.pre", "message.seen.post"]
+            }
+            Record::Message(message::Record::Posted { .. })
+            | Record::Timer(timer::Record::Anchored(_))
+            | Record::Asked { .. }
+            | Record::Closed { .. } => continue,
+        };
+        crash_point(when(what));
+    }
+}
+
+fn timer(turn: &Transaction<'_>, record: &timer::Record) -> Result<(), StoreFault> {
+    match record {
+        timer::Record::Created {
+            number,
+            id,
+            agent,
+            kind,
+            text,
+            until,
+            key,
+            total,
+            due,
+            standby,
+            at,
+        } => {
+            turn.prepare_cached(
+                "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
+                 checked_ms, total_ms, standby_ms, status, background, due_ms) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?)",
+            )?
+            .execute(params![
+                number,
+                id.to_string(),
+                agent.0.as_ref(),
+                kind.as_str(),
+                text.as_ref(),
+                until.as_deref(),
+                key.as_ref().map(|key| key.0.as_ref()),
+                at.0,
+                at.0,
+                total.0,
+                standby.map(|time| time.0),
+                due.0,
+            ])?;
+        }
+        timer::Record::Changed {
+            number,
+            state,
+            standby,
+            reason,
+            at,
+        } => {
+            changed(turn, *number, *state, *standby, reason.as_deref(), *at)?;
+        }
+        timer::Record::Ended {
+            number,
+            status,
+            total,
+            remaining,
+            reason,
+            at,
+            ..
+        } => {
+            let (by, late) = match status {
+                Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
+                Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
+            };
+            turn.prepare_cached(
+                "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
+                 completed_by = ?, late_ms = ?, ended_ms = ?, due_ms = NULL, \
+                 pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
+            )?
+            .execute(params![
+                status.as_str(),
+                total.0,
+                remaining.0,
+                reason.as_deref(),
+                by,
+                late,
+                at.0,
+                number,
+            ])?;
+        }
+        timer::Record::Anchored(anchor) => {
+            turn.prepare_cached(
+                "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
+                 reached_ms) VALUES (1, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                format!("{:032x}", anchor.boot_id),
+                anchor.ahead_of_boot,
+                anchor.wall_ahead,
+                anchor.reached.0,
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn changed(
+    turn: &Transaction<'_>,
+    number: u64,
+    state: timer::State,
+    standby: Option<Millis>,
+    reason: Option<&str>,
+    at: Wall,
+) -> Result<(), StoreFault> {
+    let background = state.place == Place::Background;
+    let status = match (state.course, state.place) {
+        (Course::Paused { .. }, _) => "paused",
+        (Course::Running { .. }, place) => Status::Running(place).as_str(),
+    };
+    let (due, pause_until, remaining) = match state.course {
+        Course::Running { due } => (Some(due.0), None, None),
+        Course::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
+    };
+    turn.prepare_cached(
+        "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
+         pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), reason = ?, \
+         checked_ms = ? WHERE number = ?",
+    )?
+    .execute(params![
+        status,
+        background,
+        state.total.0,
+        due,
+        pause_until,
+        remaining,
+        standby.map(|time| time.0),
+        reason,
+        at.0,
+        number,
+    ])?;
+    Ok(())
+}
+
+fn message(turn: &Transaction<'_>, record: &message::Record) -> Result<(), StoreFault> {
+    match record {
+        message::Record::Posted {
+            number,
+            id,
+            agent,
+            about,
+            told,
+            at,
+        } => {
+            let about = match about {
+                About::Timer(timer) => timer.to_string(),
+                About::Session(session) => session.to_string(),
+            };
+            turn.prepare_cached(
+                "INSERT INTO message (number, id, agent, about, made_ms, told_ms) \
+                 VALUES (?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                number,
+                id.to_string(),
+                agent.0.as_ref(),
+                about,
+                at.0,
+                told.then_some(at.0),
+            ])?;
+        }
+        message::Record::Told { numbers, at } => {
+            let mut told =
+                turn.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
+            for number in numbers {
+                told.execute(params![at.0, number])?;
+            }
+        }
+        message::Record::Seen { numbers, at } => {
+            let mut seen =
+                turn.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
+            for number in numbers {
+                seen.execute(params![at.0, number])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn note_wake(db: &mut Connection, note: &WakeNote) -> Result<(), StoreFault> {
+    let turn = db.transaction()?;
+    for number in &note.messages {
+        turn.prepare_cached(
+            "UPDATE message SET wake_attempts = wake_attempts + 1, wake_fault = ?, woken_ms = ? \
+             WHERE number = ?",
+        )?
+        .execute(params![
+            note.fault,
+            note.woken.then_some(note.at_ms),
+            number
+        ])?;
+    }
+    turn.commit()?;
+    Ok(())
+}
+
+/// The newest row of each table stays, so that no number is ever given out twice; a timer stays while
+/// a message about it has not been seen.
+pub(super) fn tidy(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
+    let round = db.transaction()?;
+    let messages = round.execute(
+        "DELETE FROM message WHERE number IN (SELECT number FROM message \
+         WHERE seen_ms < ?1 AND number < (SELECT max(number) FROM message) LIMIT ?2)",
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    crash_point("gc.mid");
+    let timers = round.execute(
+        "DELETE FROM timer WHERE number IN (SELECT number FROM timer t \
+         WHERE ended_ms < ?1 AND number < (SELECT max(number) FROM timer) AND NOT EXISTS \
+         (SELECT 1 FROM message m WHERE m.seen_ms IS NULL AND m.about = t.id) LIMIT ?2)",
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    round.commit()?;
+    Ok(messages + timers)
+}
+
+/// How a question ended, in one word.
+pub fn closing_word(closing: Closing) -> &'static str {
+    match closing {
+        Closing::Answered(Answer::Yes) => "yes",
+        Closing::Answered(Answer::No) => "no",
+        Closing::Withdrawn => "withdrawn",
+    }
+}

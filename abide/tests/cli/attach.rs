@@ -1,0 +1,137 @@
+//! `abide session start`, `send`, `screen`, `search` and `attach`.
+
+use serde_json::Value;
+
+use crate::harness::{Abide, Seat, text};
+
+fn started(abide: &Abide, command: &str) -> String {
+    let facts = abide.json(["session", "start", "--json", "--", command]);
+    facts["session_id"].as_str().expect("an id").to_owned()
+}
+
+/// What an agent reads at the same time.
+fn read(abide: &Abide, id: &str) -> Value {
+    abide.json(["session", "screen", id, "--json"])
+}
+
+#[test]
+fn a_program_is_talked_to_from_the_command_line() {
+    let abide = Abide::new();
+    let output = abide.output(["session", "start", "--", "sh"]);
+    let said = text(&output.stdout);
+    let id = said.split('\'').nth(1).expect("an id").to_owned();
+    assert_eq!(said.trim(), format!("Session '{id}' started"));
+    let sent = abide.output(["session", "send", &id, "echo six $((6*7))", "-k", "enter"]);
+    assert!(text(&sent.stdout).contains("six 42"), "{sent:?}");
+    let screen = abide.output(["session", "screen", &id]);
+    assert!(text(&screen.stdout).contains("six 42"), "{screen:?}");
+    let found = abide.output(["session", "search", &id, "^six"]);
+    assert!(found.status.success() && text(&found.stdout).contains(":six 42"));
+    let none = abide.output(["session", "search", &id, "nowhere"]);
+    assert_eq!(none.status.code(), Some(1));
+    let bad = abide.output(["session", "search", &id, "a("]);
+    assert!(text(&bad.stderr).contains("at character 2"), "{bad:?}");
+    let resized = abide.output(["session", "resize", &id, "70", "20"]);
+    assert!(text(&resized.stdout).contains("70 columns"), "{resized:?}");
+    let unknown = abide.output(["session", "screen", "session_00000000"]);
+    assert!(text(&unknown.stderr).contains("Session 'session_00000000' not found"));
+}
+
+#[test]
+fn a_person_joins_and_leaves_and_the_session_goes_on() {
+    let abide = Abide::new();
+    let id = started(&abide, "printf 'before\\n'; stty -echo; cat -u");
+    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
+    seat.wait_for("before");
+    seat.type_in(b"typed by a person\r");
+    seat.wait_for("typed by a person");
+    let seen = read(&abide, &id);
+    assert_eq!(seen["person_attached"], Value::Bool(true), "{seen}");
+    let told = seen["text"].as_str().expect("text");
+    assert!(
+        told.contains("[a person is at this terminal too]"),
+        "{told}"
+    );
+    assert!(told.contains("typed by a person"), "{told}");
+    // An agent types, and the person sees it.
+    abide.output(["session", "send", &id, "typed by an agent", "-k", "enter"]);
+    seat.wait_for("typed by an agent");
+    seat.type_in(b"\x1d");
+    seat.wait_for("it goes on");
+    seat.wait_for_end();
+    assert_eq!(seat.modes(), seat.modes_before);
+    let (status, _) = seat.end();
+    assert!(status.success());
+    let seen = read(&abide, &id);
+    assert_eq!(seen["status"], "running");
+    assert!(seen["person_attached"].is_null(), "{seen}");
+}
+
+#[test]
+fn what_could_reprogram_the_terminal_is_left_out_unless_asked_for() {
+    let abide = Abide::new();
+    let command = r"stty -echo; echo ready; read x; printf 'a\033]0;title\007\033]52;c;aGk=\007\033[6n\033[cb\n'; cat";
+    for (flag, passes) in [(None, false), (Some("--unfiltered"), true)] {
+        let id = started(&abide, command);
+        let words = ["session", "attach", &id];
+        let mut seat = Seat::at(abide.command(words.into_iter().chain(flag)));
+        seat.wait_for("ready");
+        seat.type_in(b"\r");
+        seat.wait_for("b\r\n");
+        let screen = seat.screen();
+        assert_eq!(screen.contains("]0;title"), passes, "{screen:?}");
+        assert_eq!(screen.contains("]52;"), passes, "{screen:?}");
+        assert!(!screen.contains("[6n"), "{screen:?}");
+        assert!(!screen.contains("\x1b[c"), "{screen:?}");
+        seat.type_in(b"\x1d");
+        seat.end();
+    }
+}
+
+#[test]
+fn the_terminal_takes_the_size_of_the_person() {
+    let abide = Abide::new();
+    let command = "stty -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
+    let id = started(&abide, command);
+    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
+    seat.wait_for("ready");
+    seat.resize(91, 27);
+    seat.wait_for("27 91");
+    let seen = read(&abide, &id);
+    assert_eq!(
+        (seen["cols"].as_u64(), seen["rows"].as_u64()),
+        (Some(91), Some(27))
+    );
+    seat.type_in(b"\x1d");
+    seat.end();
+}
+
+#[test]
+fn the_end_of_the_session_ends_the_visit() {
+    let abide = Abide::new();
+    let id = started(&abide, "read x; exit 5");
+    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
+    seat.wait_for("\x1b[H");
+    seat.type_in(b"\r");
+    let (status, screen) = seat.end();
+    assert!(status.success());
+    assert!(screen.contains("exited with code 5"), "{screen:?}");
+    let late = abide.output(["session", "attach", &id]);
+    assert!(!late.status.success());
+}
+
+#[test]
+fn a_daemon_that_dies_does_not_end_the_visit() {
+    let abide = Abide::new();
+    let id = started(&abide, "stty -echo; echo ready; cat -u");
+    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
+    seat.wait_for("ready");
+    seat.type_in(b"one\r");
+    seat.wait_for("one");
+    abide.crash();
+    seat.type_in(b"two\r");
+    seat.wait_for("two");
+    assert_eq!(seat.screen().matches("one").count(), 1);
+    seat.type_in(b"\x1d");
+    seat.end();
+}

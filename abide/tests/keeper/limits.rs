@@ -1,0 +1,182 @@
+//! Limits of the machine, processes that do not die, and numbers that are given away again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use abide::keeper::frame::{FromKeeper, Hold, ToKeeper};
+use abide_core::{End, Exit};
+
+use crate::harness::{Keeper, Nursery, marked};
+
+const KILL: ToKeeper = ToKeeper::Kill {
+    end: End::Agent,
+    grace_ms: 0,
+};
+
+/// A control group of the first version for this test; `None`: there are none here.
+struct Group(PathBuf);
+
+impl Group {
+    fn make(controller: &str, name: &str) -> Option<Self> {
+        let own = format!("abide-test-{name}-{}", std::process::id());
+        let path = Path::new("/sys/fs/cgroup").join(controller).join(own);
+        match std::fs::create_dir(&path) {
+            Ok(()) => Some(Group(path)),
+            Err(fault) => {
+                eprintln!("skipped: no {controller} group of the first version: {fault}");
+                None
+            }
+        }
+    }
+
+    fn set(&self, name: &str, value: impl ToString) {
+        std::fs::write(self.0.join(name), value.to_string()).unwrap();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
+    let Some(group) = Group::make("pids", "m8") else {
+        return;
+    };
+    let mut nursery = Nursery::in_group(&group.0);
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut running = nursery.ready();
+        let mut launch = running.shell("sleep 1000 & echo up; trap '' TERM; wait; wait");
+        launch.containment = hold;
+        running.start(launch);
+        running.expect_started();
+        running.expect_growth(2);
+        let mut keeper = nursery.ready();
+        let current = std::fs::read_to_string(group.0.join("pids.current")).unwrap();
+        group.set("pids.max", current.trim());
+        let mut launch = keeper.shell("echo never");
+        launch.containment = hold;
+        keeper.start(launch);
+        let (errno, sentence) = keeper.expect_failed();
+        assert_eq!(errno, libc::EAGAIN);
+        assert!(
+            sentence.contains("the limit on the number of processes is reached"),
+            "{sentence}"
+        );
+        // No keeper can be made either, and the nursery says so and goes on.
+        let mut unborn = nursery.keeper();
+        let (errno, sentence) = unborn.expect_failed();
+        assert_eq!(errno, libc::EAGAIN);
+        assert!(sentence.starts_with("cannot start a keeper"), "{sentence}");
+        running.say(&ToKeeper::Kill {
+            end: End::Agent,
+            grace_ms: 50,
+        });
+        let ran = running.finish();
+        assert_eq!(ran.exited.end, End::Agent);
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+        group.set("pids.max", "max");
+        keeper.say(&ToKeeper::Ack);
+        while keeper.hear().is_some() {}
+    }
+    assert_eq!(nursery.run("exit 6").exited.exit, Some(Exit::Code(6)));
+    nursery.close();
+}
+
+#[test]
+fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
+    let Some(group) = Group::make("freezer", "m15") else {
+        return;
+    };
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    keeper.start(keeper.shell("echo up; exec sleep 1000"));
+    keeper.expect_started();
+    keeper.expect_growth(2);
+    group.set("tasks", keeper.leader);
+    group.set("freezer.state", "FROZEN");
+    keeper.say(&KILL);
+    match keeper.next() {
+        FromKeeper::KillPending { left: 1 } => {}
+        other => panic!("{other:?}"),
+    }
+    // It is not called dead before it is.
+    keeper.say(&ToKeeper::Look);
+    assert!(matches!(keeper.next(), FromKeeper::Grew { .. }));
+    group.set("freezer.state", "THAWED");
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
+    assert_eq!(ran.exited.end, End::Agent);
+}
+
+/// A number that belonged to the session goes to a stranger, who is not touched.
+#[test]
+fn m16_a_stranger_with_a_number_of_the_session_lives() {
+    let nursery = Nursery::new();
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("sh -c 'echo $$'; echo; sleep 1000");
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        let mut bytes = keeper.expect_growth(0);
+        while !output(&keeper).ends_with("\n\n") {
+            bytes = keeper.expect_growth(bytes);
+        }
+        let number: u32 = output(&keeper).trim().parse().unwrap();
+        let stranger = Stranger::with(number);
+        keeper.say(&KILL);
+        let ran = keeper.finish();
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+        match stranger {
+            Some(mut stranger) => assert!(stranger.0.try_wait().unwrap().is_none()),
+            None => eprintln!("skipped: the number {number} could not be had"),
+        }
+    }
+}
+
+fn output(keeper: &Keeper) -> String {
+    String::from_utf8(crate::harness::output(&keeper.folder, None)).unwrap()
+}
+
+struct Stranger(Child);
+
+impl Stranger {
+    /// A process with this number; `None`: somebody else was faster, or numbers cannot be chosen.
+    fn with(number: u32) -> Option<Self> {
+        let last = "/proc/sys/kernel/ns_last_pid";
+        std::fs::write(last, (number - 1).to_string()).ok()?;
+        let mut command = Command::new("sleep");
+        let child = command.arg("1000").stdin(Stdio::null()).spawn().unwrap();
+        let stranger = Stranger(child);
+        (stranger.0.id() == number).then_some(stranger)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn c4_many_processes_end_at_the_deadline() {
+    let nursery = Nursery::new();
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell(
+            "bomb() { [ $1 -gt 0 ] && { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 1000; }; bomb 7",
+        );
+        launch.containment = hold;
+        launch.deadline_ms = Some(400);
+        keeper.start(launch);
+        keeper.expect_started();
+        let exited = keeper.expect_exited();
+        assert_eq!(exited.end, End::Deadline);
+        let ran = keeper.wind_up(exited);
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+    }
+}

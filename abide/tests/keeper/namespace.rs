@@ -1,0 +1,229 @@
+//! Commands in a process namespace of their own.
+
+use abide::keeper::folder::{self, EndingFile};
+use abide::keeper::frame::{FromKeeper, Hold, Launch, Size, Stdin, ToKeeper};
+use abide::keeper::tree;
+use abide::world::log::Stream;
+use abide_core::{Containment, End, Exit};
+
+use crate::harness::{Keeper, Nursery, Ran, marked, wait_gone};
+
+/// `None`: no namespace can be made here, and the command was refused with a reason.
+fn start(nursery: &Nursery, command: &str, change: impl FnOnce(&mut Launch)) -> Option<Keeper> {
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell(command);
+    launch.containment = Hold::PidNamespace;
+    change(&mut launch);
+    keeper.start(launch);
+    match keeper.next() {
+        FromKeeper::Started {
+            contained_by, pid, ..
+        } => {
+            assert_eq!(contained_by, Containment::PidNamespace);
+            keeper.leader = pid;
+            Some(keeper)
+        }
+        FromKeeper::StartFailed { errno, sentence } if errno == libc::EPERM => {
+            assert!(sentence.contains("only root"), "{sentence}");
+            eprintln!("skipped: {sentence}");
+            None
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn run(nursery: &Nursery, command: &str) -> Option<Ran> {
+    Some(start(nursery, command, |_| {})?.finish())
+}
+
+fn text(ran: &Ran, stream: Stream) -> String {
+    String::from_utf8(ran.output(stream)).unwrap()
+}
+
+#[test]
+fn codes_and_signals_are_passed_on() {
+    let nursery = Nursery::new();
+    for code in [0, 7, 137, 255] {
+        let Some(ran) = run(&nursery, &format!("exit {code}")) else {
+            return;
+        };
+        assert_eq!(ran.exited.exit, Some(Exit::Code(code)));
+        assert_eq!(ran.exited.end, End::Exited);
+        assert!(ran.exited.empty && ran.exited.closed);
+    }
+    // The command is not the first process of its namespace, so that signals have their effect.
+    for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV] {
+        let ran = run(&nursery, &format!("kill -{signal} $$")).unwrap();
+        assert_eq!(ran.exited.exit, Some(Exit::Signal(signal)));
+        assert_eq!(ran.exited.end, End::Signaled);
+    }
+}
+
+#[test]
+fn it_sees_nobody_else_and_inherits_nothing() {
+    let nursery = Nursery::new();
+    let Some(ran) = run(
+        &nursery,
+        "for p in /proc/[0-9]*; do cat $p/comm 2>/dev/null; done; ls /proc/self/fd | wc -l; \
+         ls -l /proc/1/fd 2>/dev/null | grep -c socket; id -u; grep ^Sig[BI] /proc/self/status",
+    ) else {
+        return;
+    };
+    let seen = text(&ran, Stream::Stdout);
+    let lines: Vec<&str> = seen.lines().collect();
+    let own = rustix::process::geteuid().as_raw().to_string();
+    let expected = ["abide-init", "sh", "4", "0", own.as_str()];
+    assert_eq!(lines[..expected.len()], expected, "{seen}");
+    assert!(
+        lines[5..]
+            .iter()
+            .all(|line| line.ends_with(&"0".repeat(16))),
+        "{seen}"
+    );
+}
+
+#[test]
+fn a_start_that_fails_leaves_nothing() {
+    let nursery = Nursery::new();
+    if run(&nursery, ":").is_none() {
+        return;
+    }
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell(":");
+    launch.containment = Hold::PidNamespace;
+    launch.cwd = b"/nope".to_vec();
+    keeper.start(launch);
+    let (errno, sentence) = keeper.expect_failed();
+    assert_eq!(errno, libc::ENOENT);
+    assert!(sentence.starts_with("cannot enter the folder '/nope'"));
+    assert_eq!(tree::members(&keeper.meta()), Vec::<i32>::new());
+    let init = keeper.meta().init.unwrap();
+    assert!(!std::path::Path::new(&format!("/proc/{init}")).exists());
+    keeper.say(&ToKeeper::Ack);
+    while keeper.hear().is_some() {}
+    wait_gone(keeper.pid);
+}
+
+#[test]
+fn leftovers_live_on_and_are_listed() {
+    let nursery = Nursery::new();
+    let Some(mut keeper) = start(
+        &nursery,
+        "(trap '' TERM; setsid sh -c 'read line; echo LATE' <&3 &) 3<&0; echo FIRST",
+        |launch| launch.stdin = Stdin::Open,
+    ) else {
+        return;
+    };
+    let exited = keeper.expect_exited();
+    assert_eq!(exited.exit, Some(Exit::Code(0)));
+    assert_eq!((exited.empty, exited.closed), (false, false));
+    let left = tree::processes(&keeper.meta());
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].command.contains("read line"), "{left:?}");
+    keeper.say(&ToKeeper::Input {
+        bytes: b"go\n".to_vec(),
+    });
+    let ran = keeper.wind_up(exited);
+    assert_eq!(text(&ran, Stream::Stdout), "FIRST\nLATE\n");
+    match folder::read_ending(&ran.folder).unwrap() {
+        Some(EndingFile::Ended(ended)) => assert!(ended.empty && ended.closed),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_deadline_ends_everybody() {
+    let nursery = Nursery::new();
+    for pty in [None, Some(Size { cols: 80, rows: 24 })] {
+        let Some(mut keeper) = start(
+            &nursery,
+            "trap '' TERM HUP; (setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & sleep 1000' &); \
+             (sleep 1000 >/dev/null 2>&1 &); echo up; while :; do sleep 1000; done",
+            |launch| {
+                launch.deadline_ms = Some(300);
+                launch.pty = pty;
+            },
+        ) else {
+            return;
+        };
+        let exited = keeper.expect_exited();
+        assert_eq!(exited.end, End::Deadline);
+        assert_eq!(exited.exit, Some(Exit::Signal(libc::SIGKILL)));
+        let init = keeper.meta().init.unwrap();
+        let ran = keeper.wind_up(exited);
+        assert_eq!(marked(&ran.folder), Vec::<String>::new());
+        wait_gone(init);
+        let stream = match pty {
+            Some(_) => Stream::Pty,
+            None => Stream::Stdout,
+        };
+        assert_eq!(text(&ran, stream).trim_end(), "up");
+    }
+}
+
+/// A process with all rights can leave its control group; it cannot leave its namespace.
+#[test]
+fn c16_who_leaves_the_group_is_ended_too() {
+    let nursery = Nursery::new();
+    let Some(group) = abide::keeper::cgroup::own_folder() else {
+        return;
+    };
+    let procs = group.join("cgroup.procs");
+    let Some(mut keeper) = start(
+        &nursery,
+        &format!(
+            "(setsid sh -c 'echo 0 > {}; echo left; sleep 1000' &); sleep 1000",
+            procs.display()
+        ),
+        |_| {},
+    ) else {
+        return;
+    };
+    keeper.expect_growth(4);
+    keeper.say(&ToKeeper::Kill {
+        end: End::Agent,
+        grace_ms: 0,
+    });
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.end, End::Agent);
+    assert_eq!(marked(&ran.folder), Vec::<String>::new());
+}
+
+#[test]
+fn being_asked_to_end_reaches_the_command_and_not_the_namespace() {
+    let nursery = Nursery::new();
+    let Some(mut keeper) = start(
+        &nursery,
+        "trap 'echo asked; exit 9' TERM; echo up; while :; do sleep 0.01; done",
+        |_| {},
+    ) else {
+        return;
+    };
+    keeper.expect_growth(2);
+    keeper.say(&ToKeeper::Kill {
+        end: End::User,
+        grace_ms: 10_000,
+    });
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(9)));
+    assert_eq!(text(&ran, Stream::Stdout), "up\nasked\n");
+}
+
+#[test]
+fn a_lost_keeper_takes_the_namespace_with_it() {
+    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
+    let Some(mut keeper) = start(
+        &nursery,
+        "(setsid sleep 1000 &); sleep 1000 & echo; sleep 1000",
+        |_| {},
+    ) else {
+        return;
+    };
+    while keeper.hear().is_some() {}
+    let meta = keeper.meta();
+    wait_gone(meta.init.unwrap());
+    let away = keeper.hang_up();
+    assert_eq!(away.ending(), None);
+    assert_eq!(marked(&away.folder), Vec::<String>::new());
+    tree::end_orphans(&meta);
+}

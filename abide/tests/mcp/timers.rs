@@ -1,0 +1,115 @@
+//! Timers, conditions and messages as an MCP client sees them.
+
+use std::net::TcpListener;
+
+use serde_json::json;
+
+use crate::harness::{Client, ERAS, Home, setup, text};
+
+#[test]
+fn a_timer_completes_within_its_call_and_is_told_once() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let result = client.call(
+            "timer",
+            json!({"total_duration": 0.2, "reason": "the build"}),
+        );
+        let facts = &result["structuredContent"];
+        assert_eq!(facts["status"], "completed", "{result}");
+        assert_eq!(facts["timeout"], false);
+        assert_eq!(facts["text"], text(&result));
+        let none = client.call("read_messages", json!({}));
+        assert_eq!(text(&none), "No messages.");
+    }
+}
+
+#[test]
+fn a_mission_comes_back_with_the_next_result() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let made = client.call("timer", json!({"total_duration": 0.1, "mission": "look"}));
+        assert!(text(&made).contains("End your turn now"), "{made}");
+        let id = made["structuredContent"]["timer_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let mut told = String::new();
+        for _ in 0..1_000 {
+            let result = client.call("shell", json!({"command": "echo hello"}));
+            if result["structuredContent"]["messages"].is_array() {
+                told = text(&result).to_owned();
+                break;
+            }
+        }
+        let expected = format!(
+            "[System] Timer '{id}' has completed.\nMission: look\nTotal duration: 0.1 seconds"
+        );
+        assert!(told.contains("hello") && told.contains(&expected), "{told}");
+        let after = client.call("shell", json!({"command": "echo again"}));
+        assert!(!text(&after).contains("[System]"), "{after}");
+    }
+}
+
+#[test]
+fn waiting_for_a_server_is_one_call() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let arguments =
+            json!({"total_duration": 300, "reason": "server start", "until": {"port": port}});
+        let result = client.call("timer", arguments);
+        assert_eq!(
+            result["structuredContent"]["completed_by"], "condition",
+            "{result}"
+        );
+        assert_eq!(
+            result["structuredContent"]["seen"],
+            format!("port {port} is open")
+        );
+    }
+}
+
+#[test]
+fn a_killed_daemon_neither_loses_nor_doubles_a_timer() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let waiting = client.begin("timer", json!({"total_duration": 3, "reason": "r"}));
+        let mut other = Client::start(&home, setup(era));
+        loop {
+            let listed = other.call("read_timer", json!({}));
+            let timers = listed["structuredContent"]["timers"]
+                .as_array()
+                .expect("a list")
+                .len();
+            assert!(timers <= 1, "{listed}");
+            if timers == 1 {
+                break;
+            }
+        }
+        home.kill_daemon();
+        let result = client.result(waiting);
+        assert_eq!(
+            result["structuredContent"]["status"], "completed",
+            "{result}"
+        );
+        let listed = other.call("read_timer", json!({"include_ended": true}));
+        let timers = listed["structuredContent"]["timers"]
+            .as_array()
+            .expect("a list");
+        let these = timers
+            .iter()
+            .filter(|timer| timer["reason"] == "r" && timer["status"] == "running");
+        assert_eq!(these.count(), 0, "{listed}");
+    }
+    let mut client = Client::start(&home, setup(ERAS[0]));
+    let listed = client.call("read_timer", json!({"include_ended": true}));
+    let timers = listed["structuredContent"]["timers"]
+        .as_array()
+        .expect("a list");
+    assert_eq!(timers.len(), ERAS.len(), "one for each call: {listed}");
+}

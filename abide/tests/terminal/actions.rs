@@ -1,0 +1,229 @@
+//! The other actions, and what is refused.
+
+use abide_core::Agent;
+use serde_json::json;
+
+use crate::{fact, lines, with_engine};
+
+#[test]
+fn an_unknown_or_hostile_id_is_not_found() {
+    with_engine(|engine| async move {
+        let long = "x".repeat(4_096);
+        for id in [
+            "session_00000000",
+            "session_k3v9x2b",
+            "../../etc/passwd",
+            "session_../../x",
+            "a\0b",
+            "",
+            &long,
+            "session_k3v9x2b\u{441}",
+        ] {
+            for action in ["read_output", "screen", "kill", "list_nothing"] {
+                if action == "list_nothing" {
+                    continue;
+                }
+                let arguments = json!({"action": action, "session_id": id});
+                let result = engine.call(arguments).await;
+                assert!(result.is_error);
+                assert!(result.text.starts_with("Session '"), "{}", result.text);
+                assert!(result.text.ends_with("' not found"), "{}", result.text);
+                assert!(result.text.len() < 400);
+            }
+        }
+    });
+}
+
+#[test]
+fn another_agents_session_is_not_found() {
+    with_engine(|engine| async move {
+        let session = engine.start("cat", json!({})).await;
+        let mut context = engine.context();
+        context.agent = Agent("another".into());
+        let arguments = json!({"action": "read_output", "session_id": session.id});
+        let read = engine.try_call(arguments, context.clone()).await.unwrap();
+        assert_eq!(read.text, format!("Session '{}' not found", session.id));
+        let list = engine
+            .try_call(json!({"action": "list"}), context)
+            .await
+            .unwrap();
+        assert_eq!(list.text, "No sessions");
+        let own = engine.call(json!({"action": "list"})).await;
+        assert!(own.text.contains(&session.id), "{}", own.text);
+        session.kill().await;
+    });
+}
+
+#[test]
+fn bad_arguments_are_refused_with_one_sentence() {
+    with_engine(|engine| async move {
+        for (arguments, part) in [
+            (json!({}), "`action` must be one of start, read_output"),
+            (json!({"action": "fly"}), "got \"fly\""),
+            (
+                json!({"action": "start", "command": " "}),
+                "cannot be empty",
+            ),
+            (
+                json!({"action": "start", "command": "x", "cols": 1}),
+                "`cols`",
+            ),
+            (
+                json!({"action": "start", "command": "x", "speed": 1}),
+                "`speed`",
+            ),
+            (json!({"action": "kill"}), "`session_id` is required"),
+            (
+                json!({"action": "send_input", "session_id": "x"}),
+                "`input` or `keys`",
+            ),
+            (
+                json!({"action": "send_input", "session_id": "x", "keys": ["entre"]}),
+                "'entre' is not a key",
+            ),
+            (
+                json!({"action": "search", "session_id": "x", "pattern": "a("}),
+                "unclosed group, at character 2",
+            ),
+            (
+                json!({"action": "read_output", "session_id": "x", "until": "["}),
+                "unclosed character class, at character 1",
+            ),
+            (
+                json!({"action": "read_output", "session_id": "x", "timeout_seconds": -1}),
+                "`timeout_seconds`",
+            ),
+            (
+                json!({"action": "read_output", "session_id": "x", "since": "../x"}),
+                "`since` must be a cursor",
+            ),
+            (
+                json!({"action": "signal", "session_id": "x", "signal": "NOPE"}),
+                "`signal` must be a name",
+            ),
+            (
+                json!({"action": "extend", "session_id": "x"}),
+                "nothing to move",
+            ),
+        ] {
+            let refused = engine.try_call(arguments.clone(), engine.context()).await;
+            let sentence = refused.expect_err("refused").to_string();
+            assert!(sentence.contains(part), "{arguments}: {sentence}");
+            assert!(!sentence.trim_end().contains('\n'), "{sentence}");
+        }
+    });
+}
+
+#[test]
+fn a_kill_returns_when_the_whole_tree_is_gone() {
+    with_engine(|engine| async move {
+        let command = "trap '' TERM HUP; setsid sleep 1000 & (setsid sleep 1001 &); echo up; \
+                       while :; do sleep 1; done";
+        let session = engine.start(command, json!({})).await;
+        session.until("up").await;
+        let killed = session.kill().await;
+        assert!(
+            killed
+                .text
+                .starts_with(&format!("Session '{}' killed", session.id))
+        );
+        assert_eq!(fact(&killed, "end"), json!("agent"));
+        assert!(fact(&killed, "contained_by").is_string());
+        let again = session.kill().await;
+        assert!(!again.is_error, "{}", again.text);
+        let late = session.send("x").await;
+        assert!(
+            late.is_error && late.text.contains("has ended"),
+            "{}",
+            late.text
+        );
+    });
+}
+
+#[test]
+fn a_stopped_program_is_killed_too() {
+    with_engine(|engine| async move {
+        let session = engine.start("echo up; kill -STOP $$", json!({})).await;
+        session.until("up").await;
+        let killed = session.kill().await;
+        assert_eq!(fact(&killed, "end"), json!("agent"));
+    });
+}
+
+#[test]
+fn a_program_hears_of_signals_and_sizes() {
+    with_engine(|engine| async move {
+        let command = "trap 'stty size' WINCH; trap 'echo hup' HUP; echo up; \
+                       while :; do sleep 0.05; done";
+        let session = engine.start(command, json!({"cols": 90, "rows": 20})).await;
+        session.until("up").await;
+        session
+            .act("resize", json!({"cols": 100, "rows": 30}))
+            .await;
+        session.until("^30 100$").await;
+        let screen = session.act("screen", json!({})).await;
+        assert_eq!(
+            (fact(&screen, "cols"), fact(&screen, "rows")),
+            (json!(100), json!(30))
+        );
+        session.act("signal", json!({"signal": "HUP"})).await;
+        session.until("^hup$").await;
+        session.kill().await;
+    });
+}
+
+#[test]
+fn search_shows_lines_with_numbers_and_context() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("seq 1 50; echo END; sleep 100", json!({}))
+            .await;
+        session.until("END").await;
+        let found = session
+            .act("search", json!({"pattern": "^4[0-2]$", "context": 1}))
+            .await;
+        assert_eq!(
+            found.text,
+            "39-39\n40:40\n41:41\n42:42\n43-43\n[3 of 51 lines match]"
+        );
+        assert_eq!(fact(&found, "matches"), json!(3));
+        let none = session.act("search", json!({"pattern": "nowhere"})).await;
+        assert_eq!(none.text, "[no line of 51 matches]");
+        session.kill().await;
+    });
+}
+
+#[test]
+fn a_hard_limit_can_be_moved() {
+    with_engine(|engine| async move {
+        let session = engine.start("sleep 1000", json!({})).await;
+        let moved = session.act("extend", json!({"timeout": 0.2})).await;
+        assert!(moved.text.contains("extended"), "{}", moved.text);
+        let read = session
+            .act("read_output", json!({"timeout_seconds": 20}))
+            .await;
+        assert_eq!(fact(&read, "end"), json!("deadline"), "{}", read.text);
+    });
+}
+
+#[test]
+fn what_cannot_be_started_says_why() {
+    with_engine(|engine| async move {
+        let arguments = json!({"action": "start", "command": "true", "cwd": "/nowhere/at/all"});
+        let started = engine.call(arguments).await;
+        assert!(started.is_error, "{}", started.text);
+    });
+}
+
+#[test]
+fn a_secret_that_was_given_is_not_shown() {
+    with_engine(|engine| async move {
+        let env = json!({"env": {"API_TOKEN": "correct-horse-battery"}});
+        let session = engine.start("echo $API_TOKEN; sleep 100", env).await;
+        let read = session
+            .act("read_output", json!({"timeout_seconds": 20}))
+            .await;
+        assert_eq!(lines(&read), ["[masked:API_TOKEN]"]);
+        session.kill().await;
+    });
+}

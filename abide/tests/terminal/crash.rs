@@ -1,0 +1,88 @@
+//! `kill -9` of the daemon: a terminal session goes on, is talked to, and has lost no byte.
+
+use serde_json::{Value, json};
+
+use crate::harness::Abide;
+
+fn call(abide: &Abide, arguments: Value) -> Value {
+    let answer = abide.post("/v1/tools/terminal_session", &arguments);
+    answer.expect("the daemon answers").body
+}
+
+fn started(abide: &Abide, command: &str) -> String {
+    let body = call(abide, json!({"action": "start", "command": command}));
+    body["session_id"].as_str().expect("an id").to_owned()
+}
+
+fn until(abide: &Abide, id: &str, pattern: &str) -> Value {
+    let wait = json!({"action": "read_output", "session_id": id, "until": pattern,
+        "timeout_seconds": 30, "max_lines": 10_000});
+    let read = call(abide, wait);
+    assert_eq!(read["matched"], json!(true), "{read}");
+    read
+}
+
+#[test]
+fn a_session_goes_on_and_has_lost_no_byte() {
+    let abide = Abide::new();
+    abide.start();
+    let command = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; \
+                   [ $((i % 10)) = 0 ] && sleep 0.005; done; \
+                   read word; echo heard $word; read word";
+    let id = started(&abide, command);
+    until(&abide, &id, "^line 100$");
+    for _ in 0..3 {
+        abide.kill_daemon();
+        abide.start();
+    }
+    until(&abide, &id, "^line 3000$");
+    let send = json!({"action": "send_input", "session_id": id, "input": "hello\n"});
+    let answer = call(&abide, send);
+    let text = answer["text"].as_str().expect("text");
+    assert!(text.contains("heard hello"), "{answer}");
+    let all = json!({"action": "read_output", "session_id": id, "since": "0", "max_lines": 10_000});
+    let all = call(&abide, all);
+    let text = all["text"].as_str().expect("text");
+    let lines = text.lines().filter(|line| line.starts_with("line "));
+    let wanted: Vec<String> = (1..=3_000).map(|n| format!("line {n}")).collect();
+    assert_eq!(lines.collect::<Vec<_>>(), wanted);
+    call(&abide, json!({"action": "kill", "session_id": id}));
+}
+
+#[test]
+fn what_was_read_before_stays_read_and_the_screen_is_rebuilt() {
+    let abide = Abide::new();
+    abide.start();
+    // Asks its terminal something, so that an old answer would show if it were typed again.
+    let command = r"printf 'first\n\033[6n'; stty -echo; read -r x; printf 'second\n'; cat -v";
+    let id = started(&abide, command);
+    until(&abide, &id, "first");
+    let size = json!({"action": "resize", "session_id": id, "cols": 60, "rows": 10});
+    call(&abide, size);
+    abide.kill_daemon();
+    abide.start();
+    let screen = call(&abide, json!({"action": "screen", "session_id": id}));
+    assert_eq!((&screen["cols"], &screen["rows"]), (&json!(60), &json!(10)));
+    let text = screen["text"].as_str().expect("text");
+    assert!(text.starts_with("first\n"), "{text}");
+    call(
+        &abide,
+        json!({"action": "send_input", "session_id": id, "input": "\n"}),
+    );
+    let text = screen_text(&abide, &id);
+    assert!(text.contains("second"), "{text}");
+    assert_eq!(
+        text.matches(";1R").count(),
+        0,
+        "no answer was typed again: {text}"
+    );
+    let read = call(&abide, json!({"action": "read_output", "session_id": id}));
+    let read = read["text"].as_str().expect("text");
+    assert!(!read.contains("first"), "{read}");
+    call(&abide, json!({"action": "kill", "session_id": id}));
+}
+
+fn screen_text(abide: &Abide, id: &str) -> String {
+    let screen = call(abide, json!({"action": "screen", "session_id": id}));
+    screen["text"].as_str().expect("text").to_owned()
+}

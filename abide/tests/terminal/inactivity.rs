@@ -1,0 +1,45 @@
+//! A session that nobody uses is closed; its boundaries are transcripts of the core.
+
+use abide::door::tools;
+use serde_json::{Map, json};
+
+use crate::{fact, with_engine};
+
+#[test]
+fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
+    with_engine(|engine| async move {
+        let limit = json!({"inactivity_timeout": 0.3});
+        let session = engine.start("echo up; exec sleep 1000", limit).await;
+        session.until("up").await;
+        let mut changes = engine.handle.board().follow();
+        let id = session.id.parse().unwrap();
+        while engine.handle.board().session(id).unwrap().runs() {
+            changes.recv().await.unwrap();
+        }
+        let read = session.act("read_output", json!({"since": "0"})).await;
+        assert!(read.text.starts_with("up\n"), "{}", read.text);
+        assert_eq!(fact(&read, "end"), json!("inactivity"));
+        let context = engine.context();
+        let messages = tools::begin(&engine.handle, "read_messages", Map::new(), context).await;
+        let told = messages.unwrap().to_result().await.unwrap();
+        let message = format!("[System] Session '{}' has ended.", session.id);
+        assert!(told.text.contains(&message), "{}", told.text);
+        assert!(told.text.contains("ended by inactivity"), "{}", told.text);
+    });
+}
+
+#[test]
+fn a_reader_that_waits_and_output_keep_it_open() {
+    with_engine(|engine| async move {
+        let limit = json!({"inactivity_timeout": 0.3});
+        let command = "for i in 1 2 3 4 5 6 7 8; do sleep 0.15; echo $i; done; sleep 1000";
+        let session = engine.start(command, limit).await;
+        session.until("^8$").await;
+        let read = session
+            .act("read_output", json!({"timeout_seconds": 1}))
+            .await;
+        assert_eq!(read.text, "No output available");
+        assert_eq!(fact(&read, "status"), json!("running"));
+        session.kill().await;
+    });
+}

@@ -1,0 +1,178 @@
+//! Terminal sessions as the doors call them, with real programs in real terminals.
+
+mod actions;
+mod crash;
+#[path = "../faults/harness.rs"]
+#[expect(dead_code, reason = "these tests need only a part of it")]
+mod harness;
+mod inactivity;
+mod programs;
+mod reading;
+mod recordings;
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use abide::config::{Config, Places};
+use abide::daemon::{Handle, Runtime};
+use abide::door::tools::{self, Context, NotCalled, ToolResult};
+use abide_core::Agent;
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// An engine in a folder of its own.
+pub struct Engine {
+    pub handle: Handle,
+    pub dir: TempDir,
+}
+
+impl Engine {
+    pub fn context(&self) -> Context {
+        Context {
+            agent: Agent::default(),
+            root: self.dir.path().to_owned(),
+            env: std::env::vars_os().collect(),
+            reaches_person: false,
+            standby: None,
+            request_key: None,
+            sees_all: false,
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub async fn try_call(
+        &self,
+        arguments: Value,
+        context: Context,
+    ) -> Result<ToolResult, NotCalled> {
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object")
+        };
+        let call = tools::begin(&self.handle, "terminal_session", arguments, context).await?;
+        Ok(call.result_only().await.expect("the engine runs"))
+    }
+
+    pub async fn call(&self, arguments: Value) -> ToolResult {
+        let called = self.try_call(arguments, self.context()).await;
+        called.expect("the arguments are right")
+    }
+
+    /// Starts a session and returns its id.
+    pub async fn start(&self, command: &str, more: Value) -> Session<'_> {
+        let mut arguments = json!({"action": "start", "command": command});
+        merge(&mut arguments, more);
+        let started = self.call(arguments).await;
+        assert!(!started.is_error, "{}", started.text);
+        let id = started.facts["session_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        assert_eq!(
+            started.text.lines().next(),
+            Some(&*format!("Session '{id}' started"))
+        );
+        Session { engine: self, id }
+    }
+}
+
+/// A session under test.
+pub struct Session<'a> {
+    engine: &'a Engine,
+    pub id: String,
+}
+
+impl Session<'_> {
+    pub async fn act(&self, action: &str, more: Value) -> ToolResult {
+        let mut arguments = json!({"action": action, "session_id": self.id});
+        merge(&mut arguments, more);
+        self.engine.call(arguments).await
+    }
+
+    /// Reads until a line matches; panics with what there was where none does.
+    pub async fn until(&self, pattern: &str) -> String {
+        let wait = json!({"until": pattern, "timeout_seconds": 20, "max_lines": 1000});
+        let read = self.act("read_output", wait).await;
+        assert_eq!(
+            read.facts["matched"],
+            json!(true),
+            "{pattern}: {}",
+            read.text
+        );
+        read.text
+    }
+
+    pub async fn send(&self, input: &str) -> ToolResult {
+        self.act("send_input", json!({"input": input})).await
+    }
+
+    pub async fn keys(&self, keys: &[&str]) -> ToolResult {
+        self.act("send_input", json!({"keys": keys})).await
+    }
+
+    /// The screen, once it shows what is wanted.
+    pub async fn shows(&self, wanted: &str) -> ToolResult {
+        let mut seen = self.act("screen", json!({})).await;
+        for _ in 0..200 {
+            if seen.text.contains(wanted) {
+                return seen;
+            }
+            // Whatever it paints next is an event to wait for.
+            self.act("read_output", json!({"timeout_seconds": 0.1}))
+                .await;
+            seen = self.act("screen", json!({})).await;
+        }
+        panic!("{wanted:?} is not to be seen:\n{}", seen.text);
+    }
+
+    pub async fn kill(&self) -> ToolResult {
+        self.act("kill", json!({})).await
+    }
+}
+
+pub fn merge(into: &mut Value, more: Value) {
+    let (Value::Object(into), Value::Object(more)) = (into, more) else {
+        panic!("both are objects")
+    };
+    into.extend(more);
+}
+
+/// The lines of a result without the ones in brackets at its end.
+pub fn lines(result: &ToolResult) -> Vec<&str> {
+    let lines = result.text.lines();
+    lines
+        .take_while(|line| !line.starts_with("[cursor: "))
+        .collect()
+}
+
+pub fn fact(result: &ToolResult, name: &str) -> Value {
+    let facts: &Map<String, Value> = &result.facts;
+    facts.get(name).cloned().unwrap_or_default()
+}
+
+/// Runs a test against an engine.
+pub fn with_engine<T, F: Future<Output = T>>(test: impl FnOnce(Engine) -> F) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let dir = TempDir::new().expect("a folder for the test");
+    runtime.block_on(async {
+        let places = Places::under(&dir.path().join("abide"));
+        std::fs::create_dir_all(places.sessions()).expect("folders");
+        let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
+        let engine =
+            Runtime::start(&places, Config::default(), program).expect("the engine starts");
+        let handle = engine.handle.clone();
+        let done = test(Engine {
+            handle: handle.clone(),
+            dir,
+        })
+        .await;
+        handle.stop().await;
+        engine.stopped().await.expect("it stops well");
+        done
+    })
+}

@@ -1,0 +1,227 @@
+//! Real programs: they behave in our terminal as in any other.
+
+use serde_json::json;
+
+use crate::{fact, lines, with_engine};
+
+#[test]
+fn python_is_talked_to() {
+    with_engine(|engine| async move {
+        let session = engine.start("python3 -q -i", json!({})).await;
+        session.until(">>> ").await;
+        let answer = session.send("21 * 2\n").await;
+        assert!(lines(&answer).contains(&"42"), "{}", answer.text);
+        let answer = session
+            .send("def double(x):\n    return 2 * x\n\nprint(double(50))\n")
+            .await;
+        let text = if answer.text.contains("100") {
+            answer.text
+        } else {
+            session.until("^100").await
+        };
+        assert!(text.contains("100"), "{text}");
+        assert_eq!(
+            fact(&session.act("screen", json!({})).await, "waiting_for_input"),
+            json!(true)
+        );
+        session.keys(&["ctrl-d"]).await;
+        let end = session
+            .act("read_output", json!({"timeout_seconds": 20}))
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+    });
+}
+
+#[test]
+fn node_is_talked_to() {
+    with_engine(|engine| async move {
+        let session = engine.start("node -i", json!({})).await;
+        session.until("> $").await;
+        session.send("6 * 7\n").await;
+        session.shows("42").await;
+        session.send(".exit\n").await;
+        let end = session
+            .act("read_output", json!({"timeout_seconds": 20}))
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+    });
+}
+
+#[test]
+fn vim_is_seen_and_writes_what_was_typed() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("vim -u NONE -N note.txt", json!({"cols": 80, "rows": 24}))
+            .await;
+        let seen = session.shows("note.txt").await;
+        assert_eq!(fact(&seen, "alternate_screen"), json!(true));
+        session.send("ihello wörld").await;
+        session.keys(&["esc"]).await;
+        let seen = session.shows("hello wörld").await;
+        assert_eq!(fact(&seen, "cursor_row"), json!(1), "{}", seen.text);
+        session.send(":wq\n").await;
+        let end = session
+            .act(
+                "read_output",
+                json!({"timeout_seconds": 20, "until": "nothing"}),
+            )
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+        let written = std::fs::read_to_string(engine.path("note.txt")).unwrap();
+        assert_eq!(written, "hello wörld\n");
+    });
+}
+
+#[test]
+fn less_is_paged_with_keys() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("seq 1 500 | less", json!({"cols": 80, "rows": 10}))
+            .await;
+        let seen = session.shows("9\n").await;
+        assert!(seen.text.starts_with("1\n2\n"), "{}", seen.text);
+        session.keys(&["page-down"]).await;
+        session.shows("18\n").await;
+        session.keys(&["G"]).await;
+        session.shows("500\n").await;
+        session.keys(&["q"]).await;
+        let end = session
+            .act(
+                "read_output",
+                json!({"timeout_seconds": 20, "until": "nothing"}),
+            )
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+    });
+}
+
+#[test]
+fn top_paints_its_table() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("top -d 1", json!({"cols": 100, "rows": 30}))
+            .await;
+        let seen = session.shows("PID USER").await;
+        assert!(seen.text.contains("load average"), "{}", seen.text);
+        session.keys(&["q"]).await;
+        let end = session
+            .act(
+                "read_output",
+                json!({"timeout_seconds": 20, "until": "nothing"}),
+            )
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+    });
+}
+
+#[test]
+fn a_password_is_typed_without_being_shown() {
+    with_engine(|engine| async move {
+        let command = "python3 -c 'import getpass; print(len(getpass.getpass()))'";
+        let session = engine.start(command, json!({})).await;
+        session.until("Password: ").await;
+        let answer = session.send("opensesame\n").await;
+        assert!(!answer.text.contains("opensesame"), "{}", answer.text);
+        let text = if answer.text.contains("10") {
+            answer.text
+        } else {
+            session.until("^10$").await
+        };
+        assert!(text.contains("10"), "{text}");
+        let screen = session.act("screen", json!({})).await;
+        assert!(!screen.text.contains("opensesame"), "{}", screen.text);
+    });
+}
+
+#[test]
+fn a_program_that_asks_its_terminal_is_answered_and_nothing_leaks() {
+    with_engine(|engine| async move {
+        // Reads the answer to a cursor query byte by byte, then shows it and what else came.
+        let command = r#"python3 -c '
+import sys, termios, tty, select
+old = termios.tcgetattr(0); tty.setraw(0)
+sys.stdout.write("ab\x1b[6n\x1b[c"); sys.stdout.flush()
+got = b""
+while select.select([0], [], [], 2)[0]:
+    got += __import__("os").read(0, 100)
+    if got.endswith(b"c"): break
+termios.tcsetattr(0, termios.TCSADRAIN, old)
+print(); print(repr(got)); print("ready"); input()
+'"#;
+        let session = engine.start(command, json!({})).await;
+        let text = session.until("ready").await;
+        assert!(text.contains(r"b'\x1b[1;3R\x1b[?6c'"), "{text}");
+        // Looking at the screen replays nothing into the program.
+        session.act("screen", json!({})).await;
+        let quiet = session
+            .act("read_output", json!({"timeout_seconds": 0.3}))
+            .await;
+        assert_eq!(quiet.text, "No output available");
+        session.kill().await;
+    });
+}
+
+#[test]
+fn megabytes_are_pasted_no_faster_than_they_are_taken() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("stty -echo; echo ready; exec cat > pasted", json!({}))
+            .await;
+        session.until("ready").await;
+        let line = "0123456789abcdef".repeat(8);
+        let mut sent = String::new();
+        for part in 0..10 {
+            let text: String = (0..8_000).map(|n| format!("{part} {n} {line}\n")).collect();
+            let result = session.send(&text).await;
+            assert!(!result.is_error, "{}", result.text);
+            sent.push_str(&text);
+        }
+        assert!(sent.len() > 10_000_000);
+        session.keys(&["ctrl-d"]).await;
+        let end = session
+            .act("read_output", json!({"timeout_seconds": 60}))
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+        let written = std::fs::read_to_string(engine.path("pasted")).unwrap();
+        assert!(
+            written == sent,
+            "{} of {} bytes arrived",
+            written.len(),
+            sent.len()
+        );
+    });
+}
+
+#[test]
+fn input_that_nobody_takes_is_said_so() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("stty raw -echo; echo ready; exec sleep 1000", json!({}))
+            .await;
+        session.until("ready").await;
+        let result = session.send(&"x".repeat(2_000_000)).await;
+        assert!(
+            result.is_error && result.text.contains("does not read its input"),
+            "{}",
+            result.text
+        );
+        session.kill().await;
+    });
+}
+
+#[test]
+fn many_lines_are_pasted_as_one_where_the_program_asks_for_it() {
+    with_engine(|engine| async move {
+        let shell = "bash --norc --noprofile -i";
+        let session = engine
+            .start(shell, json!({"env": {"PS1": "ready> "}}))
+            .await;
+        session.until("ready> ").await;
+        session.send("bind 'set enable-bracketed-paste on'\n").await;
+        let seen = session.act("screen", json!({})).await;
+        assert_eq!(fact(&seen, "bracketed_paste"), json!(true), "{}", seen.text);
+        session.send("for i in 1 2 3\ndo\n\techo n$i\ndone\n").await;
+        session.shows("n3").await;
+        session.kill().await;
+    });
+}

@@ -1,0 +1,155 @@
+//! `read_output`: every line once, the moment it is there, and again by cursor.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::{fact, lines, with_engine};
+
+#[test]
+fn lines_are_read_once_and_again_by_cursor() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("printf 'a\\nb\\nc\\n'; sleep 100", json!({}))
+            .await;
+        session.until("^c$").await;
+        let again = session
+            .act("read_output", json!({"since": "0", "max_lines": 2}))
+            .await;
+        assert_eq!(lines(&again), ["a", "b"]);
+        assert_eq!(fact(&again, "more"), json!(true));
+        let cursor = fact(&again, "cursor");
+        let rest = session.act("read_output", json!({"since": cursor})).await;
+        assert_eq!(lines(&rest), ["c"]);
+        let nothing = session.act("read_output", json!({})).await;
+        assert_eq!(nothing.text, "No output available");
+        session.kill().await;
+    });
+}
+
+#[test]
+fn a_reader_is_answered_when_a_line_comes_and_not_before() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("read x; echo got $x; sleep 100", json!({}))
+            .await;
+        let waiting = session.act(
+            "read_output",
+            json!({"timeout_seconds": 20, "until": "got"}),
+        );
+        let typing = async {
+            abide::world::clock::pause(Duration::from_millis(200)).await;
+            session.send("abc\n").await
+        };
+        let (read, _) = tokio::join!(waiting, typing);
+        assert!(read.text.contains("got abc"), "{}", read.text);
+        session.kill().await;
+    });
+}
+
+#[test]
+fn streams_are_told_apart_without_a_terminal() {
+    with_engine(|engine| async move {
+        let command = "echo out; echo err >&2; sleep 100";
+        let session = engine.start(command, json!({"pty": false})).await;
+        let text = session.until("err").await;
+        assert!(
+            text.contains("[stdout] out") && text.contains("[stderr] err"),
+            "{text}"
+        );
+        session.kill().await;
+    });
+}
+
+#[test]
+fn the_end_of_the_process_answers_a_reader() {
+    with_engine(|engine| async move {
+        let session = engine.start("sleep 0.3; exit 3", json!({})).await;
+        let read = session
+            .act("read_output", json!({"timeout_seconds": 30}))
+            .await;
+        let text = "No output available\n[exited with code 3 after 0s]";
+        assert_eq!(read.text, text);
+        assert_eq!(fact(&read, "exit_code"), json!(3));
+        assert_eq!(fact(&read, "status"), json!("exited"));
+    });
+}
+
+#[test]
+fn a_prompt_without_a_line_end_is_read_after_a_short_quiet() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("printf 'name? '; read x; echo hello $x", json!({}))
+            .await;
+        let prompt = session
+            .act("read_output", json!({"timeout_seconds": 20}))
+            .await;
+        assert_eq!(lines(&prompt), ["name? "]);
+        assert_eq!(fact(&prompt, "waiting_for_input"), json!(true));
+        let answer = session.send("Ann\n").await;
+        assert_eq!(lines(&answer), ["Ann", "hello Ann"], "{}", answer.text);
+    });
+}
+
+#[test]
+fn output_that_only_looks_like_a_prompt_is_no_wait_for_input() {
+    with_engine(|engine| async move {
+        for prompt in ["$ ", "# ", "> ", "password: "] {
+            let command = format!("printf '{prompt}'; sleep 100");
+            let session = engine.start(&command, json!({})).await;
+            let read = session
+                .act("read_output", json!({"timeout_seconds": 20}))
+                .await;
+            assert_eq!(lines(&read), [prompt]);
+            assert_eq!(fact(&read, "waiting_for_input"), json!(false), "{prompt}");
+            session.kill().await;
+        }
+    });
+}
+
+#[test]
+fn a_progress_bar_is_its_last_state_and_colours_are_gone() {
+    with_engine(|engine| async move {
+        let command = r"printf '\033[32m 10%%\r 50%%\r100%%\033[0m\n'; sleep 100";
+        let session = engine.start(command, json!({})).await;
+        let text = session.until("100%").await;
+        assert!(text.starts_with("100%\n"), "{text:?}");
+        session.kill().await;
+    });
+}
+
+#[test]
+fn of_very_many_lines_up_to_a_match_the_last_are_brought() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start("seq 20000; echo DONE; sleep 100", json!({}))
+            .await;
+        let wait = json!({"until": "DONE", "timeout_seconds": 30, "max_lines": 3});
+        let read = session.act("read_output", wait).await;
+        assert!(read.text.contains("19998 earlier lines"), "{}", read.text);
+        assert!(read.text.contains("19999\n20000\nDONE\n"), "{}", read.text);
+        session.kill().await;
+    });
+}
+
+#[test]
+fn an_ended_session_can_still_be_read_and_searched() {
+    with_engine(|engine| async move {
+        let session = engine.start("echo one; echo two; exit 7", json!({})).await;
+        session.until("two").await;
+        session
+            .act("read_output", json!({"timeout_seconds": 20}))
+            .await;
+        let again = session.act("read_output", json!({"since": 0})).await;
+        assert_eq!(lines(&again), ["one", "two"]);
+        assert!(
+            again.text.ends_with("[exited with code 7 after 0s]"),
+            "{}",
+            again.text
+        );
+        let found = session.act("search", json!({"pattern": "t.o"})).await;
+        assert!(found.text.starts_with("2:two\n"), "{}", found.text);
+        let screen = session.act("screen", json!({})).await;
+        assert!(screen.text.starts_with("one\ntwo\n"), "{}", screen.text);
+    });
+}

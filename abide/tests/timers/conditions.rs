@@ -1,0 +1,287 @@
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, receive};
+use crate::{call, id_of, refused};
+
+/// Stands by for a condition while `act` makes it hold.
+fn held(abide: &Abide, until: Value, act: impl FnOnce()) -> Value {
+    let arguments = json!({"total_duration": 60, "reason": "something", "until": until});
+    let waiting = abide.begin("/v1/tools/timer", &arguments);
+    // It is looked for once the timer can be seen.
+    loop {
+        let listed = call(abide, "read_timer", json!({}));
+        if listed["timers"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty())
+        {
+            break;
+        }
+    }
+    act();
+    let result = receive(waiting).expect("an answer").body;
+    assert_eq!(result["completed_by"], "condition", "{result}");
+    assert_eq!(result["timeout"], false);
+    assert_eq!(result["status"], "completed");
+    result
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("an address")
+        .port()
+}
+
+#[test]
+fn a_port_opens() {
+    let abide = Abide::new();
+    abide.start();
+    let port = free_port();
+    let mut listener = None;
+    let result = held(&abide, json!({"port": port}), || {
+        listener = Some(TcpListener::bind(("127.0.0.1", port)).expect("the port"));
+    });
+    assert_eq!(result["seen"], format!("port {port} is open"), "{result}");
+    // It is open already: answered at once.
+    let result = held_at_once(&abide, json!({"port": format!("localhost:{port}")}));
+    assert!(result["elapsed_time"].as_f64().unwrap() < 1.0, "{result}");
+}
+
+fn held_at_once(abide: &Abide, until: Value) -> Value {
+    let arguments = json!({"total_duration": 60, "reason": "something", "until": until});
+    let result = call(abide, "timer", arguments);
+    assert_eq!(result["completed_by"], "condition", "{result}");
+    result
+}
+
+#[test]
+fn the_time_runs_out_and_the_last_look_is_told() {
+    let abide = Abide::new();
+    abide.start();
+    let port = free_port();
+    let arguments = json!({"total_duration": 0.2, "reason": "server", "until": {"port": port}});
+    let result = call(&abide, "timer", arguments);
+    assert_eq!(result["completed_by"], "time", "{result}");
+    assert_eq!(
+        result["seen"],
+        format!("port {port}: connection refused"),
+        "{result}"
+    );
+    let text = result["text"].as_str().unwrap();
+    assert!(
+        text.ends_with(&format!("Last look: port {port}: connection refused")),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_url_answers_as_wanted() {
+    let abide = Abide::new();
+    abide.start();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let server = std::thread::spawn(move || {
+        for answer in [
+            "503 Busy\r\ncontent-length: 0",
+            "200 OK\r\ncontent-length: 5",
+            "200 OK\r\ncontent-length: 5",
+        ] {
+            let (mut stream, _) = listener.accept().expect("a look");
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head);
+            let body = if answer.starts_with("200") {
+                "ready"
+            } else {
+                ""
+            };
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {answer}\r\nconnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    let until = json!({"url": format!("http://{address}/health"), "status": 200, "body": "rea.y"});
+    let result = held_at_once(&abide, until);
+    let seen = result["seen"].as_str().unwrap();
+    assert!(seen.contains("200 OK") && seen.contains("ready"), "{seen}");
+    let until = json!({"url": format!("http://{address}/")});
+    held_at_once(&abide, until);
+    server.join().expect("a server");
+}
+
+#[test]
+fn a_file_appears_by_rename_in_a_folder_that_is_made_later() {
+    let abide = Abide::new();
+    abide.start();
+    let path = abide.path("deep/er/ready");
+    held(&abide, json!({"file": path}), || {
+        fs::create_dir_all(path.parent().unwrap()).expect("a folder");
+        fs::write(abide.path("draft"), "x").expect("a file");
+        fs::rename(abide.path("draft"), &path).expect("a rename");
+    });
+    held(&abide, json!({"file": path, "is": "gone"}), || {
+        fs::remove_file(&path).expect("a file to remove");
+    });
+}
+
+#[test]
+fn a_file_changes_and_a_log_rotates() {
+    let abide = Abide::new();
+    abide.start();
+    let path = abide.path("app.log");
+    fs::write(&path, "starting\n").expect("a log");
+    held(&abide, json!({"file": path, "is": "changed"}), || {
+        fs::write(&path, "starting\nmore\n").expect("a log");
+    });
+    let result = held(
+        &abide,
+        json!({"file": path, "matches": "listening on \\d+"}),
+        || {
+            fs::rename(&path, abide.path("app.log.1")).expect("a rotation");
+            let mut log = fs::File::create(&path).expect("a new log");
+            for line in ["new\n", "liste", "ning on 80", "80\n"] {
+                log.write_all(line.as_bytes()).expect("a line");
+            }
+        },
+    );
+    let seen = result["seen"].as_str().unwrap();
+    assert!(seen.contains("listening on 80"), "{seen}");
+}
+
+#[test]
+fn a_session_writes_and_ends() {
+    let abide = Abide::new();
+    abide.start();
+    let fifo = abide.path("go");
+    let make = call(
+        &abide,
+        "shell",
+        json!({"command": format!("mkfifo {}", fifo.display())}),
+    );
+    assert_eq!(make["status"], "SUCCESS", "{make}");
+    let command = format!(
+        "echo up; read line < {}; printf '\\033[31mlist'; printf 'ening\\033[0m'; read line < {}; exit 3",
+        fifo.display(),
+        fifo.display()
+    );
+    let running = abide.begin("/v1/tools/shell", &json!({"command": command}));
+    let session = loop {
+        let sessions = abide.get("/v1/sessions");
+        let list = sessions["sessions"].as_array().cloned().unwrap_or_default();
+        if let Some(session) = list.iter().find(|s| s["status"] == "running") {
+            break session["session_id"].as_str().unwrap().to_owned();
+        }
+    };
+    held_at_once(&abide, json!({"session": session, "output": "^up"}));
+    let result = held(
+        &abide,
+        json!({"session": session, "output": "listening"}),
+        || {
+            fs::write(&fifo, "go\n").expect("a word");
+        },
+    );
+    assert_eq!(
+        result["seen"],
+        format!("{session} wrote \"listening\""),
+        "{result}"
+    );
+    let result = held(&abide, json!({"session": session, "is": "ended"}), || {
+        fs::write(&fifo, "go\n").expect("a word");
+    });
+    assert_eq!(
+        result["seen"],
+        format!("{session} has ended: exited with code 3"),
+        "{result}"
+    );
+    receive(running).expect("an answer");
+}
+
+#[test]
+fn a_command_succeeds_and_all_and_any_hold() {
+    let abide = Abide::new();
+    abide.start();
+    let (one, two) = (abide.path("one"), abide.path("two"));
+    let command = json!({"command": format!("test -f {}", one.display()), "every": 0.1});
+    held(&abide, command.clone(), || {
+        fs::write(&one, "").expect("a file")
+    });
+    let both = json!({"all": [command, {"file": two}]});
+    held(&abide, both, || fs::write(&two, "").expect("a file"));
+    let port = free_port();
+    let result = held_at_once(&abide, json!({"any": [{"port": port}, {"file": two}]}));
+    assert_eq!(result["seen"], format!("file {} is there", two.display()));
+}
+
+#[test]
+fn a_condition_survives_a_restart() {
+    let abide = Abide::new();
+    abide.start();
+    let path = abide.path("ready");
+    let arguments = json!({"total_duration": 60, "mission": "m", "until": {"file": path}});
+    let id = id_of(&call(&abide, "timer", arguments));
+    abide.kill_daemon();
+    abide.start();
+    fs::write(&path, "").expect("a file");
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    assert_eq!(told["messages"][0]["timer_id"], id, "{told}");
+    let text = told["text"].as_str().unwrap();
+    assert!(
+        text.contains(&format!("Condition: file {} is there", path.display())),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_field() {
+    let abide = Abide::new();
+    abide.start();
+    for (until, field) in [
+        (json!({}), "`until`"),
+        (json!(3000), "`until`"),
+        (json!({"port": 3000, "file": "x"}), "`until`"),
+        (json!({"port": 0}), "`until.port`"),
+        (json!({"port": 70000}), "`until.port`"),
+        (json!({"port": ":80"}), "`until.port`"),
+        (json!({"port": 80, "colour": "red"}), "`colour`"),
+        (json!({"url": "ftp://x"}), "`until.url`"),
+        (json!({"url": "https://x"}), "`until.url`"),
+        (
+            json!({"url": "http://x", "status": 99}),
+            "`until.url.status`",
+        ),
+        (json!({"url": "http://x", "body": "("}), "`until.url.body`"),
+        (json!({"file": ""}), "`until.file`"),
+        (json!({"file": "x", "is": "there"}), "`until.file.is`"),
+        (
+            json!({"file": "x", "is": "gone", "matches": "y"}),
+            "`until.file.matches`",
+        ),
+        (json!({"file": "x", "matches": "["}), "`until.file.matches`"),
+        (json!({"session": "session_00000000"}), "`until.session`"),
+        (json!({"command": " "}), "`until.command`"),
+        (
+            json!({"command": "true", "every": 0}),
+            "`until.command.every`",
+        ),
+        (json!({"all": []}), "`until.all`"),
+        (
+            json!({"any": [{"port": 1}, {"port": -1}]}),
+            "`until.any[1].port`",
+        ),
+        (
+            json!({"all": [{"all": [{"all": [{"all": [{"port": 1}]}]}]}]}),
+            "nested",
+        ),
+    ] {
+        let arguments = json!({"total_duration": 60, "reason": "r", "until": until});
+        let sentence = refused(&abide, "timer", arguments);
+        assert!(sentence.contains(field), "{until}: {sentence}");
+    }
+    let listed = call(&abide, "read_timer", json!({}));
+    assert_eq!(listed["timers"], json!([]), "nothing was started");
+}

@@ -1,0 +1,201 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Handle, receive};
+use crate::{call, id_of};
+
+fn timers(abide: &Abide) -> Vec<Value> {
+    call(abide, "read_timer", json!({}))["timers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// A call into a daemon that dies at `point`.
+fn die_at(abide: &Abide, point: &str, tool: &str, arguments: &Value) {
+    abide.start_to_crash_at(point);
+    let daemon = Handle::on(abide.pid());
+    let answer = abide.post(&format!("/v1/tools/{tool}"), arguments);
+    assert!(answer.is_none(), "the daemon was to die at {point}");
+    daemon.wait_gone();
+}
+
+#[test]
+fn k10_killed_before_a_timer_was_recorded() {
+    let abide = Abide::new();
+    let arguments = json!({"total_duration": 60, "mission": "m", "idempotency_key": "k"});
+    die_at(&abide, "timer.create.pre", "timer", &arguments);
+    abide.start();
+    assert!(timers(&abide).is_empty());
+    call(&abide, "timer", arguments);
+    assert_eq!(timers(&abide).len(), 1);
+}
+
+#[test]
+fn k10_killed_after_a_timer_was_recorded() {
+    let abide = Abide::new();
+    let arguments = json!({"total_duration": 60, "mission": "m", "idempotency_key": "k"});
+    die_at(&abide, "timer.create.post", "timer", &arguments);
+    abide.start();
+    let first = timers(&abide);
+    assert_eq!(first.len(), 1);
+    let again = call(&abide, "timer", arguments);
+    assert_eq!(
+        id_of(&again),
+        id_of(&first[0]),
+        "the same key gives the same timer"
+    );
+    assert_eq!(timers(&abide).len(), 1);
+}
+
+/// Kills the daemon at `point` of a completion; the message that comes after the restart.
+fn completion_killed_at(point: &str, standing_by: bool) -> Value {
+    let abide = Abide::new();
+    abide.start_to_crash_at(point);
+    let daemon = Handle::on(abide.pid());
+    let kind = if standing_by { "reason" } else { "mission" };
+    let arguments = json!({"total_duration": 0.1, kind: "m"});
+    let asked = abide.begin("/v1/tools/timer", &arguments);
+    if !standing_by {
+        receive(asked).expect("it was made");
+        // Hears of it, or of nothing, when the daemon dies.
+        drop(receive(abide.begin(
+            "/v1/tools/read_messages",
+            &json!({"timeout_seconds": 60}),
+        )));
+    }
+    daemon.wait_gone();
+    abide.start();
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let messages = told["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 1, "{point}: {told}");
+    assert!(timers(&abide).is_empty(), "{point}: it completes once");
+    let after = call(&abide, "read_messages", json!({}));
+    assert_eq!(after["messages"], json!([]), "{point}: told once more");
+    messages[0].clone()
+}
+
+#[test]
+fn k11_killed_before_a_completion_was_recorded() {
+    for standing_by in [true, false] {
+        let message = completion_killed_at("timer.due.pre", standing_by);
+        assert_eq!(message["repeated"], false, "{message}");
+    }
+}
+
+#[test]
+fn k11_killed_after_a_completion_was_recorded() {
+    for standing_by in [true, false] {
+        let message = completion_killed_at("timer.due.post", standing_by);
+        assert_eq!(message["repeated"], true, "it was being told: {message}");
+    }
+}
+
+#[test]
+fn k11_killed_when_it_was_sent_but_not_seen() {
+    for standing_by in [true, false] {
+        let message = completion_killed_at("message.seen.pre", standing_by);
+        assert_eq!(message["repeated"], true, "{message}");
+    }
+}
+
+#[test]
+fn k11_g7_killed_again_and_again_nothing_is_lost_or_doubled() {
+    let abide = Abide::new();
+    abide.start();
+    let mut made = BTreeSet::new();
+    let mut told: Vec<(String, bool)> = Vec::new();
+    for round in 0..12_u64 {
+        for n in 0..20_u64 {
+            let due = ((round * 20 + n) * 7_919 % 400 + 1) as f64 / 1_000.0;
+            let arguments = json!({"total_duration": due, "mission": format!("{round}.{n}")});
+            let result = call(&abide, "timer", arguments);
+            made.insert(id_of(&result));
+            told.extend(ids(&result));
+        }
+        let reading = abide.begin(
+            "/v1/tools/read_messages",
+            &json!({"timeout_seconds": 0.05 * round as f64 / 4.0}),
+        );
+        abide.kill_daemon();
+        if let Some(answer) = receive(reading) {
+            told.extend(ids(&answer.body));
+        }
+        abide.start();
+    }
+    loop {
+        let result = call(&abide, "read_messages", json!({"timeout_seconds": 2}));
+        let new = ids(&result);
+        if new.is_empty() {
+            break;
+        }
+        told.extend(new);
+    }
+    let heard: BTreeSet<String> = told.iter().map(|(id, _)| id.clone()).collect();
+    assert_eq!(heard, made, "every completion is told");
+    let first_tellings = told.iter().filter(|(_, repeated)| !repeated).count();
+    assert!(
+        first_tellings <= made.len(),
+        "twice without a word: {told:?}"
+    );
+    let mut firsts = BTreeSet::new();
+    for (id, repeated) in &told {
+        assert!(
+            firsts.insert(id.clone()) || *repeated,
+            "{id} was told twice as new"
+        );
+    }
+}
+
+fn ids(result: &Value) -> Vec<(String, bool)> {
+    let messages = result["messages"].as_array().cloned().unwrap_or_default();
+    let id = |message: &Value| message["timer_id"].as_str().map(str::to_owned);
+    messages
+        .iter()
+        .filter_map(|m| Some((id(m)?, m["repeated"] == true)))
+        .collect()
+}
+
+#[test]
+fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
+    let abide = Abide::new();
+    abide.start();
+    call(
+        &abide,
+        "timer",
+        json!({"total_duration": 0.3, "mission": "m"}),
+    );
+    abide.kill_daemon();
+    let waited = abide.run(&["version"]);
+    assert!(waited.status.success());
+    // The only way to be late is to wait.
+    let sleep = std::time::Duration::from_millis(1_500);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "nothing runs that could be waited for"
+    )]
+    std::thread::sleep(sleep);
+    abide.start();
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let text = told["text"].as_str().unwrap();
+    assert!(text.contains("Late by: 1."), "{text}");
+}
+
+#[test]
+fn k13_killed_within_the_migration() {
+    let abide = Abide::new();
+    let out = abide
+        .command(["status"])
+        .env("ABIDE_CRASH_AT", "migrate.mid")
+        .output()
+        .expect("it runs");
+    assert!(!out.status.success(), "{out:?}");
+    abide.start();
+    call(
+        &abide,
+        "timer",
+        json!({"total_duration": 60, "mission": "m"}),
+    );
+    assert_eq!(timers(&abide).len(), 1);
+}

@@ -1,0 +1,207 @@
+use serde_json::{Value, json};
+
+use crate::harness::Abide;
+use crate::{call, id_of, refused};
+
+#[test]
+fn a_waiting_timer_answers_when_it_completes() {
+    let abide = Abide::new();
+    abide.start();
+    let result = call(
+        &abide,
+        "timer",
+        json!({"total_duration": 0.2, "reason": "the build"}),
+    );
+    let id = id_of(&result);
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["timeout"], false);
+    assert_eq!(result["completed_by"], "time");
+    assert_eq!(result["elapsed_time"], 0.2);
+    assert_eq!(
+        result["text"],
+        format!(
+            "Timer '{id}' has completed.\nReason: the build\nTotal duration: 0.2 seconds\nElapsed time: 0.2 seconds"
+        )
+    );
+    let none = call(&abide, "read_messages", json!({}));
+    assert_eq!(none["text"], "No messages.", "it was told once");
+    let again = call(&abide, "timer", json!({"timer_id": id}));
+    assert_eq!(again["status"], "completed", "{again}");
+}
+
+#[test]
+fn a_standby_ends_before_the_timer() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.05, "reason": "r"});
+    let result = call(&abide, "timer", arguments);
+    assert_eq!(result["timeout"], true, "{result}");
+    assert_eq!(result["status"], "running");
+    assert_eq!(result["timeout_duration"], 0.05);
+    let sum = result["elapsed_time"].as_f64().unwrap() + result["remaining_time"].as_f64().unwrap();
+    assert!((sum - 600.0).abs() < 1e-6, "{result}");
+    let id = id_of(&result);
+    let more = json!({"timer_id": id, "total_duration": 0.1});
+    let result = call(&abide, "timer", more);
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["remaining_time"], 0);
+}
+
+#[test]
+fn a_mission_is_told_by_the_next_result() {
+    let abide = Abide::new();
+    abide.start();
+    let made = call(
+        &abide,
+        "timer",
+        json!({"total_duration": 0.05, "mission": "look again"}),
+    );
+    let text = made["text"].as_str().unwrap();
+    assert!(text.contains("End your turn now"), "{made}");
+    let id = id_of(&made);
+    // Waits for it without taking its message.
+    let _ = call(
+        &abide,
+        "timer",
+        json!({"total_duration": 0.2, "reason": "pass the time"}),
+    );
+    let shell = call(&abide, "shell", json!({"command": "echo hello"}));
+    let told = shell["messages"].as_array().cloned().unwrap_or_default();
+    let before = call(&abide, "read_messages", json!({}));
+    let all = [
+        told,
+        before["messages"].as_array().cloned().unwrap_or_default(),
+    ]
+    .concat();
+    // Either the waiting timer's own result told it, or the next one.
+    assert!(all.len() <= 1, "{all:?}");
+    if let [message] = &all[..] {
+        assert_eq!(
+            message["text"],
+            format!(
+                "[System] Timer '{id}' has completed.\nMission: look again\nTotal duration: 0.05 seconds\nElapsed time: 0.05 seconds"
+            )
+        );
+    }
+}
+
+#[test]
+fn acts_follow_the_states() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let on = |more: Value| {
+        let mut arguments = json!({"timer_id": id});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        arguments
+    };
+    let cancelled = call(
+        &abide,
+        "cancel_timer",
+        on(json!({"reason": "something else"})),
+    );
+    assert_eq!(cancelled["status"], "running_background", "{cancelled}");
+    let paused = call(&abide, "pause_timer", on(json!({"pause_duration": 3600})));
+    assert_eq!(paused["status"], "paused");
+    assert!(paused["pause_until"].as_u64().is_some(), "{paused}");
+    let sentence = refused(&abide, "cancel_timer", on(json!({})));
+    assert!(sentence.contains("is paused"), "{sentence}");
+    let resumed = call(&abide, "resume_timer", on(json!({})));
+    assert_eq!(resumed["status"], "running_background");
+    let stopped = call(&abide, "stop_timer", on(json!({"reason": "enough"})));
+    assert_eq!(stopped["status"], "stopped");
+    assert_eq!(stopped["stop_reason"], "enough");
+    let sentence = refused(&abide, "stop_timer", on(json!({})));
+    assert!(sentence.contains("is stopped"), "{sentence}");
+    let listed = call(&abide, "read_timer", json!({}));
+    assert_eq!(listed["timers"], json!([]));
+    let listed = call(&abide, "read_timer", json!({"include_ended": true}));
+    assert_eq!(listed["timers"][0]["timer_id"], id);
+}
+
+#[test]
+fn whoever_stands_by_hears_what_others_do() {
+    let abide = Abide::new();
+    abide.start();
+    for (tool, more, status) in [
+        ("stop_timer", json!({}), "stopped"),
+        ("cancel_timer", json!({}), "running_background"),
+        ("pause_timer", json!({"pause_duration": 60}), "paused"),
+    ] {
+        let waiting = abide.begin(
+            "/v1/tools/timer",
+            &json!({"total_duration": 600, "reason": tool}),
+        );
+        let id = loop {
+            let listed = call(&abide, "read_timer", json!({}));
+            let list = listed["timers"].as_array().unwrap();
+            if let Some(timer) = list.iter().find(|timer| timer["reason"] == tool) {
+                break id_of(timer);
+            }
+        };
+        let mut arguments = json!({"timer_id": id});
+        arguments
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        call(&abide, tool, arguments);
+        let heard = crate::harness::receive(waiting).expect("an answer").body;
+        assert_eq!(heard["status"], status, "{heard}");
+        assert_eq!(heard["timeout"], false);
+    }
+}
+
+#[test]
+fn s27_absurd_durations_are_refused_and_long_ones_work() {
+    let abide = Abide::new();
+    abide.start();
+    for absurd in [
+        json!(0),
+        json!(-1),
+        json!("soon"),
+        json!(1e308),
+        json!(3_153_600_001_u64),
+        json!(null),
+    ] {
+        let arguments = json!({"total_duration": absurd, "reason": "r"});
+        let sentence = refused(&abide, "timer", arguments);
+        assert!(sentence.contains("`total_duration`"), "{sentence}");
+    }
+    for days in [30_u64, 3_650, 36_500] {
+        let arguments = json!({"total_duration": days * 86_400, "mission": "later"});
+        let result = call(&abide, "timer", arguments);
+        assert_eq!(result["remaining_time"], days * 86_400, "{result}");
+    }
+    assert!(
+        refused(&abide, "timer", json!({"total_duration": 1})).contains("`reason` or `mission`")
+    );
+    let both = json!({"total_duration": 1, "reason": "a", "mission": "b"});
+    assert!(refused(&abide, "timer", both).contains("exclude each other"));
+    let unknown = json!({"total_duration": 1, "reason": "a", "colour": "red"});
+    assert!(refused(&abide, "timer", unknown).contains("`colour`"));
+}
+
+#[test]
+fn an_unknown_timer_is_answered_with_those_that_exist() {
+    let abide = Abide::new();
+    abide.start();
+    assert!(refused(&abide, "timer", json!({"timer_id": "timer_00000000"})).contains("no timers"));
+    let id = id_of(&call(
+        &abide,
+        "timer",
+        json!({"total_duration": 60, "mission": "m"}),
+    ));
+    for unknown in ["timer_00000000", "nonsense"] {
+        for tool in ["timer", "stop_timer", "read_timer"] {
+            let sentence = refused(&abide, tool, json!({"timer_id": unknown}));
+            assert!(
+                sentence.contains(&id) && sentence.contains(unknown),
+                "{sentence}"
+            );
+        }
+    }
+}

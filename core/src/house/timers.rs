@@ -1,0 +1,428 @@
+//! Timers: what is asked of them, and what they do by themselves.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::messages::Heard;
+use super::{House, Turn};
+use crate::effect::Effect;
+use crate::id::{Agent, CallId, TimerId};
+use crate::limit;
+use crate::message::About;
+use crate::record::Record;
+use crate::request::Refusal;
+use crate::time::{Millis, Now};
+use crate::timer::{self, Act, Create, Found, Kind, Request, Standby, Status, Timer, Why};
+use crate::wait::Outcome;
+
+impl House {
+    pub(super) fn timer_called(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: Option<Agent>,
+        request: Request,
+    ) -> Result<(), Refusal> {
+        if request.changes_something() {
+            self.asked.push(call);
+        }
+        match request {
+            Request::Create(new) => self.create(turn, call, caller.unwrap_or_default(), new),
+            Request::CreateMany(all) => {
+                self.create_many(turn, call, caller.unwrap_or_default(), all)
+            }
+            Request::Continue {
+                timer,
+                remaining,
+                standby,
+                patience,
+            } => {
+                let found = self.timers.find(&caller, timer)?;
+                self.go_on(turn, call, found, remaining, standby, patience)
+            }
+            Request::Act { timer, act, reason } => {
+                self.act(turn, call, &caller, timer, act, reason)
+            }
+            Request::Read { timer } => {
+                let timer = match self.timers.find(&caller, timer)? {
+                    Found::Ended(timer) => timer,
+                    Found::Live(slot) => {
+                        self.timers.touch(turn.now, slot);
+                        self.view(turn.now, slot, timer)?
+                    }
+                };
+                answer(turn, call, timer, Why::Looked);
+                Ok(())
+            }
+            Request::List { after, most } => {
+                let slots: Vec<_> = (self.timers.slots(&caller, after))
+                    .take(most.min(limit::TIMERS_LISTED))
+                    .collect();
+                let timers = (slots.iter())
+                    .filter_map(|slot| self.timers.view(turn.now, *slot))
+                    .collect();
+                let outcome = Outcome::Timers(timers);
+                turn.push(Effect::Reply { call, outcome });
+                Ok(())
+            }
+            Request::Count => {
+                let count = self.timers.slots(&caller, None).count();
+                let outcome = Outcome::TimersCounted(count);
+                turn.push(Effect::Reply { call, outcome });
+                Ok(())
+            }
+            Request::StopAll { reason } => {
+                let slots: Vec<_> = self.timers.slots(&caller, None).collect();
+                let mut stopped = 0;
+                for slot in slots {
+                    let ended = self.timers.act(turn.now, slot, Act::Stop)?;
+                    self.stopped(turn, call, &ended, reason.clone());
+                    stopped += 1;
+                }
+                let outcome = Outcome::TimersStopped(stopped);
+                turn.push(Effect::Reply { call, outcome });
+                Ok(())
+            }
+        }
+    }
+
+    fn create(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        agent: Agent,
+        new: Create,
+    ) -> Result<(), Refusal> {
+        if let Some(key) = &new.key
+            && let Some(first) = self.timers.keyed(&agent, key)
+        {
+            return self.join(turn, call, first, &new);
+        }
+        if !stays(&new) {
+            self.has_room_to_wait()?;
+        }
+        let (standby, patience, stays) = (new.standby, new.patience, stays(&new));
+        let slot = self.make(turn, &agent, new)?;
+        let id = self.timers.id(slot);
+        let timer = self.view(turn.now, slot, id)?;
+        if stays {
+            answer(turn, call, timer, Why::Made);
+        } else {
+            self.stand_by(turn.now, call, &timer, standby, patience);
+        }
+        Ok(())
+    }
+
+    /// The same call again: it stands by on the timer that the first one made.
+    fn join(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        first: Found,
+        new: &Create,
+    ) -> Result<(), Refusal> {
+        let timer = match first {
+            Found::Ended(timer) => {
+                answer(turn, call, timer, Why::Ended);
+                return Ok(());
+            }
+            Found::Live(slot) => self.view(turn.now, slot, self.timers.id(slot))?,
+        };
+        if timer.kind != new.kind {
+            let key = new.key.clone().ok_or(Refusal::NotRecorded)?;
+            return Err(timer::Refusal::KeyReused(key).into());
+        }
+        if stays(new) || !matches!(timer.status, Status::Running(_)) {
+            answer(turn, call, timer, Why::Made);
+            return Ok(());
+        }
+        self.has_room_to_wait()?;
+        self.stand_by(turn.now, call, &timer, new.standby, new.patience);
+        Ok(())
+    }
+
+    fn create_many(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        agent: Agent,
+        all: Vec<Create>,
+    ) -> Result<(), Refusal> {
+        if all.len() > limit::TIMERS_AT_ONCE || self.timers.len() + all.len() > limit::TIMERS {
+            let (given, limit) = (all.len(), limit::TIMERS_AT_ONCE);
+            return Err(Refusal::TooMany(alloc::format!(
+                "timers in one call: {given} (limit {limit}, and {} in all)",
+                limit::TIMERS
+            )));
+        }
+        let mut made = Vec::with_capacity(all.len());
+        for new in all {
+            if let Some(key) = &new.key
+                && let Some(first) = self.timers.keyed(&agent, key)
+            {
+                made.push(match first {
+                    Found::Live(slot) => self.timers.id(slot),
+                    Found::Ended(timer) => timer.id,
+                });
+                continue;
+            }
+            let slot = self.make(turn, &agent, new)?;
+            made.push(self.timers.id(slot));
+        }
+        let outcome = Outcome::TimersMade(made);
+        turn.push(Effect::Reply { call, outcome });
+        Ok(())
+    }
+
+    fn make(&mut self, turn: &mut Turn<'_>, agent: &Agent, new: Create) -> Result<u64, Refusal> {
+        let slot = self.timers.create(turn.now, agent, &new)?;
+        let id = self.timers.id(slot);
+        let timer = self.view(turn.now, slot, id)?;
+        turn.push(Effect::Record(Record::Timer(timer::Record::Created {
+            number: timer.number,
+            id,
+            agent: agent.clone(),
+            kind: new.kind,
+            text: new.text,
+            until: new.until.clone(),
+            key: new.key,
+            total: new.total,
+            due: self.timers.steady(turn.now) + new.total,
+            standby: new.standby,
+            at: turn.now.wall,
+        })));
+        if let Some(until) = new.until {
+            let until = Some(until);
+            turn.push(Effect::Probe { timer: id, until });
+        }
+        turn.push(Effect::PublishTimer { timer: id });
+        Ok(slot)
+    }
+
+    fn go_on(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        found: Found,
+        remaining: Option<Millis>,
+        standby: Option<Millis>,
+        patience: Option<Millis>,
+    ) -> Result<(), Refusal> {
+        let slot = match found {
+            Found::Ended(timer) => {
+                answer(turn, call, timer, Why::Ended);
+                return Ok(());
+            }
+            Found::Live(slot) => slot,
+        };
+        self.has_room_to_wait()?;
+        self.timers.go_on(turn.now, slot, remaining)?;
+        self.changed(turn, slot, standby, None);
+        let timer = self.view(turn.now, slot, self.timers.id(slot))?;
+        if timer.kind == Kind::Mission && standby.is_none() {
+            answer(turn, call, timer, Why::Made);
+        } else {
+            self.stand_by(turn.now, call, &timer, standby, patience);
+        }
+        Ok(())
+    }
+
+    /// Lets a call stand by; one that outlasts the timer needs no alarm of its own.
+    fn stand_by(
+        &mut self,
+        now: Now,
+        call: CallId,
+        timer: &Timer,
+        standby: Option<Millis>,
+        patience: Option<Millis>,
+    ) {
+        let shorter = |time: &Millis| *time < timer.remaining;
+        let for_this_long = (standby.into_iter().chain(patience)).min().filter(shorter);
+        let until = for_this_long.map(|time| self.timers.steady(now) + time);
+        let number = timer.number;
+        self.standing.enter(call, Standby { number, until });
+    }
+
+    fn act(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        id: TimerId,
+        act: Act,
+        reason: Option<Arc<str>>,
+    ) -> Result<(), Refusal> {
+        let slot = match self.timers.find(caller, id)? {
+            Found::Live(slot) => slot,
+            Found::Ended(timer) => {
+                return Err(timer::not_allowed(&timer, act.as_str()).into());
+            }
+        };
+        let timer = self.timers.act(turn.now, slot, act)?;
+        if act == Act::Stop {
+            self.stopped(turn, call, &timer, reason);
+        } else {
+            self.changed(turn, slot, None, reason);
+            self.interrupt_standing(turn, &timer, act);
+            if timer.conditional {
+                let (timer, until) = (id, None);
+                match act {
+                    Act::Pause(_) => turn.push(Effect::Rest { timer }),
+                    Act::Resume => turn.push(Effect::Probe { timer, until }),
+                    Act::Cancel | Act::Stop => {}
+                }
+            }
+        }
+        answer(turn, call, timer, Why::Done(act));
+        Ok(())
+    }
+
+    fn stopped(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        timer: &Timer,
+        reason: Option<Arc<str>>,
+    ) {
+        self.asked.push(call);
+        self.record_end(turn, timer, reason);
+        self.interrupt_standing(turn, timer, Act::Stop);
+    }
+
+    fn interrupt_standing(&mut self, turn: &mut Turn<'_>, timer: &Timer, act: Act) {
+        if act == Act::Resume {
+            return;
+        }
+        for call in self.standing.release(timer.number) {
+            answer(turn, call, timer.clone(), Why::Interrupted(act));
+        }
+    }
+
+    fn changed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        slot: u64,
+        standby: Option<Millis>,
+        reason: Option<Arc<str>>,
+    ) {
+        let Some(state) = self.timers.state(slot) else {
+            return;
+        };
+        let id = self.timers.id(slot);
+        let Some(timer) = self.timers.view(turn.now, slot) else {
+            return;
+        };
+        turn.push(Effect::Record(Record::Timer(timer::Record::Changed {
+            number: timer.number,
+            state,
+            standby,
+            reason,
+            at: turn.now.wall,
+        })));
+        turn.push(Effect::PublishTimer { timer: id });
+    }
+
+    fn record_end(&mut self, turn: &mut Turn<'_>, timer: &Timer, reason: Option<Arc<str>>) {
+        turn.push(Effect::Record(Record::Timer(timer::Record::Ended {
+            number: timer.number,
+            id: timer.id,
+            status: timer.status,
+            total: timer.total,
+            remaining: timer.remaining,
+            reason,
+            at: turn.now.wall,
+        })));
+        if timer.conditional {
+            turn.push(Effect::Unprobe { timer: timer.id });
+        }
+        turn.push(Effect::PublishTimer { timer: timer.id });
+    }
+
+    /// What a timer waited for holds.
+    pub(super) fn held(&mut self, turn: &mut Turn<'_>, id: TimerId, seen: Arc<str>) {
+        self.heard.push(Heard::Held(id, seen.clone()));
+        if let Some(timer) = self.timers.hold(turn.now, id) {
+            self.completed(turn, timer, Some(seen));
+        }
+    }
+
+    /// Everything that is due, up to a limit: whoever calls meanwhile comes next.
+    pub(super) fn timers_due(&mut self, turn: &mut Turn<'_>) {
+        self.hear_again(turn);
+        for _ in 0..limit::DUE_AT_ONCE {
+            match self.timers.pop_due(turn.now) {
+                None => break,
+                Some(timer::Due::Completed(timer)) => self.completed(turn, timer, None),
+                Some(timer::Due::Resumed(slot)) => {
+                    self.changed(turn, slot, None, None);
+                    let timer = self.timers.view(turn.now, slot);
+                    if let Some(timer) = timer.filter(|timer| timer.conditional) {
+                        let (timer, until) = (timer.id, None);
+                        turn.push(Effect::Probe { timer, until });
+                    }
+                }
+            }
+        }
+        let steady = self.timers.steady(turn.now);
+        while let Some((call, standby)) = self.standing.pop_over(steady) {
+            self.standby_ended(turn, call, standby);
+        }
+    }
+
+    /// A person interrupted a call. The timer or the messages it waited for are not touched.
+    pub(super) fn wait_interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        if let Some(standby) = self.standing.leave(call) {
+            self.standby_ended(turn, call, standby);
+        } else if self.outbox.leave(call).is_some() {
+            let outcome = Outcome::Messages(Vec::new(), 0);
+            turn.push(Effect::Reply { call, outcome });
+        }
+    }
+
+    fn standby_ended(&mut self, turn: &mut Turn<'_>, call: CallId, standby: Standby) {
+        let id = self.timers.id_of(standby.number);
+        if let Ok(Found::Live(slot)) = self.timers.find(&None, id)
+            && let Ok(timer) = self.view(turn.now, slot, id)
+        {
+            answer(turn, call, timer, Why::StandbyOver);
+        }
+    }
+
+    /// Told once: to the calls that stand by, or else by a message. The message is recorded in both
+    /// cases, since a call may turn out to have lost its way.
+    fn completed(&mut self, turn: &mut Turn<'_>, timer: Timer, seen: Option<Arc<str>>) {
+        self.record_end(turn, &timer, seen);
+        let calls = self.standing.release(timer.number);
+        self.post(turn, &timer.agent, About::Timer(timer.id), calls.first());
+        for call in calls {
+            answer(turn, call, timer.clone(), Why::Completed);
+        }
+    }
+
+    fn view(&self, now: Now, slot: u64, id: TimerId) -> Result<Timer, Refusal> {
+        let gone = || timer::Refusal::NotFound {
+            timer: id,
+            known: Vec::new(),
+            more: 0,
+        };
+        self.timers
+            .view(now, slot)
+            .ok_or_else(|| Refusal::Timer(gone()))
+    }
+}
+
+/// Whether the call that makes it is answered at once.
+fn stays(new: &Create) -> bool {
+    new.detach || new.kind == Kind::Mission
+}
+
+fn answer(turn: &mut Turn<'_>, call: CallId, timer: Timer, why: Why) {
+    let outcome = Outcome::Timer(alloc::boxed::Box::new(timer), why);
+    turn.push(Effect::Reply { call, outcome });
+}
+
+impl From<timer::Refusal> for Refusal {
+    fn from(refusal: timer::Refusal) -> Self {
+        Refusal::Timer(refusal)
+    }
+}

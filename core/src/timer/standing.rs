@@ -1,0 +1,108 @@
+//! Calls that stand by on timers.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::id::CallId;
+use crate::time::Steady;
+
+/// A call that stands by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standby {
+    /// The timer's number.
+    pub number: u64,
+    /// When the call must be answered, where that is before the timer is due.
+    pub until: Option<Steady>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Standing {
+    calls: BTreeMap<CallId, Standby>,
+    by_timer: BTreeSet<(u64, CallId)>,
+    alarms: BTreeSet<(Steady, CallId)>,
+    undo: Vec<(CallId, Option<Standby>)>,
+}
+
+impl Standing {
+    pub fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub fn contains(&self, call: CallId) -> bool {
+        self.calls.contains_key(&call)
+    }
+
+    pub fn enter(&mut self, call: CallId, standby: Standby) {
+        self.undo.push((call, None));
+        self.put(call, standby);
+    }
+
+    pub fn leave(&mut self, call: CallId) -> Option<Standby> {
+        let standby = self.remove(call)?;
+        self.undo.push((call, Some(standby)));
+        Some(standby)
+    }
+
+    /// All calls on a timer, which stand by no longer.
+    pub fn release(&mut self, number: u64) -> Vec<CallId> {
+        let range = (number, CallId(0))..=(number, CallId(u64::MAX));
+        let calls: Vec<CallId> = self.by_timer.range(range).map(|&(_, call)| call).collect();
+        for call in &calls {
+            self.leave(*call);
+        }
+        calls
+    }
+
+    /// A call whose standby is over, which stands by no longer.
+    pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, Standby)> {
+        let &(until, call) = self.alarms.first()?;
+        if until >= now {
+            return None;
+        }
+        self.leave(call).map(|standby| (call, standby))
+    }
+
+    pub fn alarm(&self) -> Option<Steady> {
+        self.alarms.first().map(|&(until, _)| until)
+    }
+
+    pub fn settle(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Takes back what happened since the last [`settle`](Self::settle). Returns the calls that
+    /// stand by as they did before.
+    pub fn undo(&mut self) -> Vec<CallId> {
+        let mut back = Vec::new();
+        while let Some((call, before)) = self.undo.pop() {
+            match before {
+                None => {
+                    self.remove(call);
+                    back.retain(|known| *known != call);
+                }
+                Some(standby) => {
+                    self.put(call, standby);
+                    back.push(call);
+                }
+            }
+        }
+        back
+    }
+
+    fn put(&mut self, call: CallId, standby: Standby) {
+        self.by_timer.insert((standby.number, call));
+        if let Some(until) = standby.until {
+            self.alarms.insert((until, call));
+        }
+        self.calls.insert(call, standby);
+    }
+
+    fn remove(&mut self, call: CallId) -> Option<Standby> {
+        let standby = self.calls.remove(&call)?;
+        self.by_timer.remove(&(standby.number, call));
+        if let Some(until) = standby.until {
+            self.alarms.remove(&(until, call));
+        }
+        Some(standby)
+    }
+}

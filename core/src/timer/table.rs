@@ -1,0 +1,618 @@
+//! All timers of one daemon: a small entry for each that has not ended, in one table, and one queue
+//! over all of them.
+//!
+//! Everything that changes here can be taken back until it is settled, because nothing has happened
+//! before its record is safe.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::{Act, Anchor, By, Course, Create, Kept, Kind, Place, Refusal, State, Status, Timer};
+use crate::id::{Agent, Key, NUMBER_BITS, Shuffle, TimerId};
+use crate::limit;
+use crate::request;
+use crate::time::{Boot, Millis, Now, Steady, Wall};
+
+/// Where a timer is in the table: its agent's place in the upper bits, its number in the lower, so
+/// that the timers of one agent stand together in the order in which they were made.
+pub(crate) type Slot = u64;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timers {
+    shuffle: Shuffle,
+    anchor: Anchor,
+    agents: Vec<Agent>,
+    places: BTreeMap<Agent, u32>,
+    next: u64,
+    live: BTreeMap<Slot, Entry>,
+    /// What remains of those that are paused.
+    paused: BTreeMap<Slot, u64>,
+    /// When something happens to each by itself: it is due, or its pause is over.
+    queue: BTreeSet<(u64, Slot)>,
+    keys: BTreeMap<(Slot, Key), Slot>,
+    key_of: BTreeMap<Slot, Key>,
+    ended: BTreeMap<u64, Timer>,
+    ended_order: VecDeque<u64>,
+    undo: Vec<Undo>,
+    anchored: Anchored,
+    /// Set after a failed commit: nothing comes due before.
+    held_until: Option<Steady>,
+}
+
+/// A number below 2^48: milliseconds for nine thousand years, in six bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Short([u16; 3]);
+
+impl Short {
+    fn new(number: u64) -> Self {
+        let number = number.min((1 << 48) - 1);
+        Short([number as u16, (number >> 16) as u16, (number >> 32) as u16])
+    }
+
+    fn get(self) -> u64 {
+        let [low, middle, high] = self.0.map(u64::from);
+        high << 32 | middle << 16 | low
+    }
+}
+
+/// What is kept of a timer that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    total: Short,
+    /// When it is due; while it is paused, when it goes on.
+    at: Short,
+    checked: Short,
+    flags: u16,
+}
+
+const MISSION: u16 = 1;
+const BACKGROUND: u16 = 2;
+const PAUSED: u16 = 4;
+const CONDITIONAL: u16 = 8;
+
+impl Entry {
+    fn is(self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn set(&mut self, flag: u16, on: bool) {
+        self.flags = if on {
+            self.flags | flag
+        } else {
+            self.flags & !flag
+        };
+    }
+
+    fn place(self) -> Place {
+        if self.is(BACKGROUND) {
+            Place::Background
+        } else {
+            Place::Front
+        }
+    }
+}
+
+/// Whether the note about the clocks is safe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Anchored {
+    /// There is none: no database was opened.
+    #[default]
+    Never,
+    /// It is recorded.
+    Safe,
+    /// It is being recorded.
+    InTurn,
+    /// It could not be; that is tried again.
+    Unsafe,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Undo {
+    Entry(Slot, Option<(Entry, Option<u64>)>),
+    Ended(u64),
+    Key(Slot, Key),
+}
+
+/// A timer that a caller may know of.
+pub(crate) enum Found {
+    Live(Slot),
+    Ended(Timer),
+}
+
+/// Something that a timer does by itself.
+pub(crate) enum Due {
+    Resumed(Slot),
+    Completed(Timer),
+}
+
+impl Timers {
+    /// Takes in what was kept. Returns the anchor to go by, which must be recorded.
+    pub fn open(
+        &mut self,
+        now: Now,
+        shuffle: Shuffle,
+        anchor: Option<Anchor>,
+        boot_id: u128,
+        next: u64,
+        kept: Vec<Kept>,
+    ) -> Anchor {
+        self.shuffle = shuffle;
+        self.anchor = Anchor::at_start(anchor, boot_id, now);
+        self.anchored = Anchored::InTurn;
+        self.next = next;
+        let mut live = Vec::with_capacity(kept.len());
+        let mut queue = Vec::with_capacity(kept.len());
+        for timer in kept {
+            let Some(place) = self.place_of(&timer.agent) else {
+                continue;
+            };
+            let slot = slot(place, timer.number);
+            let at = match timer.state.course {
+                Course::Running { due } => due,
+                Course::Paused { remaining, until } => {
+                    self.paused.insert(slot, remaining.0);
+                    until
+                }
+            };
+            let mut flags = 0;
+            flags |= u16::from(timer.kind == Kind::Mission) * MISSION;
+            flags |= u16::from(timer.state.place == Place::Background) * BACKGROUND;
+            flags |= u16::from(matches!(timer.state.course, Course::Paused { .. })) * PAUSED;
+            flags |= u16::from(timer.conditional) * CONDITIONAL;
+            let entry = Entry {
+                total: Short::new(timer.state.total.0),
+                at: Short::new(at.0),
+                checked: Short::new(timer.checked.0),
+                flags,
+            };
+            if let Some(key) = timer.key {
+                self.keys.insert((slot & PLACE, key.clone()), slot);
+                self.key_of.insert(slot, key);
+            }
+            live.push((slot, entry));
+            queue.push((entry.at.get(), slot));
+            self.next = self.next.max(timer.number + 1);
+        }
+        self.live = live.into_iter().collect();
+        self.queue = queue.into_iter().collect();
+        self.anchor
+    }
+
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    pub fn steady(&self, now: Now) -> Steady {
+        self.anchor.steady(now.boot)
+    }
+
+    /// Takes note of the calendar; an anchor that is returned must be recorded.
+    pub fn note(&mut self, now: Now) -> Option<Anchor> {
+        if self.anchored == Anchored::Never || !self.anchor.note(now) {
+            return None;
+        }
+        self.anchored = Anchored::InTurn;
+        Some(self.anchor)
+    }
+
+    /// Whether the anchor is still to be recorded because that failed before.
+    pub fn anchor_is_unsafe(&self) -> bool {
+        self.anchored == Anchored::Unsafe
+    }
+
+    /// The anchor to be recorded again.
+    pub fn anchor_again(&mut self) -> Option<Anchor> {
+        let again = self.anchor_is_unsafe();
+        again.then(|| {
+            self.anchored = Anchored::InTurn;
+            self.anchor
+        })
+    }
+
+    /// When the next one does something by itself, strictly after this moment.
+    pub fn alarm(&self) -> Option<Steady> {
+        let first = self.queue.first().map(|&(at, _)| Steady(at))?;
+        Some(self.held_until.map_or(first, |held| held.max(first)))
+    }
+
+    /// Boot time at a moment of steady time.
+    pub fn boot(&self, at: Steady) -> Boot {
+        self.anchor.boot(at)
+    }
+
+    pub fn create(
+        &mut self,
+        now: Now,
+        agent: &Agent,
+        new: &Create,
+    ) -> Result<Slot, request::Refusal> {
+        let many = |what, limit| request::Refusal::TooMany(format!("{what} (limit {limit})"));
+        if self.live.len() >= limit::TIMERS {
+            return Err(many("timers are running already", limit::TIMERS));
+        }
+        let Some(place) = self.place_of(agent) else {
+            return Err(many("agents own timers already", limit::AGENTS));
+        };
+        let slot = slot(place, self.next);
+        self.next += 1;
+        let mut entry = Entry {
+            total: Short::new(new.total.0),
+            at: Short::new((self.steady(now) + new.total).0),
+            checked: Short::new(now.wall.0),
+            flags: 0,
+        };
+        entry.set(MISSION, new.kind == Kind::Mission);
+        entry.set(CONDITIONAL, new.until.is_some());
+        self.put(slot, Some((entry, None)));
+        if let Some(key) = &new.key {
+            self.undo.push(Undo::Key(slot, key.clone()));
+            self.keys.insert((slot & PLACE, key.clone()), slot);
+            self.key_of.insert(slot, key.clone());
+        }
+        Ok(slot)
+    }
+
+    /// The timer that was made under a key before.
+    pub fn keyed(&self, agent: &Agent, key: &Key) -> Option<Found> {
+        let place = u64::from(*self.places.get(agent)?) << NUMBER_BITS;
+        let slot = *self.keys.get(&(place, key.clone()))?;
+        if self.live.contains_key(&slot) {
+            return Some(Found::Live(slot));
+        }
+        self.ended.get(&number(slot)).cloned().map(Found::Ended)
+    }
+
+    /// A timer this caller may know of: its own, or any for a person.
+    pub fn find(&self, caller: &Option<Agent>, id: TimerId) -> Result<Found, Refusal> {
+        let number = self.shuffle.sort(id.0.bits());
+        let live = |place: u32| Some(slot(place, number)).filter(|s| self.live.contains_key(s));
+        let found = match caller {
+            Some(agent) => self.places.get(agent).and_then(|place| live(*place)),
+            None => (0..self.agents.len() as u32).find_map(live),
+        };
+        if let Some(slot) = found {
+            return Ok(Found::Live(slot));
+        }
+        let own = |timer: &&Timer| caller.as_ref().is_none_or(|me| *me == timer.agent);
+        if let Some(timer) = self.ended.get(&number).filter(own) {
+            return Ok(Found::Ended(timer.clone()));
+        }
+        Err(self.not_found(caller, id))
+    }
+
+    fn not_found(&self, caller: &Option<Agent>, timer: TimerId) -> Refusal {
+        let all = self.slots(caller, None).count();
+        let known: Vec<TimerId> = (self.slots(caller, None).take(limit::IDS_LISTED))
+            .map(|slot| self.id(slot))
+            .collect();
+        let more = all - known.len();
+        Refusal::NotFound { timer, known, more }
+    }
+
+    /// The timers that a caller may know of and that have not ended, from one number on.
+    pub fn slots(
+        &self,
+        caller: &Option<Agent>,
+        after: Option<TimerId>,
+    ) -> impl Iterator<Item = Slot> {
+        let places = match caller {
+            Some(agent) => self.places.get(agent).map_or(0..0, |p| *p..*p + 1),
+            None => 0..self.agents.len() as u32,
+        };
+        let after = after.map(|id| self.shuffle.sort(id.0.bits()));
+        let from = after.map_or(0, |number| number + 1);
+        places.flat_map(move |place| {
+            let range = slot(place, from)..slot(place + 1, 0);
+            self.live.range(range).map(|(slot, _)| *slot)
+        })
+    }
+
+    pub fn id(&self, slot: Slot) -> TimerId {
+        self.id_of(number(slot))
+    }
+
+    pub fn id_of(&self, number: u64) -> TimerId {
+        TimerId::from_bits(self.shuffle.mix(number))
+    }
+
+    /// How a timer that has not ended stands.
+    pub fn view(&self, now: Now, slot: Slot) -> Option<Timer> {
+        let entry = *self.live.get(&slot)?;
+        let at = Steady(entry.at.get());
+        let (status, remaining, pause_until) = match self.paused.get(&slot) {
+            Some(left) => {
+                let (back_to, until) = (entry.place(), at);
+                let status = Status::Paused { back_to, until };
+                (status, Millis(*left), Some(self.anchor.wall(at)))
+            }
+            None => {
+                let left = at.since(self.steady(now));
+                (Status::Running(entry.place()), left, None)
+            }
+        };
+        let total = Millis(entry.total.get());
+        Some(Timer {
+            id: self.id(slot),
+            number: number(slot),
+            agent: self.agent(slot),
+            kind: if entry.is(MISSION) {
+                Kind::Mission
+            } else {
+                Kind::Waiting
+            },
+            status,
+            total,
+            remaining: Millis(remaining.0.min(total.0)),
+            checked: Wall(entry.checked.get()),
+            pause_until,
+            conditional: entry.is(CONDITIONAL),
+        })
+    }
+
+    /// What is recorded of a timer that has not ended.
+    pub fn state(&self, slot: Slot) -> Option<State> {
+        let entry = *self.live.get(&slot)?;
+        let at = Steady(entry.at.get());
+        let course = match self.paused.get(&slot) {
+            None => Course::Running { due: at },
+            Some(left) => Course::Paused {
+                remaining: Millis(*left),
+                until: at,
+            },
+        };
+        Some(State {
+            total: Millis(entry.total.get()),
+            course,
+            place: entry.place(),
+        })
+    }
+
+    /// Notes that somebody asked for it.
+    pub fn touch(&mut self, now: Now, slot: Slot) {
+        if let Some(entry) = self.live.get_mut(&slot) {
+            entry.checked = Short::new(now.wall.0);
+        }
+    }
+
+    /// Its agent waits for it again, and this much shall remain.
+    pub fn go_on(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        remaining: Option<Millis>,
+    ) -> Result<(), Refusal> {
+        let (timer, mut entry) = self.running(now, slot, "continue")?;
+        entry.set(BACKGROUND, false);
+        entry.checked = Short::new(now.wall.0);
+        if let Some(remaining) = remaining {
+            entry.total = Short::new((timer.elapsed() + remaining).0);
+            entry.at = Short::new((self.steady(now) + remaining).0);
+        }
+        self.put(slot, Some((entry, None)));
+        Ok(())
+    }
+
+    /// Does something to a timer that has not ended. [`Act::Stop`] ends it.
+    pub fn act(&mut self, now: Now, slot: Slot, act: Act) -> Result<Timer, Refusal> {
+        match act {
+            Act::Stop => return self.end(now, slot, Status::Stopped),
+            Act::Cancel => {
+                let (timer, mut entry) = self.running(now, slot, act.as_str())?;
+                if entry.is(BACKGROUND) {
+                    return Err(not_allowed(&timer, act.as_str()));
+                }
+                entry.set(BACKGROUND, true);
+                self.put(slot, Some((entry, None)));
+            }
+            Act::Pause(time) => {
+                let (timer, mut entry) = self.running(now, slot, act.as_str())?;
+                entry.set(PAUSED, true);
+                entry.at = Short::new((self.steady(now) + time).0);
+                self.put(slot, Some((entry, Some(timer.remaining.0))));
+            }
+            Act::Resume => {
+                let timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
+                let Status::Paused { .. } = timer.status else {
+                    return Err(not_allowed(&timer, act.as_str()));
+                };
+                self.resume(slot, self.steady(now));
+            }
+        }
+        self.view(now, slot).ok_or_else(|| self.gone(slot))
+    }
+
+    /// It is over. What remained when it ended is part of its final state.
+    pub fn end(&mut self, now: Now, slot: Slot, status: Status) -> Result<Timer, Refusal> {
+        let mut timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
+        timer.status = status;
+        timer.pause_until = None;
+        self.put(slot, None);
+        self.undo.push(Undo::Ended(timer.number));
+        self.keep_ended(timer.clone());
+        Ok(timer)
+    }
+
+    /// Keeps an ended timer in mind; the oldest such memory makes room.
+    fn keep_ended(&mut self, timer: Timer) {
+        if self.ended_order.len() == limit::ENDED_TIMERS
+            && let Some(oldest) = self.ended_order.pop_front()
+            && let Some(old) = self.ended.remove(&oldest)
+            && let Some(place) = self.places.get(&old.agent)
+        {
+            self.forget_key(slot(*place, oldest));
+        }
+        self.ended_order.push_back(timer.number);
+        self.ended.insert(timer.number, timer);
+    }
+
+    /// Timers that had ended before the start.
+    pub fn remember(&mut self, ended: Vec<(Timer, Option<Key>)>) {
+        for (timer, key) in ended {
+            let Some(place) = self.place_of(&timer.agent) else {
+                continue;
+            };
+            if let Some(key) = key {
+                let slot = slot(place, timer.number);
+                self.keys.insert((slot & PLACE, key.clone()), slot);
+                self.key_of.insert(slot, key);
+            }
+            self.keep_ended(timer);
+        }
+    }
+
+    /// Completes a running timer because its condition holds.
+    pub fn hold(&mut self, now: Now, id: TimerId) -> Option<Timer> {
+        let Ok(Found::Live(slot)) = self.find(&None, id) else {
+            return None;
+        };
+        if self.paused.contains_key(&slot) {
+            return None;
+        }
+        let (by, late) = (By::Condition, Millis(0));
+        self.end(now, slot, Status::Completed { by, late }).ok()
+    }
+
+    /// The next thing that a timer does by itself, oldest first.
+    pub fn pop_due(&mut self, now: Now) -> Option<Due> {
+        let steady = self.steady(now);
+        if self.held_until.is_some_and(|held| steady <= held) {
+            return None;
+        }
+        let &(at, slot) = self.queue.first()?;
+        // Readings are cut to whole milliseconds, so only a later one proves that all has elapsed.
+        if Steady(at) >= steady {
+            return None;
+        }
+        if self.paused.contains_key(&slot) {
+            self.resume(slot, Steady(at));
+            return Some(Due::Resumed(slot));
+        }
+        let late = steady.since(Steady(at));
+        let by = By::Time;
+        let ended = self.end(now, slot, Status::Completed { by, late });
+        ended.ok().map(Due::Completed)
+    }
+
+    /// Everything since the last settling is safe.
+    pub fn settle(&mut self) {
+        self.undo.clear();
+        self.held_until = None;
+        if self.anchored == Anchored::InTurn {
+            self.anchored = Anchored::Safe;
+        }
+    }
+
+    /// Nothing since the last settling has happened. What is due waits a while before it is tried
+    /// again.
+    pub fn undo(&mut self, now: Now) {
+        while let Some(step) = self.undo.pop() {
+            match step {
+                Undo::Entry(slot, before) => self.restore(slot, before),
+                Undo::Ended(number) => {
+                    self.ended.remove(&number);
+                    self.ended_order.retain(|known| *known != number);
+                }
+                Undo::Key(slot, key) => {
+                    self.keys.remove(&(slot & PLACE, key));
+                    self.key_of.remove(&slot);
+                }
+            }
+        }
+        self.held_until = Some(self.steady(now) + limit::COMMIT_RETRY);
+        if self.anchored == Anchored::InTurn {
+            self.anchored = Anchored::Unsafe;
+        }
+    }
+
+    fn resume(&mut self, slot: Slot, at: Steady) {
+        if let (Some(mut entry), Some(left)) =
+            (self.live.get(&slot).copied(), self.paused.get(&slot))
+        {
+            entry.set(PAUSED, false);
+            entry.at = Short::new((at + Millis(*left)).0);
+            self.put(slot, Some((entry, None)));
+        }
+    }
+
+    /// A timer that counts down, and its entry.
+    fn running(
+        &self,
+        now: Now,
+        slot: Slot,
+        attempt: &'static str,
+    ) -> Result<(Timer, Entry), Refusal> {
+        let timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
+        match (timer.status, self.live.get(&slot)) {
+            (Status::Running(_), Some(entry)) => Ok((timer, *entry)),
+            _ => Err(not_allowed(&timer, attempt)),
+        }
+    }
+
+    fn gone(&self, slot: Slot) -> Refusal {
+        self.not_found(&Some(self.agent(slot)), self.id(slot))
+    }
+
+    fn put(&mut self, slot: Slot, after: Option<(Entry, Option<u64>)>) {
+        let before = self.live.get(&slot).copied();
+        let before = before.map(|entry| (entry, self.paused.get(&slot).copied()));
+        self.undo.push(Undo::Entry(slot, before));
+        self.restore(slot, after);
+    }
+
+    fn restore(&mut self, slot: Slot, entry: Option<(Entry, Option<u64>)>) {
+        if let Some(old) = self.live.remove(&slot) {
+            self.queue.remove(&(old.at.get(), slot));
+            self.paused.remove(&slot);
+        }
+        let Some((entry, left)) = entry else { return };
+        self.queue.insert((entry.at.get(), slot));
+        self.live.insert(slot, entry);
+        if let Some(left) = left {
+            self.paused.insert(slot, left);
+        }
+    }
+
+    fn forget_key(&mut self, slot: Slot) {
+        if let Some(key) = self.key_of.remove(&slot) {
+            self.keys.remove(&(slot & PLACE, key));
+        }
+    }
+
+    fn agent(&self, slot: Slot) -> Agent {
+        let place = (slot >> NUMBER_BITS) as usize;
+        self.agents.get(place).cloned().unwrap_or_default()
+    }
+
+    fn place_of(&mut self, agent: &Agent) -> Option<u32> {
+        if let Some(place) = self.places.get(agent) {
+            return Some(*place);
+        }
+        if self.agents.len() >= limit::AGENTS {
+            return None;
+        }
+        let place = self.agents.len() as u32;
+        self.agents.push(agent.clone());
+        self.places.insert(agent.clone(), place);
+        Some(place)
+    }
+}
+
+/// The bits of a slot that name its agent.
+const PLACE: u64 = !((1 << NUMBER_BITS) - 1);
+
+fn slot(place: u32, number: u64) -> Slot {
+    u64::from(place) << NUMBER_BITS | number
+}
+
+fn number(slot: Slot) -> u64 {
+    slot & !PLACE
+}
+
+pub(crate) fn not_allowed(timer: &Timer, attempt: &'static str) -> Refusal {
+    Refusal::NotAllowed {
+        timer: timer.id,
+        attempt,
+        status: timer.status,
+    }
+}

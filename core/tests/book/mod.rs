@@ -1,0 +1,166 @@
+//! A database for tests: applies records, all of a turn or none, and gives back what it kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use abide_core::id::Shuffle;
+use abide_core::message::{self, About};
+use abide_core::record::{Kept, Record};
+use abide_core::timer::{self, Anchor, Status};
+use abide_core::{Agent, MessageId, TimerId};
+
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    pub timers: BTreeMap<u64, Row>,
+    pub messages: BTreeMap<u64, Letter>,
+    pub anchor: Option<Anchor>,
+}
+
+/// A timer's row.
+#[derive(Clone, Debug)]
+pub struct Row {
+    pub id: TimerId,
+    pub kept: timer::Kept,
+    pub ended: Option<Status>,
+    pub ended_times: u32,
+}
+
+/// A message's row.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    pub id: MessageId,
+    pub agent: Agent,
+    pub about: About,
+    pub told: bool,
+    pub seen: bool,
+}
+
+impl Book {
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Timer(record) => self.timer(record),
+            Record::Message(record) => self.message(record),
+            Record::Asked { .. } | Record::Closed { .. } => {}
+        }
+    }
+
+    fn timer(&mut self, record: &timer::Record) {
+        match record {
+            timer::Record::Created {
+                number,
+                id,
+                agent,
+                kind,
+                until,
+                key,
+                total,
+                due,
+                at,
+                ..
+            } => {
+                let kept = timer::Kept {
+                    number: *number,
+                    agent: agent.clone(),
+                    kind: *kind,
+                    state: timer::State {
+                        total: *total,
+                        course: timer::Course::Running { due: *due },
+                        place: timer::Place::Front,
+                    },
+                    checked: *at,
+                    key: key.clone(),
+                    conditional: until.is_some(),
+                };
+                let row = Row {
+                    id: *id,
+                    kept,
+                    ended: None,
+                    ended_times: 0,
+                };
+                let before = self.timers.insert(*number, row);
+                assert!(before.is_none(), "timer {number} was made twice");
+            }
+            timer::Record::Changed { number, state, .. } => {
+                let row = self.timers.get_mut(number).expect("a timer that was made");
+                assert!(row.ended.is_none(), "an ended timer changed");
+                row.kept.state = *state;
+            }
+            timer::Record::Ended { number, status, .. } => {
+                let row = self.timers.get_mut(number).expect("a timer that was made");
+                row.ended = Some(*status);
+                row.ended_times += 1;
+                assert_eq!(row.ended_times, 1, "timer {number} ended twice");
+            }
+            timer::Record::Anchored(anchor) => self.anchor = Some(*anchor),
+        }
+    }
+
+    fn message(&mut self, record: &message::Record) {
+        match record {
+            message::Record::Posted {
+                number,
+                id,
+                agent,
+                about,
+                told,
+                ..
+            } => {
+                let letter = Letter {
+                    id: *id,
+                    agent: agent.clone(),
+                    about: *about,
+                    told: *told,
+                    seen: false,
+                };
+                let before = self.messages.insert(*number, letter);
+                assert!(before.is_none(), "message {number} was posted twice");
+            }
+            message::Record::Told { numbers, .. } => {
+                for number in numbers {
+                    self.messages.get_mut(number).expect("a message").told = true;
+                }
+            }
+            message::Record::Seen { numbers, .. } => {
+                for number in numbers {
+                    let letter = self.messages.get_mut(number).expect("a message");
+                    assert!(!letter.seen, "message {number} was seen twice");
+                    letter.seen = true;
+                }
+            }
+        }
+    }
+
+    /// What must be true of any database.
+    fn check(&self) {
+        let timers: BTreeSet<TimerId> = self.timers.values().map(|row| row.id).collect();
+        assert_eq!(timers.len(), self.timers.len(), "two timers under one id");
+        let messages: BTreeSet<MessageId> = self.messages.values().map(|m| m.id).collect();
+        assert_eq!(
+            messages.len(),
+            self.messages.len(),
+            "two messages under one id"
+        );
+    }
+
+    pub fn kept(&self, boot_id: u128) -> Kept {
+        self.check();
+        let live = self.timers.values().filter(|row| row.ended.is_none());
+        let unseen = self.messages.iter().filter(|(_, letter)| !letter.seen);
+        Kept {
+            shuffle: Shuffle { key: 7 },
+            boot_id,
+            anchor: self.anchor,
+            next_timer: self.timers.keys().next_back().map_or(0, |last| last + 1),
+            next_message: self.messages.keys().next_back().map_or(0, |last| last + 1),
+            timers: live.map(|row| row.kept.clone()).collect(),
+            ended: Vec::new(),
+            messages: unseen
+                .map(|(number, letter)| message::Kept {
+                    number: *number,
+                    agent: letter.agent.clone(),
+                    about: letter.about,
+                    told: letter.told,
+                })
+                .collect(),
+        }
+    }
+}

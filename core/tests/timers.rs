@@ -1,0 +1,525 @@
+//! Transcripts of timers and messages, in the manner of `scenarios.rs`: what happens, line by line,
+//! and what follows. `UPDATE=1 cargo test -p abide-core --test timers` writes them anew; read the
+//! difference before you keep it.
+//!
+//! Each line is a turn of its own, with a commit that succeeds unless the line before says `fail`.
+//! `open` starts the house on its database, `crash` starts it again at once, `crash 1h` an hour
+//! later, `reboot 1h` after an hour in which the machine was off. `+10s` lets time pass with a tick
+//! at each alarm; `suspend 8h` is a sleep of the machine, `wall +1h` a calendar that is set.
+
+mod book;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::{fs, str};
+
+use abide_core::id::Shuffle;
+use abide_core::message::{self, About, Told};
+use abide_core::request::Caller;
+use abide_core::time::Boot;
+use abide_core::timer::{self, Act, By, Course, Create, Kind, Place, Status, Timer, Why};
+use abide_core::{
+    Agent, CallId, Effect, Event, House, Key, MessageId, Millis, Mono, Now, Outcome, Record,
+    Refusal, Request, SessionId, TimerId, Wall,
+};
+use book::Book;
+
+#[test]
+fn timers_go_as_written() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/timers");
+    let update = std::env::var_os("UPDATE").is_some();
+    let mut scenarios = 0;
+    let mut failures = String::new();
+    for entry in fs::read_dir(folder).expect("the folder of transcripts") {
+        let file = entry.expect("an entry").path();
+        let written = fs::read_to_string(&file).expect("a transcript");
+        let played = play(&written, &mut scenarios);
+        if update && played != written {
+            fs::write(&file, &played).expect("a transcript to be written");
+        } else if played != written {
+            let differ = (written.lines().zip(played.lines())).position(|(a, b)| a != b);
+            let at = differ.unwrap_or(written.lines().count().min(played.lines().count()));
+            let line = |text: &str| text.lines().nth(at).unwrap_or("(the end)").to_owned();
+            let (old, new) = (line(&written), line(&played));
+            let _ = writeln!(failures, "{}:{}", file.display(), at + 1);
+            let _ = writeln!(failures, "  - {old}\n  + {new}");
+        }
+    }
+    assert!(scenarios > 40, "only {scenarios} were found");
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+fn play(text: &str, scenarios: &mut usize) -> String {
+    let mut out = String::new();
+    let mut stage = Stage::new();
+    for line in text.lines() {
+        if line.starts_with("  >") || line.starts_with("  =") {
+            continue;
+        }
+        let _ = writeln!(out, "{line}");
+        if line.starts_with("# ") {
+            stage = Stage::new();
+            *scenarios += 1;
+        } else if !line.is_empty() {
+            stage.happens(line, &mut out);
+        }
+    }
+    out
+}
+
+struct Stage {
+    house: House,
+    book: Book,
+    now: Now,
+    boot_id: u128,
+    failing: bool,
+}
+
+const BEGIN: u64 = 1_000_000_000;
+
+impl Stage {
+    fn new() -> Self {
+        let now = Now {
+            wall: Wall(1_700_000_000_000),
+            boot: Boot(BEGIN),
+            mono: Mono(BEGIN),
+        };
+        Stage {
+            house: House::new(7),
+            book: Book::default(),
+            now,
+            boot_id: 1,
+            failing: false,
+        }
+    }
+
+    fn happens(&mut self, line: &str, out: &mut String) {
+        let mut words = Words::new(line);
+        let verb = words.next();
+        if let Some(time) = verb.strip_prefix('+') {
+            return self.pass(duration(time), out);
+        }
+        match verb.as_str() {
+            "open" | "crash" => {
+                self.advance(words.maybe().map_or(Millis(0), |time| duration(&time)));
+                self.start(out);
+            }
+            "reboot" => {
+                self.now.wall.0 += duration(&words.next()).0;
+                (self.now.boot, self.now.mono) = (Boot(5_000), Mono(5_000));
+                self.boot_id += 1;
+                self.start(out);
+            }
+            "fail" => self.failing = true,
+            "suspend" => {
+                let time = duration(&words.next()).0;
+                self.now.wall.0 += time;
+                self.now.boot.0 += time;
+                self.step(Event::Tick, out);
+            }
+            "late" => {
+                self.advance(duration(&words.next()));
+                self.step(Event::Tick, out);
+            }
+            "wall" => {
+                let by = words.next();
+                let size = duration(&by[1..]).0;
+                self.now.wall.0 = if by.starts_with('-') {
+                    self.now.wall.0 - size
+                } else {
+                    self.now.wall.0 + size
+                };
+                self.step(Event::Tick, out);
+            }
+            "alarm" => {
+                let due = self.house.due();
+                let due = due.map(|at| Millis(at.0.saturating_sub(self.now.boot.0)));
+                let due = due.map_or("none".into(), |time| format!("in {time}"));
+                let _ = writeln!(out, "  = {due}");
+            }
+            "unread" => {
+                let unread = self.house.unread(&Agent("ann".into()));
+                let _ = writeln!(out, "  = {unread}");
+            }
+            _ => {
+                let event = event(&verb, &mut words);
+                self.step(event, out);
+            }
+        }
+        assert!(words.maybe().is_none(), "too many words: {line}");
+    }
+
+    fn start(&mut self, out: &mut String) {
+        self.house = House::new(7);
+        let kept = self.book.kept(self.boot_id);
+        self.step(Event::Kept(Box::new(kept)), out);
+        self.step(Event::Tick, out);
+    }
+
+    fn advance(&mut self, time: Millis) {
+        self.now.wall.0 += time.0;
+        self.now.boot.0 += time.0;
+        self.now.mono.0 += time.0;
+    }
+
+    fn pass(&mut self, time: Millis, out: &mut String) {
+        let target = self.now.boot.0 + time.0;
+        while let Some(at) = self.house.due()
+            && at.0 < target
+        {
+            self.advance(Millis(at.0.saturating_sub(self.now.boot.0)));
+            let mut told = String::new();
+            self.step(Event::Tick, &mut told);
+            let rest = Millis(target - self.now.boot.0);
+            for line in told.lines() {
+                let _ = writeln!(out, "{line}   ({rest} before)");
+            }
+        }
+        self.advance(Millis(target - self.now.boot.0));
+        self.step(Event::Tick, out);
+    }
+
+    fn step(&mut self, event: Event, out: &mut String) {
+        let mut effects = Vec::new();
+        self.house.step(self.now, event, &mut effects);
+        assert!(effects.is_sorted_by_key(Effect::rank), "order: {effects:?}");
+        let records = effects.iter().any(|e| matches!(e, Effect::Record(_)));
+        if records && self.failing {
+            self.failing = false;
+            self.house.undo(self.now, &mut effects);
+        } else {
+            for effect in &effects {
+                if let Effect::Record(record) = effect {
+                    self.book.apply(record);
+                }
+            }
+            self.house.settle();
+        }
+        for effect in effects {
+            let _ = writeln!(out, "  > {}", shown(&effect));
+        }
+    }
+}
+
+fn event(verb: &str, words: &mut Words) -> Event {
+    match verb {
+        "call" => {
+            let call = CallId(words.number());
+            let agent = match words.value("by").as_deref() {
+                Some("person") => None,
+                Some(name) => Some(Agent(name.into())),
+                None => Some(Agent("ann".into())),
+            };
+            Event::Called {
+                call,
+                caller: Caller { agent },
+                spare: SessionId::from_bits(call.0),
+                request: request(words),
+            }
+        }
+        "gone" => Event::CallerGone {
+            call: CallId(words.number()),
+        },
+        "interrupt" => Event::Interrupted {
+            call: CallId(words.number()),
+        },
+        "delivered" => Event::Delivered {
+            call: CallId(words.number()),
+        },
+        "held" => Event::Held {
+            timer: words.timer(),
+            seen: words.next().into(),
+        },
+        other => panic!("no such verb: {other}"),
+    }
+}
+
+fn request(words: &mut Words) -> Request {
+    let verb = words.next();
+    let timer = |request| Request::Timer(request);
+    match verb.as_str() {
+        "wait" => timer(timer::Request::Create(create(words, Kind::Waiting))),
+        "mission" => timer(timer::Request::Create(create(words, Kind::Mission))),
+        "many" => {
+            let count = words.number() as usize;
+            let one = create(words, Kind::Mission);
+            timer(timer::Request::CreateMany(vec![one; count]))
+        }
+        "continue" => timer(timer::Request::Continue {
+            timer: words.timer(),
+            remaining: words.time("remaining"),
+            standby: words.time("standby"),
+            patience: words.time("patience"),
+        }),
+        "stop" => words.act(Act::Stop),
+        "cancel" => words.act(Act::Cancel),
+        "pause" => {
+            let time = words.time("for").expect("for=");
+            words.act(Act::Pause(time))
+        }
+        "resume" => words.act(Act::Resume),
+        "read" => timer(timer::Request::Read {
+            timer: words.timer(),
+        }),
+        "list" => timer(timer::Request::List {
+            after: None,
+            most: 10,
+        }),
+        "stop-all" => timer(timer::Request::StopAll { reason: None }),
+        "messages" => Request::ReadMessages {
+            standby: words.time("standby").unwrap_or_default(),
+            most: words.value("most").map_or(10, |n| n.parse().expect("most")),
+        },
+        other => panic!("no such request: {other}"),
+    }
+}
+
+fn create(words: &mut Words, kind: Kind) -> Create {
+    Create {
+        kind,
+        text: words.next().into(),
+        until: words.value("until").map(Into::into),
+        total: words.time("total").expect("total="),
+        standby: words.time("standby"),
+        patience: words.time("patience"),
+        detach: words.flag("detach"),
+        key: words.value("key").map(|key| Key(key.into())),
+    }
+}
+
+struct Words(Vec<String>);
+
+impl Words {
+    fn new(line: &str) -> Self {
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for c in line.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                ' ' if !quoted => words.push(String::new()),
+                c => words.last_mut().expect("never empty").push(c),
+            }
+        }
+        words.reverse();
+        Words(words)
+    }
+
+    fn maybe(&mut self) -> Option<String> {
+        self.0.pop()
+    }
+
+    fn next(&mut self) -> String {
+        self.maybe().expect("a word")
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next().parse().expect("a number")
+    }
+
+    fn timer(&mut self) -> TimerId {
+        let name = self.next();
+        let number: u64 = name[1..].parse().expect("a timer such as t1");
+        TimerId::from_bits(Shuffle { key: 7 }.mix(number - 1))
+    }
+
+    fn act(&mut self, act: Act) -> Request {
+        Request::Timer(timer::Request::Act {
+            timer: self.timer(),
+            act,
+            reason: self.value("reason").map(Into::into),
+        })
+    }
+
+    fn value(&mut self, name: &str) -> Option<String> {
+        let is = |word: &String| word.starts_with(name) && word[name.len()..].starts_with('=');
+        let at = self.0.iter().position(is)?;
+        Some(self.0.remove(at)[name.len() + 1..].to_owned())
+    }
+
+    fn time(&mut self, name: &str) -> Option<Millis> {
+        self.value(name).map(|text| duration(&text))
+    }
+
+    fn flag(&mut self, name: &str) -> bool {
+        let at = self.0.iter().position(|word| word == name);
+        at.map(|at| self.0.remove(at)).is_some()
+    }
+}
+
+fn duration(text: &str) -> Millis {
+    let units = [
+        ("ms", 1),
+        ("s", 1_000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    for (unit, size) in units {
+        if let Some(Ok(count)) = text.strip_suffix(unit).map(str::parse::<u64>) {
+            return Millis(count * size);
+        }
+    }
+    panic!("`{text}` is not a duration");
+}
+
+fn shown(effect: &Effect) -> String {
+    match effect {
+        Effect::Record(Record::Timer(record)) => format!("record {}", recorded(record)),
+        Effect::Record(Record::Message(record)) => format!("record {}", noted(record)),
+        Effect::Probe { timer, until } => {
+            let until = until.as_ref().map_or("as known", |until| until);
+            format!("probe {} {until}", t(*timer))
+        }
+        Effect::Rest { timer } => format!("rest {}", t(*timer)),
+        Effect::Unprobe { timer } => format!("unprobe {}", t(*timer)),
+        Effect::PublishTimer { timer } => format!("publish {}", t(*timer)),
+        Effect::Posted { agent, message } => format!("post {} to {}", m(*message), agent.0),
+        Effect::Reply { call, outcome } => format!("reply {} {}", call.0, answered(outcome)),
+        other => panic!("not about timers: {other:?}"),
+    }
+}
+
+fn recorded(record: &timer::Record) -> String {
+    match record {
+        timer::Record::Created {
+            id,
+            kind,
+            text,
+            total,
+            ..
+        } => format!("{} made: {} \"{text}\" {total}", t(*id), kind.as_str()),
+        timer::Record::Changed { number, state, .. } => {
+            let place = match state.place {
+                Place::Front => "front",
+                Place::Background => "background",
+            };
+            let course = match state.course {
+                Course::Running { .. } => "running".into(),
+                Course::Paused { remaining, .. } => format!("paused with {remaining} left"),
+            };
+            let total = state.total;
+            format!("t{} {course} in {place} of {total}", number + 1)
+        }
+        timer::Record::Ended { number, status, .. } => {
+            format!("t{} {}", number + 1, status.as_str())
+        }
+        timer::Record::Anchored(anchor) => {
+            let (sign, by) = (anchor.wall_ahead < 0, anchor.wall_ahead.unsigned_abs());
+            let sign = if sign { "-" } else { "" };
+            format!("anchor, calendar off by {sign}{}", Millis(by))
+        }
+    }
+}
+
+fn noted(record: &message::Record) -> String {
+    let all = |numbers: &[u64]| -> String {
+        let names: Vec<_> = numbers.iter().map(|n| format!("m{}", n + 1)).collect();
+        names.join(" ")
+    };
+    match record {
+        message::Record::Posted {
+            id,
+            agent,
+            about,
+            told,
+            ..
+        } => {
+            let told = if *told { ", being told" } else { "" };
+            format!("{} to {} about {}{told}", m(*id), agent.0, subject(*about))
+        }
+        message::Record::Told { numbers, .. } => format!("{} being told", all(numbers)),
+        message::Record::Seen { numbers, .. } => format!("{} seen", all(numbers)),
+    }
+}
+
+fn answered(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Timer(timer, why) => {
+            let why = match why {
+                Why::Made => "made".into(),
+                Why::Completed => "completed".into(),
+                Why::StandbyOver => "standby is over".into(),
+                Why::Interrupted(act) => format!("someone did {}", act.as_str()),
+                Why::Done(act) => format!("did {}", act.as_str()),
+                Why::Looked => "looked".into(),
+                Why::Ended => "had ended".into(),
+            };
+            format!("{why}: {}", state(timer))
+        }
+        Outcome::Timers(timers) => {
+            let all: Vec<_> = timers.iter().map(state).collect();
+            format!("[{}]", all.join("; "))
+        }
+        Outcome::TimersMade(ids) => {
+            let all: Vec<_> = ids.iter().map(|id| t(*id)).collect();
+            format!("made {}", all.join(" "))
+        }
+        Outcome::TimersStopped(count) => format!("stopped {count}"),
+        Outcome::Messages(messages, more) => {
+            let all: Vec<_> = messages.iter().map(told).collect();
+            format!("messages [{}], {more} more", all.join("; "))
+        }
+        Outcome::Refused(refusal) => format!("refused: {}", refused(refusal)),
+        other => panic!("not about timers: {other:?}"),
+    }
+}
+
+fn state(timer: &Timer) -> String {
+    assert_eq!(timer.elapsed() + timer.remaining, timer.total);
+    let more = match timer.status {
+        Status::Completed { by: By::Time, late } => format!(" by time, {late} late"),
+        Status::Completed {
+            by: By::Condition, ..
+        } => " by condition".into(),
+        Status::Running(_) | Status::Paused { .. } | Status::Stopped => String::new(),
+    };
+    let (elapsed, total) = (timer.elapsed(), timer.total);
+    let status = timer.status.as_str();
+    format!("{} {status}{more}, {elapsed} of {total}", t(timer.id))
+}
+
+fn told(message: &Told) -> String {
+    let repeated = if message.repeated { " repeated" } else { "" };
+    format!(
+        "{} about {}{repeated}",
+        m(message.id),
+        subject(message.about)
+    )
+}
+
+fn refused(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Timer(timer::Refusal::NotFound { timer, known, more }) => {
+            let known: Vec<_> = known.iter().map(|id| t(*id)).collect();
+            let known = known.join(" ");
+            format!("{} not found among [{known}] and {more} more", t(*timer))
+        }
+        Refusal::Timer(timer::Refusal::NotAllowed {
+            timer,
+            attempt,
+            status,
+        }) => format!("cannot {attempt} {}: {}", t(*timer), status.as_str()),
+        Refusal::Timer(timer::Refusal::KeyReused(key)) => format!("key {} reused", key.0),
+        Refusal::NotRecorded => "not recorded".into(),
+        Refusal::TooMany(sentence) => format!("too many: {sentence}"),
+        other => panic!("not about timers: {other:?}"),
+    }
+}
+
+fn subject(about: About) -> String {
+    match about {
+        About::Timer(timer) => t(timer),
+        About::Session(session) => session.to_string(),
+    }
+}
+
+fn t(id: TimerId) -> String {
+    format!("t{}", Shuffle { key: 7 }.sort(id.0.bits()) + 1)
+}
+
+fn m(id: MessageId) -> String {
+    format!(
+        "m{}",
+        Shuffle { key: 7 }.for_messages().sort(id.0.bits()) + 1
+    )
+}
