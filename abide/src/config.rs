@@ -2,6 +2,7 @@
 //! configuration files; a configuration is never read from the working folder.
 
 use std::env;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
@@ -78,6 +79,16 @@ impl Places {
     pub fn mcp_socket(&self) -> PathBuf {
         self.runtime.join("mcp.sock")
     }
+
+    /// Says at which address HTTP is served over TCP.
+    pub fn http_address(&self) -> PathBuf {
+        self.runtime.join("http.address")
+    }
+
+    /// What a caller over TCP must show.
+    pub fn token(&self) -> PathBuf {
+        self.state.join("token")
+    }
 }
 
 /// What `config.toml` may say. Every field has a default; an unknown one is an error, since a
@@ -101,6 +112,11 @@ pub struct Config {
     pub containment: Containment,
     /// Keepers started in advance.
     pub spare_keepers: usize,
+    /// Where HTTP is served over TCP: an address such as `127.0.0.1:8931` (port 0: any that is
+    /// free), or `off`.
+    pub http: TcpDoor,
+    /// Whether `http` may name an address that other machines can reach.
+    pub http_beyond_loopback: bool,
     /// How to wake agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
 }
@@ -137,6 +153,31 @@ fn waker_budget() -> usize {
     12
 }
 
+/// Where HTTP is served over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum TcpDoor {
+    /// Nowhere.
+    Off,
+    /// At this address.
+    At(SocketAddr),
+}
+
+impl TryFrom<String> for TcpDoor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(TcpDoor::Off);
+        }
+        text.parse().map(TcpDoor::At).map_err(|_| {
+            format!(
+                "`http` must be an address such as \"127.0.0.1:8931\", or \"off\"; got {text:?}"
+            )
+        })
+    }
+}
+
 /// The means by which a session's tree is to be held together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -162,6 +203,8 @@ impl Default for Config {
             kill_grace: 2.0,
             containment: Containment::Auto,
             spare_keepers: 4,
+            http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
+            http_beyond_loopback: false,
             wakers: Vec::new(),
         }
     }
@@ -240,6 +283,23 @@ impl Config {
                 self.spare_keepers
             ));
         }
+        if let TcpDoor::At(address) = self.http
+            && address.ip().is_unspecified()
+        {
+            return Err(format!(
+                "`http` must name one address of this machine, since callers are known by the \
+                 address they call; got {address}"
+            ));
+        }
+        if let TcpDoor::At(address) = self.http
+            && !address.ip().is_loopback()
+            && !self.http_beyond_loopback
+        {
+            return Err(format!(
+                "`http` names {address}, which other machines may reach; set \
+                 `http_beyond_loopback = true` if that is meant"
+            ));
+        }
         Ok(())
     }
 }
@@ -260,4 +320,39 @@ pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
 /// The owner's home folder.
 pub fn home() -> PathBuf {
     env::home_dir().unwrap_or_else(|| "/".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
+        config.check()?;
+        Ok(config)
+    }
+
+    #[test]
+    fn http_stays_on_this_machine_unless_told_otherwise() {
+        let loopback = |config: Config| match config.http {
+            TcpDoor::At(address) => address.ip().is_loopback(),
+            TcpDoor::Off => false,
+        };
+        assert!(loopback(Config::default()));
+        assert!(read("http = \"[::1]:8931\"").is_ok_and(loopback));
+        assert_eq!(read("http = \"off\"").unwrap().http, TcpDoor::Off);
+        for open in ["192.0.2.7:80", "[2001:db8::1]:0"] {
+            let refused = read(&format!("http = \"{open}\"")).unwrap_err();
+            assert!(refused.contains("http_beyond_loopback"), "{refused}");
+            assert!(read(&format!("http = \"{open}\"\nhttp_beyond_loopback = true")).is_ok());
+        }
+        for every in ["0.0.0.0:1", "[::]:0"] {
+            let open = format!("http = \"{every}\"\nhttp_beyond_loopback = true");
+            assert!(read(&open).unwrap_err().contains("must name one address"));
+        }
+        for nonsense in ["", "on", "8931", "localhost", "127.0.0.1"] {
+            let refused = read(&format!("http = \"{nonsense}\"")).unwrap_err();
+            assert!(refused.contains("`http` must be"), "{refused}");
+        }
+    }
 }

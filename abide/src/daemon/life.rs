@@ -12,18 +12,19 @@ use std::sync::Arc;
 
 use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Handle;
 use super::drive::{Seams, drive};
 use super::sight::Sight;
-use crate::config::{Config, Places};
+use crate::config::{Config, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
-use crate::world::{entropy, socket};
+use crate::world::{entropy, secret, socket};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -332,14 +333,21 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
         return runtime.stopped().await;
     }
     let handle = runtime.handle.clone();
-    let seal = seal(&places.state.join("seal"))?;
+    let seal = Arc::new(mcp::Seal::new(seal(&places.state.join("seal"))?));
     let http_listener = listen(&places.http_socket())?;
     let mcp_listener = listen(&places.mcp_socket())?;
+    let (tcp, tcp_listener) = open_tcp(&places, handle.config().http).await;
     let daemon = http::Daemon {
         started_at,
         places: places.clone(),
+        tcp,
     };
-    tokio::spawn(http::serve(http_listener, handle.clone(), daemon));
+    let state = http::State::new(handle.clone(), daemon);
+    if let Some((listener, token)) = tcp_listener {
+        let served = http::serve_tcp(listener, state.clone(), seal.clone(), token);
+        tokio::spawn(served);
+    }
+    tokio::spawn(http::serve(http_listener, state));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
     tokio::spawn(stop_on_signal(handle));
     if let Some(mut ready) = ready.take() {
@@ -351,8 +359,12 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
         std::process::id()
     );
     let ended = runtime.stopped().await;
-    for socket in [places.http_socket(), places.mcp_socket()] {
-        let _ = std::fs::remove_file(socket);
+    for mark in [
+        places.http_socket(),
+        places.mcp_socket(),
+        places.http_address(),
+    ] {
+        let _ = std::fs::remove_file(mark);
     }
     tracing::info!("stopped; sessions go on");
     ended
@@ -363,6 +375,38 @@ fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {
         socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     listener.set_nonblocking(true)?;
     Ok(tokio::net::UnixListener::from_std(listener)?)
+}
+
+/// Opens the door over TCP, where one is wanted. A daemon without it still serves everybody else, so
+/// one that cannot be opened is said and no more.
+async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpListener, String)>) {
+    let _ = std::fs::remove_file(places.http_address());
+    let TcpDoor::At(wanted) = door else {
+        return (http::Tcp::Off, None);
+    };
+    let opened = async {
+        let token = secret::token(&places.token())?;
+        let listener = TcpListener::bind(wanted).await?;
+        let address = listener.local_addr()?;
+        secret::write(&places.http_address(), &address.to_string())?;
+        Ok::<_, io::Error>((address, listener, token))
+    };
+    match opened.await {
+        Ok((address, listener, token)) => {
+            if !address.ip().is_loopback() {
+                tracing::warn!(
+                    "HTTP is served at {address}, which other machines may reach; whoever has the \
+                     token can run commands here, and the token travels unencrypted"
+                );
+            }
+            (http::Tcp::At(address), Some((listener, token)))
+        }
+        Err(fault) => {
+            let why = format!("HTTP cannot be served at {wanted}: {fault}");
+            tracing::error!("{why}");
+            (http::Tcp::Failed(why), None)
+        }
+    }
 }
 
 /// The key that seals what is handed to clients and comes back; it outlives the daemon.

@@ -1,14 +1,40 @@
 //! Who is at the other end of a socket. Only the kernel is believed.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
-/// The process that connected.
+use super::holders::holders;
+
+/// Who connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its id, where the kernel can tell one.
-    pub pid: Option<i32>,
-    /// Whose it is.
-    pub uid: u32,
+pub enum Peer {
+    /// A process of our own user, through a unix socket.
+    Process {
+        /// Its id, where the kernel can tell one.
+        pid: Option<i32>,
+    },
+    /// Whoever holds the other end of this TCP connection.
+    Tcp {
+        /// That end.
+        theirs: SocketAddr,
+        /// Ours.
+        ours: SocketAddr,
+    },
+}
+
+impl Peer {
+    /// Whether a command that is kept here is at the other end, or one of several that hold it.
+    /// Where nobody can be found there, nothing speaks for them. Over TCP this looks through all
+    /// processes and takes a while.
+    pub fn is_inside_a_session(self) -> bool {
+        match self {
+            Peer::Process { pid } => pid.is_none_or(peer_is_inside_a_session),
+            Peer::Tcp { theirs, ours } => {
+                let holders = holders(theirs, ours);
+                holders.is_empty() || holders.into_iter().any(peer_is_inside_a_session)
+            }
+        }
+    }
 }
 
 /// The name under which a keeper runs.
@@ -20,7 +46,7 @@ const ANCESTORS: usize = 4_096;
 
 /// Whether a process belongs to a session: to the tree of a command that is kept here. One that
 /// cannot be looked at (any more) counts as such, because nothing speaks for it.
-pub fn peer_is_inside_a_session(pid: i32) -> bool {
+fn peer_is_inside_a_session(pid: i32) -> bool {
     is_inside(Path::new("/proc"), pid)
 }
 

@@ -51,6 +51,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
                 ),
             },
         ),
+        ("http", http(&status["http"])),
         (
             "state",
             status["places"]["state"]
@@ -67,4 +68,16 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
         say!("\n`abide answer` shows what is asked.");
     }
     Ok(0)
+}
+
+fn http(door: &serde_json::Value) -> String {
+    let text = |field: &str| door[field].as_str();
+    match (text("address"), text("error")) {
+        (Some(address), _) => format!(
+            "http://{address}, token in {}",
+            text("token_file").unwrap_or_default()
+        ),
+        (None, Some(error)) => error.to_owned(),
+        (None, None) => "off".to_owned(),
+    }
 }

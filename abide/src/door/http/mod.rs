@@ -1,11 +1,13 @@
 //! HTTP on the unix socket: the door of the command line, and of whoever speaks JSON. The same
-//! router can be served on another listener; it only wants a [`Peer`] with every request.
+//! router is served over TCP, behind a lock; it only wants a [`Peer`] with every request.
 
 mod act;
 mod ask;
 mod body;
 mod follow;
 pub mod frame;
+mod lock;
+mod mcp;
 mod messages;
 mod paint;
 mod problem;
@@ -13,14 +15,17 @@ mod questions;
 mod runs;
 mod sessions;
 mod status;
+mod tcp;
 mod timers;
 mod tools;
 mod who;
 pub mod wire;
 
 pub use ask::{ask_to_stop, ask_version};
+pub use tcp::serve_tcp;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +54,19 @@ pub struct Daemon {
     pub started_at: Wall,
     /// Where its things are.
     pub places: Places,
+    /// Where it can be called over TCP.
+    pub tcp: Tcp,
+}
+
+/// What became of the door over TCP.
+#[derive(Clone, Debug)]
+pub enum Tcp {
+    /// It is not wanted.
+    Off,
+    /// It is here.
+    At(SocketAddr),
+    /// It could not be opened, because of this.
+    Failed(String),
 }
 
 /// What the routes share.
@@ -101,8 +119,8 @@ pub fn router(state: State) -> Router {
 }
 
 /// Serves the owner of this process, and nobody else, for as long as the daemon lives.
-pub async fn serve(listener: UnixListener, handle: Handle, daemon: Daemon) {
-    let router = router(State::new(handle, daemon));
+pub async fn serve(listener: UnixListener, state: State) {
+    let router = router(state);
     let service = router.into_make_service_with_connect_info::<Peer>();
     if let Err(fault) = axum::serve(OwnersOnly(listener), service).await {
         tracing::error!("the command line's door has closed: {fault}");
@@ -130,17 +148,13 @@ impl Listener for OwnersOnly {
             if let Ok(peer) = stream.peer_cred()
                 && peer.uid() == owner
             {
-                let (pid, uid) = (peer.pid(), peer.uid());
-                return (stream, Peer { pid, uid });
+                return (stream, Peer::Process { pid: peer.pid() });
             }
         }
     }
 
     fn local_addr(&self) -> io::Result<Peer> {
-        Ok(Peer {
-            pid: None,
-            uid: rustix::process::geteuid().as_raw(),
-        })
+        Ok(Peer::Process { pid: None })
     }
 }
 

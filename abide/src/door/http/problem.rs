@@ -2,7 +2,7 @@
 
 use abide_core::Refusal;
 use abide_core::timer;
-use axum::http::{Method, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -35,6 +35,12 @@ impl Problem {
     /// Not from there.
     pub fn forbidden(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    /// Nobody we know.
+    pub fn unauthorized() -> Self {
+        let detail = "this needs `Authorization: Bearer` with the token of this abide";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
     }
 
     /// A body that is not JSON.
@@ -95,7 +101,14 @@ impl IntoResponse for Problem {
             "detail": self.detail,
         });
         let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-        (self.status, kind, body.to_string()).into_response()
+        let mut response = (self.status, kind, body.to_string()).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, scheme);
+        }
+        response
     }
 }
 

@@ -5,9 +5,9 @@ use axum::Json;
 use axum::extract::State as Shared;
 use serde_json::{Value, json};
 
-use super::State;
 use super::problem::Problem;
 use super::who::Who;
+use super::{State, Tcp};
 use crate::config::Containment;
 
 pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
@@ -34,12 +34,23 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         "questions": {"open": open.count()},
         "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),
+        "http": http(&state),
         "places": {
             "state": state.daemon.places.state,
             "runtime": state.daemon.places.runtime,
             "config": state.daemon.places.config,
         },
     }))
+}
+
+/// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
+fn http(state: &State) -> Value {
+    let token = state.daemon.places.token();
+    match &state.daemon.tcp {
+        Tcp::Off => Value::Null,
+        Tcp::At(address) => json!({"address": address, "token_file": token}),
+        Tcp::Failed(why) => json!({"address": null, "error": why}),
+    }
 }
 
 /// A person sees all of them, as they were published; an agent's own are counted.

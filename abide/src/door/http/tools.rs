@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::body::JsonBody;
 use super::problem::Problem;
-use super::who::Who;
+use super::who::{self, Who};
 use super::{State, wire};
 use crate::config;
 use crate::door::tools::{self, Context, NotCalled, Receipt};
@@ -103,27 +103,13 @@ pub(super) fn context(
     sees_all: bool,
     headers: &HeaderMap,
 ) -> Result<Context, Problem> {
-    let header = |name: &str| match headers.get(name).map(|value| value.to_str()) {
-        None => Ok(None),
-        Some(Ok(value)) => Ok(Some(value.to_owned())),
-        Some(Err(_)) => Err(Problem::bad_input(format!("`{name}` must be plain ASCII"))),
-    };
-    let root = match header(wire::ROOT_HEADER)? {
-        None => config::home(),
-        Some(root) if root.starts_with('/') => root.into(),
-        Some(root) => {
-            let name = wire::ROOT_HEADER;
-            let detail = format!("`{name}` must be an absolute path; got {root}");
-            return Err(Problem::bad_input(detail));
-        }
-    };
     Ok(Context {
         agent: agent.unwrap_or_default(),
-        root,
+        root: who::root(headers)?,
         env: config::environment(),
         reaches_person: false,
         standby: None,
-        request_key: header(wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
         sees_all,
     })
 }

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const AGENT_HEADER: &str = "abide-agent";
 /// Names the folder in which tools run commands that name none.
 pub const ROOT_HEADER: &str = "abide-root";
+/// Says, over TCP, that a person asks and not an agent. Whoever is inside a session cannot.
+pub const PERSON_HEADER: &str = "abide-person";
 /// Set where a person calls a tool: no message to an agent is told with the result.
 pub const QUIET_HEADER: &str = "abide-quiet";
 /// A request repeated under the same key is carried out once.

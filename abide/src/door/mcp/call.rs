@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use abide_core::request::Caller;
 use abide_core::{Answer, Millis, Mono, QuestionId, Request, SessionId};
+use axum::http::request::Parts;
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
@@ -20,7 +21,8 @@ use serde_json::{Map, Value};
 
 use super::ask::{self, Reply};
 use super::seal::{Round, Subject};
-use super::server::{Server, is_modern};
+use super::server::{Origin, Server, Way, is_modern};
+use super::slip::Slip;
 use super::wire::Note;
 use super::{cancel, limits};
 use crate::daemon::QuestionView;
@@ -39,27 +41,27 @@ pub async fn run(
     cx: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let client = Client::of(&cx);
+    let origin = server.origin(&cx)?;
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
     let round = match &request.request_state {
         None => None,
-        Some(sealed) => Some(reopened(server, sealed, &tool, &arguments)?),
+        Some(sealed) => Some(reopened(server, &origin, sealed, &tool, &arguments)?),
     };
     let note = cx.extensions.get::<Arc<Note>>().cloned();
     let rounds = round.map_or(0, |round| round.count);
     let context = Context {
-        agent: server.origin.agent.clone(),
-        root: server.origin.root.clone(),
-        env: server.origin.env.clone(),
+        agent: origin.agent.clone(),
+        root: origin.root.clone(),
+        env: origin.env.clone(),
         reaches_person: client.person.is_some() && rounds < MOST_ROUNDS,
         standby: limits::standby(
             &client.name,
+            &origin.way,
             cx.meta.get_progress_token().is_some(),
-            |name| server.origin.var(name),
+            |name| origin.var(name),
         ),
-        request_key: note
-            .as_ref()
-            .map(|note| format!("mcp:{}:{}", server.origin.front, note.ordinal)),
+        request_key: request_key(&origin, note.as_deref()),
         sees_all: false,
     };
     // Sealing needs the arguments again, where the call can return to ask.
@@ -81,6 +83,7 @@ pub async fn run(
     };
     let mut wait = Wait {
         server,
+        origin,
         tool: &tool,
         arguments: kept.unwrap_or_default(),
         rounds,
@@ -102,15 +105,29 @@ pub async fn run(
     wait.see_through().await
 }
 
+/// Under which a front may say the request again. Over HTTP nothing is said twice: a stream that
+/// broke is taken up again.
+fn request_key(origin: &Origin, note: Option<&Note>) -> Option<String> {
+    match (&origin.way, note?.ordinal) {
+        (Way::Front(front), Some(ordinal)) => Some(format!("mcp:{front}:{ordinal}")),
+        (Way::Front(_) | Way::Http, _) => None,
+    }
+}
+
+/// Where the receipt goes of a call that came over HTTP.
+fn slip(cx: &RequestContext<RoleServer>) -> Option<&Arc<Slip>> {
+    cx.extensions.get::<Parts>()?.extensions.get()
+}
+
 fn reopened(
     server: &Server,
+    origin: &Origin,
     sealed: &str,
     tool: &str,
     arguments: &Map<String, Value>,
 ) -> Result<Round, ErrorData> {
-    let agent = &server.origin.agent.0;
     let subject = Subject {
-        agent,
+        agent: &origin.agent.0,
         tool,
         arguments,
     };
@@ -166,6 +183,7 @@ impl Client {
 /// A call that waits.
 struct Wait<'a> {
     server: &'a Server,
+    origin: Arc<Origin>,
     tool: &'a str,
     arguments: Map<String, Value>,
     rounds: u32,
@@ -201,7 +219,7 @@ impl Wait<'_> {
         match brought.as_ref().and_then(ask::meaning_of_json) {
             Some(Reply::Said(said)) => {
                 self.settled = Some(round.question);
-                give(self.server, round.question, said).await;
+                give(self.server, &self.origin, round.question, said).await;
             }
             Some(Reply::Nobody) => self.nobody_there(),
             None => {}
@@ -227,8 +245,11 @@ impl Wait<'_> {
                     if let Some(progress) = self.progress {
                         progress.settle().await;
                     }
-                    if let Some(note) = &self.note {
-                        note.leave(self.call.into_receipt());
+                    let receipt = self.call.into_receipt();
+                    match (slip(&self.cx), &self.note) {
+                        (Some(slip), _) => slip.leave(receipt),
+                        (None, Some(note)) => note.leave(receipt),
+                        (None, None) => {}
                     }
                     return Ok(answer(result));
                 }
@@ -290,7 +311,7 @@ impl Wait<'_> {
 
     fn return_to_ask(&self, question: &QuestionView) -> CallToolResponse {
         let subject = Subject {
-            agent: &self.server.origin.agent.0,
+            agent: &self.origin.agent.0,
             tool: self.tool,
             arguments: &self.arguments,
         };
@@ -316,7 +337,7 @@ impl Wait<'_> {
             (Reply::Said(_), None) => {}
             // Nobody ends a command on the strength of what was so some time ago.
             (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now).await,
-            (Reply::Said(said), Some(now)) => give(self.server, now.id, said).await,
+            (Reply::Said(said), Some(now)) => give(self.server, &self.origin, now.id, said).await,
         }
     }
 
@@ -374,8 +395,8 @@ impl Wait<'_> {
 }
 
 /// Gives a person's answer. One that comes too late changes nothing.
-async fn give(server: &Server, question: QuestionId, answer: Answer) {
-    let agent = Some(server.origin.agent.clone());
+async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
+    let agent = Some(origin.agent.clone());
     let request = Request::Answer { question, answer };
     let given = server.handle.call(Caller { agent }, request, None).await;
     given.done().await;

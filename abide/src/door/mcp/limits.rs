@@ -5,6 +5,8 @@ use std::ffi::OsStr;
 
 use abide_core::Millis;
 
+use super::server::Way;
+
 /// `ABIDE_CALL_LIMIT`: the client's own limit on a tool call in seconds, where it is not the usual
 /// one (`0`: it has none). Set it in the client's configuration of this server.
 const OVERRIDE: &str = "ABIDE_CALL_LIMIT";
@@ -31,6 +33,8 @@ const CLIENTS: [(&str, Limit); 7] = [
     ("visual-studio-code", Limit::Secs(300)),
 ];
 
+/// Claude Code is more patient with a process of its own than with a server elsewhere.
+const CLAUDE_CODE_HTTP: Limit = Limit::Quiet(5 * 60);
 /// What most others have, and the official libraries where nothing else is said.
 const UNKNOWN: Limit = Limit::Secs(60);
 /// A call is answered earlier than the limit by a sixth of it, but by no more than this.
@@ -40,6 +44,7 @@ const MARGIN: Millis = Millis::from_secs(20);
 /// client hears of progress on this call.
 pub fn standby<'a>(
     client: &str,
+    way: &Way,
     progress: bool,
     var: impl Fn(&str) -> Option<&'a OsStr>,
 ) -> Option<Millis> {
@@ -49,12 +54,15 @@ pub fn standby<'a>(
     }
     let name = client.to_lowercase();
     let known = CLIENTS.iter().find(|(known, _)| name.starts_with(known));
-    if known.is_some_and(|(known, _)| *known == "claude-code")
-        && let Some(millis) = number(CLAUDE_CODE).filter(|millis| *millis >= 1.0)
-    {
+    let claude_code = known.is_some_and(|(known, _)| *known == "claude-code");
+    if claude_code && let Some(millis) = number(CLAUDE_CODE).filter(|millis| *millis >= 1.0) {
         return Some(before(Millis(millis as u64)));
     }
-    match known.map_or(UNKNOWN, |(_, limit)| *limit) {
+    let limit = match way {
+        Way::Http if claude_code => CLAUDE_CODE_HTTP,
+        Way::Http | Way::Front(_) => known.map_or(UNKNOWN, |(_, limit)| *limit),
+    };
+    match limit {
         Limit::Quiet(_) if progress => None,
         Limit::Quiet(secs) | Limit::Secs(secs) => Some(before(Millis::from_secs(secs))),
     }
@@ -69,8 +77,20 @@ fn before(limit: Millis) -> Millis {
 mod tests {
     use super::*;
 
+    fn front() -> Way {
+        Way::Front("f".into())
+    }
+
     fn plain(client: &str, progress: bool) -> Option<u64> {
-        standby(client, progress, |_| None).map(|standby| standby.0)
+        standby(client, &front(), progress, |_| None).map(|standby| standby.0)
+    }
+
+    #[test]
+    fn over_http_claude_code_waits_less_long() {
+        let quiet = |client| standby(client, &Way::Http, false, |_| None);
+        assert_eq!(quiet("claude-code"), Some(Millis(280_000)));
+        assert_eq!(quiet("some-client"), Some(Millis(50_000)));
+        assert_eq!(standby("claude-code", &Way::Http, true, |_| None), None);
     }
 
     #[test]
@@ -99,15 +119,18 @@ mod tests {
     fn what_the_user_says_counts_for_every_client() {
         let said =
             |value: &'static str| move |name: &str| (name == OVERRIDE).then_some(OsStr::new(value));
-        assert_eq!(standby("claude-code", true, said("3")), Some(Millis(2_500)));
         assert_eq!(
-            standby("codex-mcp-client", false, said("1200.5")),
+            standby("claude-code", &front(), true, said("3")),
+            Some(Millis(2_500))
+        );
+        assert_eq!(
+            standby("codex-mcp-client", &front(), false, said("1200.5")),
             Some(Millis(1_180_500))
         );
-        assert_eq!(standby("any", false, said("0")), None);
+        assert_eq!(standby("any", &front(), false, said("0")), None);
         for nonsense in ["", "soon", "-1", "NaN", "inf"] {
             assert_eq!(
-                standby("any", false, said(nonsense)),
+                standby("any", &front(), false, said(nonsense)),
                 Some(Millis(50_000)),
                 "{nonsense}"
             );
@@ -117,9 +140,12 @@ mod tests {
     #[test]
     fn claude_code_says_its_limit_in_the_environment() {
         let said = |name: &str| (name == CLAUDE_CODE).then_some(OsStr::new("120000"));
-        assert_eq!(standby("claude-code", true, said), Some(Millis(100_000)));
         assert_eq!(
-            standby("codex-mcp-client", true, said),
+            standby("claude-code", &front(), true, said),
+            Some(Millis(100_000))
+        );
+        assert_eq!(
+            standby("codex-mcp-client", &front(), true, said),
             Some(Millis(280_000))
         );
     }

@@ -2,18 +2,22 @@
 //!
 //! `abide mcp` is the [`front`]: it copies lines between its client and the daemon's socket and knows
 //! just enough of them to take up again what a daemon that went away has left unanswered. Everything
-//! else is [`serve`], inside the daemon.
+//! else is [`serve`], inside the daemon; clients that speak HTTP come to [`Http`].
 
 mod ask;
 mod call;
 mod cancel;
 mod front;
 mod hello;
+mod http;
 mod limits;
+mod prime;
 mod prompt;
 mod scan;
 mod seal;
 mod server;
+mod sessions;
+mod slip;
 mod wire;
 
 use std::sync::Arc;
@@ -24,21 +28,22 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use front::front;
+pub use http::Http;
+pub use seal::Seal;
+pub use server::{Origin, Way};
 
 use crate::daemon::Handle;
 use crate::daemon::life::is_owner;
 use crate::world::clock::pause;
-use seal::Seal;
-use server::{Origin, Server};
+use server::Server;
 
 /// Fronts connected at once.
 const FRONTS: usize = 1_024;
 /// How long to let go where no further connection can be opened.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves every front that connects. `key` seals what clients carry between two rounds of a call.
-pub async fn serve(listener: UnixListener, handle: Handle, key: [u8; 32]) {
-    let seal = Arc::new(Seal::new(key));
+/// Serves every front that connects. `seal` closes what clients carry between two rounds of a call.
+pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
     let places = Arc::new(Semaphore::new(FRONTS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -68,7 +73,7 @@ async fn converse(
         return;
     };
     let wire = wire::Wire::new(stream, read, &hello);
-    let server = Server::new(handle, seal, Origin::from(hello));
+    let server = Server::of_a_front(handle, seal, Origin::from(hello));
     match server.serve(wire).await {
         Ok(running) => drop(running.waiting().await),
         Err(e) => tracing::debug!("a client left before it began: {e}"),

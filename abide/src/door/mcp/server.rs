@@ -30,14 +30,15 @@ const FRESH_MS: u64 = 5 * 60 * 1_000;
 pub struct Server {
     pub(super) handle: Handle,
     pub(super) seal: Arc<Seal>,
-    pub(super) origin: Origin,
+    /// `None`: every request over HTTP brings its own.
+    origin: Option<Arc<Origin>>,
 }
 
 /// Where a client's calls come from.
 #[derive(Debug)]
 pub struct Origin {
-    /// Names the front.
-    pub front: String,
+    /// By what way.
+    pub way: Way,
     /// On whose behalf.
     pub agent: Agent,
     /// The agent's root folder.
@@ -46,10 +47,19 @@ pub struct Origin {
     pub env: Vec<(OsString, OsString)>,
 }
 
+/// How a client reaches the daemon.
+#[derive(Debug)]
+pub enum Way {
+    /// Through the front of this name.
+    Front(String),
+    /// Over HTTP.
+    Http,
+}
+
 impl From<Hello> for Origin {
     fn from(hello: Hello) -> Self {
         Origin {
-            front: hello.front,
+            way: Way::Front(hello.front),
             agent: Agent(hello.agent.into()),
             root: hello.cwd,
             env: hello.env,
@@ -58,20 +68,46 @@ impl From<Hello> for Origin {
 }
 
 impl Origin {
-    /// One variable of the client's environment.
+    /// One variable of the client's environment, where that is known.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
+        if matches!(self.way, Way::Http) {
+            return None;
+        }
         let (_, value) = self.env.iter().find(|(key, _)| key == name)?;
         Some(value)
     }
 }
 
 impl Server {
-    pub fn new(handle: Handle, seal: Arc<Seal>, origin: Origin) -> Self {
+    /// For the client of a front.
+    pub fn of_a_front(handle: Handle, seal: Arc<Seal>, origin: Origin) -> Self {
         Server {
             handle,
             seal,
-            origin,
+            origin: Some(Arc::new(origin)),
         }
+    }
+
+    /// For a client whose requests come over HTTP, each with an [`Origin`] among its extensions.
+    pub fn over_http(handle: Handle, seal: Arc<Seal>) -> Self {
+        Server {
+            handle,
+            seal,
+            origin: None,
+        }
+    }
+
+    /// Where this request comes from.
+    pub(super) fn origin(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Arc<Origin>, ErrorData> {
+        let brought = || {
+            let parts = context.extensions.get::<axum::http::request::Parts>()?;
+            parts.extensions.get::<Arc<Origin>>().cloned()
+        };
+        let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
+        self.origin.clone().or_else(brought).ok_or_else(unknown)
     }
 }
 

@@ -41,9 +41,9 @@ const IDS_PER_CONNECTION: i64 = 1_000_000;
 /// What a call knows of the message that brought it.
 #[derive(Debug)]
 pub struct Note {
-    /// The number of this request among all that its front has ever passed on. It stays the same
-    /// when the front says it again.
-    pub ordinal: u64,
+    /// The number of this request among all that its front has ever passed on, where there is one.
+    /// It stays the same when the front says it again.
+    pub ordinal: Option<u64>,
     /// Set, with the reason given, before the call hears that it was cancelled.
     cancelled: OnceLock<Option<String>>,
     /// The connection is lost.
@@ -54,9 +54,30 @@ pub struct Note {
 
 /// What is to be said when the answer to a request has left. Those of a lost connection are dropped
 /// with it.
-type Receipts = Arc<Mutex<HashMap<RequestId, Receipt>>>;
+pub type Receipts = Arc<Mutex<HashMap<RequestId, Receipt>>>;
 
 impl Note {
+    /// On the request `id`, which came over a connection whose end `lost` tells.
+    pub fn new(
+        ordinal: Option<u64>,
+        id: RequestId,
+        lost: CancellationToken,
+        receipts: Receipts,
+    ) -> Self {
+        Note {
+            ordinal,
+            cancelled: OnceLock::new(),
+            lost,
+            id,
+            receipts,
+        }
+    }
+
+    /// The client cancels the call, giving this reason. The first one counts.
+    pub fn cancel(&self, reason: Option<String>) {
+        let _ = self.cancelled.set(reason);
+    }
+
     /// Leaves a receipt to be signed when the answer has left.
     pub fn leave(&self, receipt: Receipt) {
         let mut receipts = self.receipts.lock().expect("no holder panics");
@@ -227,13 +248,10 @@ impl Wire {
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         match &mut message {
             JsonRpcMessage::Request(asked) => {
-                let note = Arc::new(Note {
-                    ordinal: ordinal.unwrap_or_else(|| self.numbers.take()),
-                    cancelled: OnceLock::new(),
-                    lost: self.lost.clone(),
-                    id: asked.id.clone(),
-                    receipts: self.receipts.clone(),
-                });
+                let ordinal = ordinal.unwrap_or_else(|| self.numbers.take());
+                let (id, lost) = (asked.id.clone(), self.lost.clone());
+                let note = Note::new(Some(ordinal), id, lost, self.receipts.clone());
+                let note = Arc::new(note);
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 self.open |= opens(&asked.request);
                 asked.request.extensions_mut().insert(note);
@@ -243,7 +261,7 @@ impl Wire {
                     && let Some(id) = &cancelled.params.request_id
                     && let Some(note) = self.calls.remove(id).and_then(|note| note.upgrade())
                 {
-                    let _ = note.cancelled.set(cancelled.params.reason.clone());
+                    note.cancel(cancelled.params.reason.clone());
                 }
             }
             JsonRpcMessage::Response(answer) => answer.id = self.our_id(&answer.id)?,

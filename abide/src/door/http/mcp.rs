@@ -1,0 +1,35 @@
+//! MCP over HTTP, as far as it is HTTP: on whose behalf a request comes, and its body.
+
+use axum::body::{Body, to_bytes};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+
+use super::problem::Problem;
+use super::{BODY_LIMIT, who};
+use crate::config;
+use crate::door::mcp::{Http, Origin, Way};
+
+/// Passes a request on.
+pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
+    let origin = match origin(request.headers()) {
+        Ok(origin) => origin,
+        Err(problem) => return problem.into_response(),
+    };
+    let (head, body) = request.into_parts();
+    // Read before it is passed on: whatever takes time after that is a call's own.
+    let Ok(body) = to_bytes(Body::new(body), BODY_LIMIT).await else {
+        let detail = format!("the body must be at most {BODY_LIMIT} bytes, and come whole");
+        return Problem::too_large(detail).into_response();
+    };
+    let request = axum::http::Request::from_parts(head, body);
+    mcp.answer(request, origin).await
+}
+
+fn origin(headers: &HeaderMap) -> Result<Origin, Problem> {
+    Ok(Origin {
+        way: Way::Http,
+        agent: who::named_agent(headers)?.unwrap_or_default(),
+        root: who::root(headers)?,
+        env: config::environment(),
+    })
+}

@@ -1,0 +1,85 @@
+//! A first sign of life on an answer that takes its time. The library opens the stream of an answer
+//! with its first message; clients that count the time to the first byte would give up a silent call.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream, to_bytes};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, stream};
+
+use crate::world::clock::pause;
+
+/// An answer that is there by then goes out as it is, with a status of its own.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How often a stream that has begun shows that it is alive.
+const ALIVE: Duration = Duration::from_secs(15);
+/// A comment, which every reader of event streams skips.
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+const EVENTS: &str = "text/event-stream";
+/// The longest answer that is not a stream.
+const ANSWER_LIMIT: usize = 64 << 20;
+
+/// The answer, or a stream of events that begins now and will hold it. Dropping that drops the
+/// answer's future as well.
+pub async fn primed(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+    let mut answer = answer.boxed();
+    tokio::select! {
+        biased;
+        answer = &mut answer => return answer,
+        () = pause(PATIENCE) => {}
+    }
+    let parts = stream::unfold(Rest::Opening(answer), |rest| async {
+        let (part, rest) = rest.next().await?;
+        Some((Ok::<_, Infallible>(part), rest))
+    });
+    let head = [
+        (header::CONTENT_TYPE, EVENTS),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (head, Body::from_stream(parts)).into_response()
+}
+
+/// What is still to be sent.
+enum Rest {
+    Opening(BoxFuture<'static, Response>),
+    Waiting(BoxFuture<'static, Response>),
+    Passing(BodyDataStream),
+    Over,
+}
+
+impl Rest {
+    async fn next(self) -> Option<(Bytes, Rest)> {
+        match self {
+            Rest::Opening(answer) => Some((COMMENT, Rest::Waiting(answer))),
+            Rest::Waiting(mut answer) => tokio::select! {
+                biased;
+                answer = &mut answer => begin(answer).await,
+                () = pause(ALIVE) => Some((COMMENT, Rest::Waiting(answer))),
+            },
+            Rest::Passing(parts) => pass(parts).await,
+            Rest::Over => None,
+        }
+    }
+}
+
+/// The answer has come. One that is no stream becomes the one event of this one.
+async fn begin(answer: Response) -> Option<(Bytes, Rest)> {
+    let kind = answer.headers().get(header::CONTENT_TYPE);
+    let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()));
+    let body = answer.into_body();
+    if is_stream {
+        return pass(body.into_data_stream()).await;
+    }
+    let whole = to_bytes(body, ANSWER_LIMIT).await.ok()?;
+    let event = [&b"data: "[..], &whole, b"\n\n"].concat();
+    Some((event.into(), Rest::Over))
+}
+
+async fn pass(mut parts: BodyDataStream) -> Option<(Bytes, Rest)> {
+    let part = parts.next().await?.ok()?;
+    Some((part, Rest::Passing(parts)))
+}

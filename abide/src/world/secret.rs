@@ -1,0 +1,90 @@
+//! Secrets in files that only their owner can read.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::entropy;
+
+/// Bytes in a token; twice as many digits are written.
+const TOKEN: usize = 32;
+
+/// The token in the file at `path`, made where there is none. One that others could have read, or
+/// that is none of ours, is replaced.
+pub fn token(path: &Path) -> io::Result<String> {
+    match kept(path) {
+        Ok(Some(token)) => return Ok(token),
+        Ok(None) => tracing::warn!(
+            "{} could be read by others or held no token; it holds a new one now",
+            path.display()
+        ),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
+        Err(fault) => return Err(fault),
+    }
+    let mut bytes = [0; TOKEN];
+    entropy::fill(&mut bytes);
+    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    write(path, &token)?;
+    Ok(token)
+}
+
+fn kept(path: &Path) -> io::Result<Option<String>> {
+    let found = std::fs::symlink_metadata(path)?;
+    let ours = found.is_file()
+        && found.mode() & 0o077 == 0
+        && found.uid() == rustix::process::geteuid().as_raw();
+    if !ours {
+        return Ok(None);
+    }
+    let text = std::fs::read(path)?;
+    let text = text.trim_ascii();
+    let whole = text.len() == 2 * TOKEN && text.iter().all(u8::is_ascii_hexdigit);
+    Ok(whole.then(|| String::from_utf8_lossy(text).into_owned()))
+}
+
+/// Writes a file that only its owner can read, whole or not at all.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_added_extension("new");
+    match std::fs::remove_file(&new) {
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
+        _ => {}
+    }
+    let mut file = File::options()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(&new)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_token_is_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let made = token(&path).unwrap();
+        assert_eq!(made.len(), 64);
+        assert_eq!(token(&path).unwrap(), made);
+        let mode = std::fs::metadata(&path).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn one_that_others_could_have_read_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let made = token(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        let again = token(&path).unwrap();
+        assert_ne!(again, made);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        std::fs::write(&path, "short").unwrap();
+        assert_ne!(token(&path).unwrap(), again);
+    }
+}

@@ -1,0 +1,239 @@
+//! An abide of its own for every test, and plain requests to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// Longer than anything here takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An abide under a folder of its own. Ends all it started when it is dropped.
+pub struct Abide {
+    dir: TempDir,
+}
+
+impl Abide {
+    pub fn new() -> Self {
+        Self::with("")
+    }
+
+    /// With this configuration.
+    pub fn with(config: &str) -> Self {
+        let dir = TempDir::new().expect("a folder for the test");
+        let home = dir.path().join("abide");
+        let mut private = std::fs::DirBuilder::new();
+        private.mode(0o700).create(&home).expect("a folder");
+        std::fs::write(home.join("config.toml"), config).expect("a file");
+        let abide = Abide { dir };
+        abide.status();
+        abide
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A named pipe, so that a command goes on when the test says so.
+    pub fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a fifo");
+        path
+    }
+
+    pub fn run(&self, words: &[&str]) -> Output {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the test starts the program it tests"
+        )]
+        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        command
+            .args(words)
+            .env("ABIDE_DIR", self.path("abide"))
+            .env_remove("ABIDE_AGENT")
+            .current_dir(self.dir.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("abide runs")
+    }
+
+    pub fn json(&self, words: &[&str]) -> Value {
+        let output = self.run(words);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    pub fn status(&self) -> Value {
+        self.json(&["status", "--json"])
+    }
+
+    pub fn token(&self) -> String {
+        std::fs::read_to_string(self.path("abide/token")).expect("a token")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        let address = std::fs::read_to_string(self.path("abide/run/http.address"));
+        address.expect("an address").parse().expect("an address")
+    }
+
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address()).expect("the daemon listens");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a limit on waiting");
+        stream
+    }
+
+    /// Sends these bytes and reads the answer's status and all that follows. `None`: the connection
+    /// was closed without one.
+    pub fn raw(&self, bytes: &[u8]) -> Option<(u16, String)> {
+        let mut stream = self.connect();
+        // Whoever refuses early does not read the rest.
+        let _ = stream.write_all(bytes);
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        let status = answer.split(' ').nth(1)?.parse().expect("a status");
+        Some((status, answer))
+    }
+
+    /// Asks properly and waits for the head of the answer.
+    pub fn open(&self, line: &str, headers: &str, body: &str) -> Answer {
+        Answer::begin(self.send(line, headers, body))
+    }
+
+    /// Asks properly: with the token, and with `headers` (each with its line's end) besides.
+    pub fn send(&self, line: &str, headers: &str, body: &str) -> TcpStream {
+        let mut stream = self.connect();
+        let (address, token, length) = (self.address(), self.token(), body.len());
+        let kind = match body {
+            "" => "",
+            _ => "content-type: application/json\r\n",
+        };
+        // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart.
+        let request = format!(
+            "{line} HTTP/1.0\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n{kind}{headers}\
+             content-length: {length}\r\n\r\n{body}"
+        );
+        stream.write_all(request.as_bytes()).expect("it is taken");
+        stream
+    }
+
+    pub fn ask(&self, line: &str, headers: &str, body: &Value) -> (u16, Value) {
+        let body = match body {
+            Value::Null => String::new(),
+            body => body.to_string(),
+        };
+        let answer = self.open(line, headers, &body);
+        let status = answer.status;
+        let text = answer.rest();
+        let json = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (status, json)
+    }
+
+    #[track_caller]
+    pub fn good(&self, line: &str, headers: &str, body: &Value) -> Value {
+        let (status, answer) = self.ask(line, headers, body);
+        assert_eq!(status, 200, "{line}: {answer}");
+        answer
+    }
+
+    pub fn shell(&self, command: &str) -> Value {
+        self.good("POST /v1/tools/shell", "", &json!({"command": command}))
+    }
+
+    /// The sessions that run.
+    pub fn running(&self) -> Vec<Value> {
+        let list = self.good("GET /v1/sessions", "", &Value::Null);
+        list["sessions"].as_array().cloned().unwrap_or_default()
+    }
+}
+
+impl Drop for Abide {
+    fn drop(&mut self) {
+        let list = self.run(&["session", "list", "--json"]);
+        let list: Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
+        for session in list["sessions"].as_array().into_iter().flatten() {
+            if let Some(id) = session["session_id"].as_str() {
+                self.run(&["session", "kill", id]);
+            }
+        }
+        self.run(&["stop"]);
+    }
+}
+
+/// An answer whose head has come.
+pub struct Answer {
+    pub status: u16,
+    pub head: Vec<String>,
+    body: BufReader<TcpStream>,
+}
+
+impl Answer {
+    /// Waits for the head.
+    pub fn begin(stream: TcpStream) -> Self {
+        let mut body = BufReader::new(stream);
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            body.read_line(&mut line).expect("a head");
+            match line.trim_end() {
+                "" => break,
+                line => head.push(line.to_lowercase()),
+            }
+        }
+        let status = head[0].split(' ').nth(1).expect("a status");
+        Answer {
+            status: status.parse().expect("a status"),
+            head,
+            body,
+        }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let named = format!("{name}: ");
+        self.head.iter().find_map(|line| line.strip_prefix(&named))
+    }
+
+    /// The next line; empty at the end of the stream.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        self.body.read_until(b'\n', &mut line).expect("a line");
+        String::from_utf8_lossy(&line).into_owned()
+    }
+
+    /// The next message on a stream of events.
+    #[track_caller]
+    pub fn event(&mut self) -> Value {
+        loop {
+            let line = self.line();
+            assert_ne!(line, "", "the stream ended");
+            let data = line.strip_prefix("data:").map(str::trim);
+            if let Some(data) = data.filter(|data| !data.is_empty()) {
+                return serde_json::from_str(data).expect("a message");
+            }
+        }
+    }
+
+    pub fn rest(mut self) -> String {
+        let mut rest = Vec::new();
+        let _ = self.body.read_to_end(&mut rest);
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+/// Lets a command that reads from a fifo go on. Waits until it reads.
+pub fn feed(fifo: &Path, text: &str) {
+    let mut fifo = std::fs::File::options()
+        .write(true)
+        .open(fifo)
+        .expect("the fifo");
+    fifo.write_all(text.as_bytes()).expect("somebody reads");
+}

@@ -1,0 +1,461 @@
+//! Requests that must not get in: every one is refused, and none leaves a trace.
+
+use serde_json::Value;
+
+use crate::harness::Abide;
+
+/// All that can be asked for, and one thing that cannot.
+const PATHS: [&str; 26] = [
+    "/",
+    "/v1/status",
+    "/v1/stop",
+    "/v1/tools",
+    "/v1/tools/shell",
+    "/v1/tools/execute_command",
+    "/v1/sessions",
+    "/v1/sessions/session_00000000",
+    "/v1/sessions/session_00000000/log",
+    "/v1/sessions/session_00000000/paint",
+    "/v1/sessions/session_00000000/kill",
+    "/v1/sessions/session_00000000/signal",
+    "/v1/sessions/session_00000000/extend",
+    "/v1/sessions/session_00000000/input",
+    "/v1/sessions/session_00000000/resize",
+    "/v1/questions",
+    "/v1/questions/question_00000000/answer",
+    "/v1/timers",
+    "/v1/timers/history",
+    "/v1/timers/stats",
+    "/v1/timers/timer_00000000",
+    "/v1/timers/timer_00000000/stop",
+    "/v1/wait",
+    "/v1/messages",
+    "/v1/runs",
+    "/mcp",
+];
+
+/// Those that change something.
+const ACTS: [&str; 12] = [
+    "/v1/stop",
+    "/v1/tools/shell",
+    "/v1/tools/execute_command",
+    "/v1/sessions/session_00000000/kill",
+    "/v1/sessions/session_00000000/signal",
+    "/v1/sessions/session_00000000/extend",
+    "/v1/sessions/session_00000000/input",
+    "/v1/sessions/session_00000000/resize",
+    "/v1/questions/question_00000000/answer",
+    "/v1/timers/timer_00000000/stop",
+    "/v1/wait",
+    "/v1/runs",
+];
+
+/// A request in the making; what is not said is right.
+struct Request {
+    line: String,
+    host: Option<String>,
+    token: Option<String>,
+    kind: Option<String>,
+    more: String,
+    body: String,
+}
+
+struct Matrix {
+    abide: Abide,
+    port: u16,
+    token: String,
+    body: String,
+    refused: usize,
+}
+
+impl Matrix {
+    fn new() -> Self {
+        let abide = Abide::new();
+        let hit = abide.path("hit");
+        Matrix {
+            port: abide.address().port(),
+            token: abide.token(),
+            body: format!("{{\"command\":\"touch {}\"}}", hit.display()),
+            refused: 0,
+            abide,
+        }
+    }
+
+    fn request(&self, line: &str) -> Request {
+        let acts = line.starts_with("POST");
+        Request {
+            line: line.into(),
+            host: Some(format!("127.0.0.1:{}", self.port)),
+            token: Some(format!("Bearer {}", self.token)),
+            kind: acts.then(|| "application/json".into()),
+            more: String::new(),
+            body: if acts {
+                self.body.clone()
+            } else {
+                String::new()
+            },
+        }
+    }
+
+    #[track_caller]
+    fn refuse(&mut self, request: &Request, wanted: u16) {
+        let mut text = format!("{} HTTP/1.1\r\nconnection: close\r\n", request.line);
+        for (name, value) in [
+            ("host", &request.host),
+            ("authorization", &request.token),
+            ("content-type", &request.kind),
+        ] {
+            if let Some(value) = value {
+                text.push_str(&format!("{name}: {value}\r\n"));
+            }
+        }
+        text.push_str(&request.more);
+        if !request.body.is_empty() {
+            text.push_str(&format!("content-length: {}\r\n", request.body.len()));
+        }
+        text.push_str("\r\n");
+        text.push_str(&request.body);
+        self.refuse_bytes(text.as_bytes(), wanted);
+    }
+
+    #[track_caller]
+    fn refuse_bytes(&mut self, bytes: &[u8], wanted: u16) {
+        let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(600)]);
+        let (status, answer) = self.abide.raw(bytes).expect("an answer");
+        assert_eq!(status, wanted, "{shown}\n\n{answer}");
+        let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
+        assert!(!head.contains("access-control-"), "{shown}\n\n{answer}");
+        assert!(!answer.contains(&self.token), "{shown}\n\n{answer}");
+        self.refused += 1;
+    }
+
+    fn hosts(&mut self) {
+        let port = self.port;
+        let other = port ^ 1;
+        let hosts = [
+            "evil.test".to_owned(),
+            format!("evil.test:{port}"),
+            format!("127.0.0.1.evil.test:{port}"),
+            format!("localhost.evil.test:{port}"),
+            format!("evil.test@127.0.0.1:{port}"),
+            format!("127.0.0.1:{port}@evil.test"),
+            format!("127.0.0.1:{port}.evil.test"),
+            format!("127.0.0.1:{port}:80"),
+            format!("127.0.0.1:{port},evil.test"),
+            format!("127.0.0.1:{port} evil.test"),
+            format!("127.0.0.1:{port}/"),
+            format!("127.0.0.1:{port}0"),
+            format!("127.0.0.1:0{port}"),
+            format!("127.0.0.1:+{port}"),
+            format!("127.0.0.1:{other}"),
+            format!("localhost:{other}"),
+            format!("[::1]:{other}"),
+            "127.0.0.1".into(),
+            "localhost".into(),
+            "[::1]".into(),
+            "127.0.0.1:".into(),
+            "localhost:80".into(),
+            format!("localhost.:{port}"),
+            format!("127.0.0.1.:{port}"),
+            format!("LOCALHOST:{port}"),
+            format!("sub.localhost:{port}"),
+            format!("localtest.me:{port}"),
+            format!("127.0.0.1.nip.io:{port}"),
+            format!("0.0.0.0:{port}"),
+            format!("0:{port}"),
+            format!("127.1:{port}"),
+            format!("127.0.0.2:{port}"),
+            format!("127.000.000.001:{port}"),
+            format!("0x7f000001:{port}"),
+            format!("2130706433:{port}"),
+            format!("017700000001:{port}"),
+            format!("::1:{port}"),
+            format!("[::]:{port}"),
+            format!("[0:0:0:0:0:0:0:1]:{port}"),
+            format!("[::ffff:127.0.0.1]:{port}"),
+            format!("[::1%25lo]:{port}"),
+            format!("[::1]{port}"),
+            format!("localhost\u{fe52}:{port}"),
+            format!("http://127.0.0.1:{port}"),
+            "*".into(),
+            "null".into(),
+            String::new(),
+        ];
+        for host in hosts {
+            let mut request = self.request("POST /v1/tools/shell");
+            request.host = Some(host);
+            self.refuse(&request, 403);
+        }
+        let mut without = self.request("POST /v1/tools/shell");
+        without.host = None;
+        self.refuse(&without, 403);
+        for second in [format!("127.0.0.1:{port}"), "evil.test".into()] {
+            let mut twice = self.request("POST /v1/tools/shell");
+            twice.more = format!("host: {second}\r\n");
+            self.refuse(&twice, 403);
+        }
+        for first_line in [
+            "http://evil.test".to_owned(),
+            format!("http://evil.test:{port}"),
+            format!("https://127.0.0.1:{port}"),
+            format!("http://user@127.0.0.1:{port}"),
+            format!("ftp://127.0.0.1:{port}"),
+        ] {
+            let line = format!("POST {first_line}/v1/tools/shell");
+            self.refuse(&self.request(&line), 403);
+        }
+    }
+
+    fn origins(&mut self) {
+        let port = self.port;
+        let other = port ^ 1;
+        let origins = [
+            "null".to_owned(),
+            String::new(),
+            "*".into(),
+            "http://evil.test".into(),
+            "https://evil.test".into(),
+            format!("http://evil.test:{port}"),
+            format!("https://127.0.0.1:{port}"),
+            format!("https://localhost:{port}"),
+            format!("http://127.0.0.1:{other}"),
+            format!("http://localhost:{other}"),
+            "http://127.0.0.1".into(),
+            "http://localhost".into(),
+            "http://[::1]".into(),
+            format!("http://localhost.:{port}"),
+            format!("http://localhost.evil.test:{port}"),
+            format!("http://127.0.0.1:{port}.evil.test"),
+            format!("http://evil.test@127.0.0.1:{port}"),
+            format!("http://127.0.0.1:{port}/"),
+            format!("http://127.0.0.1:{port}/page"),
+            format!("http://127.0.0.1:{port}, http://evil.test"),
+            format!("http://127.0.0.1:{port} http://evil.test"),
+            format!("HTTP://127.0.0.1:{port}"),
+            format!("127.0.0.1:{port}"),
+            format!("//127.0.0.1:{port}"),
+            "file://".into(),
+            "chrome-extension://abcdefghijklmnop".into(),
+            "moz-extension://abcdefghijklmnop".into(),
+            "vscode-webview://abcdefghijklmnop".into(),
+            format!("ws://127.0.0.1:{port}"),
+            format!("http://0.0.0.0:{port}"),
+        ];
+        for origin in origins {
+            let mut request = self.request("POST /v1/tools/shell");
+            request.more = format!("origin: {origin}\r\n");
+            self.refuse(&request, 403);
+        }
+        for path in PATHS {
+            let mut request = self.request(&format!("GET {path}"));
+            request.more = "origin: http://evil.test\r\n".into();
+            self.refuse(&request, 403);
+            let mut request = self.request(&format!("GET {path}"));
+            request.host = Some(format!("evil.test:{port}"));
+            self.refuse(&request, 403);
+        }
+        let mut twice = self.request("POST /v1/tools/shell");
+        twice.more = format!("origin: http://127.0.0.1:{port}\r\n").repeat(2);
+        self.refuse(&twice, 403);
+        let mut upgrade = self.request("GET /v1/questions?follow=true");
+        upgrade.more = "origin: http://evil.test\r\nupgrade: websocket\r\n\
+            sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+            .into();
+        self.refuse(&upgrade, 403);
+    }
+
+    fn tokens(&mut self) {
+        let token = self.token.clone();
+        let mut turned = token.clone();
+        turned.replace_range(..1, if token.starts_with('0') { "1" } else { "0" });
+        let mut last = token.clone();
+        last.replace_range(63.., if token.ends_with('0') { "1" } else { "0" });
+        let wrong = [
+            String::new(),
+            "Bearer".into(),
+            "Bearer ".into(),
+            "Bearer null".into(),
+            "Bearer undefined".into(),
+            format!("Bearer {turned}"),
+            format!("Bearer {last}"),
+            format!("Bearer {}", &token[..63]),
+            format!("Bearer {token}0"),
+            format!("Bearer {token} {token}"),
+            format!("Bearer {token},"),
+            format!("Bearer \"{token}\""),
+            format!("Bearer  {token}"),
+            format!("Bearer={token}"),
+            format!("Basic {token}"),
+            format!("Token {token}"),
+            token.clone(),
+            format!("Bearer {}", "0".repeat(64)),
+            format!("Bearer {}", "0".repeat(8_000)),
+        ];
+        for shown in wrong {
+            let mut request = self.request("POST /v1/tools/shell");
+            request.token = Some(shown);
+            self.refuse(&request, 401);
+        }
+        let mut twice = self.request("POST /v1/tools/shell");
+        twice.more = format!("authorization: Bearer {token}\r\n");
+        self.refuse(&twice, 401);
+        // Where a token is not looked for.
+        for (line, more) in [
+            (format!("POST /v1/tools/shell?token={token}"), String::new()),
+            (
+                format!("POST /v1/tools/shell?access_token={token}"),
+                String::new(),
+            ),
+            (
+                "POST /v1/tools/shell".into(),
+                format!("cookie: token={token}\r\n"),
+            ),
+            (
+                "POST /v1/tools/shell".into(),
+                format!("x-api-key: {token}\r\n"),
+            ),
+            (
+                "POST /v1/tools/shell".into(),
+                format!("proxy-authorization: Bearer {token}\r\n"),
+            ),
+        ] {
+            let mut request = self.request(&line);
+            request.token = None;
+            request.more = more;
+            self.refuse(&request, 401);
+        }
+        for path in PATHS {
+            for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+                let mut request = self.request(&format!("{method} {path}"));
+                request.token = None;
+                self.refuse(&request, 401);
+            }
+        }
+    }
+
+    fn kinds(&mut self) {
+        let kinds = [
+            None,
+            Some(""),
+            Some("text/plain"),
+            Some("text/plain;charset=UTF-8"),
+            Some("application/x-www-form-urlencoded"),
+            Some("multipart/form-data; boundary=x"),
+            Some("application/jsonp"),
+            Some("application/json5"),
+            Some("application/ld+json"),
+            Some("text/json"),
+            Some("text/plain; application/json"),
+            Some("text/plain, application/json"),
+            Some("application/octet-stream"),
+            Some("*/*"),
+        ];
+        for path in ["/v1/tools/shell", "/v1/runs", "/mcp"] {
+            for kind in kinds {
+                let mut request = self.request(&format!("POST {path}"));
+                request.kind = kind.map(str::to_owned);
+                self.refuse(&request, 415);
+            }
+        }
+        let mut twice = self.request("POST /v1/tools/shell");
+        twice.more = "content-type: text/plain\r\n".into();
+        self.refuse(&twice, 415);
+    }
+
+    fn methods(&mut self) {
+        for path in ACTS {
+            for method in ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
+                self.refuse(&self.request(&format!("{method} {path}")), 405);
+            }
+            // A method in another place is not the method.
+            let mut request = self.request(&format!("GET {path}?_method=POST"));
+            request.more = "x-http-method-override: POST\r\n".into();
+            self.refuse(&request, 405);
+        }
+        for path in ["/", "/v1", "/v1/tools/../stop", "//v1/stop", "/v1/stop/"] {
+            self.refuse(&self.request(&format!("POST {path}")), 404);
+        }
+        for method in ["PUT", "PATCH", "OPTIONS", "TRACE"] {
+            self.refuse(&self.request(&format!("{method} /mcp")), 405);
+        }
+        self.refuse(&self.request("GET /mcp"), 406);
+    }
+
+    fn bodies(&mut self) {
+        let large = (8 << 20) + 1;
+        for path in ["/v1/tools/shell", "/v1/runs", "/mcp"] {
+            let mut request = self.request(&format!("POST {path}"));
+            request.more = "accept: application/json, text/event-stream\r\n".into();
+            request.body = " ".repeat(large);
+            self.refuse(&request, 413);
+        }
+        let port = self.port;
+        let head = format!(
+            "POST /v1/tools/shell HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\
+             authorization: Bearer {}\r\n",
+            self.token
+        );
+        let json = "content-type: application/json\r\n";
+        let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, " ".repeat(1 << 20));
+        let chunked = "transfer-encoding: chunked\r\n\r\n";
+        let endless = format!("{head}{json}{chunked}{}", chunk.repeat(9));
+        self.refuse_bytes(endless.as_bytes(), 413);
+        let unlabelled = format!("{head}{chunked}2\r\n{{}}\r\n0\r\n\r\n");
+        self.refuse_bytes(unlabelled.as_bytes(), 415);
+        let long = format!("{head}x-long: {}\r\n\r\n", "x".repeat(128 << 10));
+        self.refuse_bytes(long.as_bytes(), 431);
+        let many = format!("{head}{}\r\n", "x-many: 1\r\n".repeat(500));
+        self.refuse_bytes(many.as_bytes(), 431);
+        for broken in [
+            "GET\r\n\r\n".to_owned(),
+            "GET /v1/status HTTP/9.9\r\n\r\n".into(),
+            format!("{head}content-length: 2\r\ncontent-length: 3\r\n\r\n{{}}"),
+            format!("{head}content-length: -1\r\n\r\n"),
+            format!("{head}bad header: 1\r\n\r\n"),
+            format!("{head} folded: 1\r\n\r\n"),
+        ] {
+            self.refuse_bytes(broken.as_bytes(), 400);
+        }
+    }
+
+    fn persons(&mut self) {
+        let answer = "/v1/questions/question_00000000/answer";
+        for (more, wanted) in [
+            ("", 403),
+            ("abide-agent: me\r\n", 403),
+            ("abide-person: yes\r\n", 400),
+            ("abide-person: false\r\n", 400),
+            ("abide-person: \r\n", 400),
+            ("abide-person: true\r\nabide-agent: me\r\n", 400),
+            ("abide-agent: \r\n", 400),
+        ] {
+            for path in [answer, "/v1/stop"] {
+                let mut request = self.request(&format!("POST {path}"));
+                request.more = more.into();
+                self.refuse(&request, wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_hostile_gets_in() {
+    let mut matrix = Matrix::new();
+    let before = matrix.abide.status();
+    matrix.hosts();
+    matrix.origins();
+    matrix.tokens();
+    matrix.kinds();
+    matrix.methods();
+    matrix.bodies();
+    matrix.persons();
+    println!("{} requests were refused", matrix.refused);
+    assert!(matrix.refused >= 400, "{} requests", matrix.refused);
+    let after = matrix.abide.status();
+    assert_eq!(before["daemon"], after["daemon"], "the same daemon lives");
+    assert_eq!(after["sessions"]["ended"], 0, "{after}");
+    assert_eq!(after["sessions"]["running"], 0, "{after}");
+    assert!(!matrix.abide.path("hit").exists(), "something ran");
+    let (status, _) = matrix.abide.ask("GET /v1/status", "", &Value::Null);
+    assert_eq!(status, 200, "and whoever may come in still does");
+}

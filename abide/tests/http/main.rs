@@ -1,0 +1,10 @@
+//! HTTP over TCP, spoken by hand to a real daemon: who is let in, who is not, and MCP as clients that
+//! speak HTTP see it.
+
+mod conformance;
+mod door;
+mod harness;
+mod hostile;
+mod legacy;
+mod modern;
+mod person;

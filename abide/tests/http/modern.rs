@@ -1,0 +1,182 @@
+//! MCP over HTTP in the generation of 2026-07-28: every request stands for itself.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Answer, feed};
+
+fn meta(capabilities: &Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "by-hand", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}
+
+fn headers(method: &str, name: &str) -> String {
+    let name = match name {
+        "" => String::new(),
+        name => format!("mcp-name: {name}\r\n"),
+    };
+    format!(
+        "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: {method}\r\n{name}"
+    )
+}
+
+/// Calls a tool with these parameters besides its name and arguments.
+fn call(abide: &Abide, tool: &str, arguments: &Value, more: &Value) -> Answer {
+    let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta(&json!({}))});
+    for (field, value) in more.as_object().into_iter().flatten() {
+        params[field] = value.clone();
+    }
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let answer = abide.open("POST /mcp", &headers("tools/call", tool), &call.to_string());
+    assert_eq!(answer.status, 200);
+    answer
+}
+
+#[test]
+fn it_is_discovered_and_a_tool_is_called() {
+    let abide = Abide::new();
+    let ask = json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {
+        "_meta": meta(&json!({})),
+    }});
+    let mut answer = abide.open(
+        "POST /mcp",
+        &headers("server/discover", ""),
+        &ask.to_string(),
+    );
+    let found = answer.event();
+    let versions = found["result"]["supportedVersions"].as_array().unwrap();
+    assert!(versions.contains(&json!("2026-07-28")), "{found}");
+    let mut answer = call(
+        &abide,
+        "shell",
+        &json!({"command": "echo hello"}),
+        &json!({}),
+    );
+    let result = answer.event();
+    assert_eq!(
+        result["result"]["structuredContent"]["status"], "SUCCESS",
+        "{result}"
+    );
+}
+
+#[test]
+fn commands_run_where_and_for_whom_the_headers_say() {
+    let abide = Abide::new();
+    let params =
+        json!({"name": "shell", "arguments": {"command": "pwd"}, "_meta": meta(&json!({}))});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let headers = headers("tools/call", "shell") + "abide-agent: other\r\nabide-root: /usr\r\n";
+    let result = abide.open("POST /mcp", &headers, &call.to_string()).event();
+    let facts = &result["result"]["structuredContent"];
+    assert!(
+        facts["text"].as_str().unwrap().contains("/usr\n"),
+        "{result}"
+    );
+    let one = format!("GET /v1/sessions/{}", facts["session_id"].as_str().unwrap());
+    let session = abide.good(&one, "abide-agent: other\r\n", &Value::Null);
+    assert_eq!(session["agent"], "other");
+    let wrong = headers.replace("/usr", "usr");
+    assert_eq!(abide.ask("POST /mcp", &wrong, &call).0, 400);
+}
+
+#[test]
+fn a_silent_call_shows_life_at_once() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let command = json!({"command": format!("cat {}", fifo.display())});
+    // The head comes although the command waits, and has written nothing.
+    let mut answer = call(&abide, "execute_command", &command, &json!({}));
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert_eq!(answer.line(), ":\n");
+    feed(&fifo, "done\n");
+    let result = answer.event();
+    let text = result["result"]["structuredContent"]["text"].as_str();
+    assert!(text.unwrap().contains("done"), "{result}");
+}
+
+#[test]
+fn progress_comes_at_once_where_it_is_wanted() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let command = json!({"command": format!("cat {}", fifo.display())});
+    let mut meta = meta(&json!({}));
+    meta["progressToken"] = json!("p");
+    let mut answer = call(&abide, "execute_command", &command, &json!({"_meta": meta}));
+    let progress = answer.event();
+    assert_eq!(progress["method"], "notifications/progress", "{progress}");
+    assert_eq!(progress["params"]["progressToken"], "p");
+    feed(&fifo, "done\n");
+    assert_eq!(answer.event()["id"], 1);
+}
+
+#[test]
+fn whoever_stops_reading_ends_no_command() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let command = json!({"command": format!("echo begun > {0}; cat {0}", fifo.display())});
+    let answer = call(&abide, "execute_command", &command, &json!({}));
+    assert_eq!(std::fs::read_to_string(&fifo).unwrap(), "begun\n");
+    drop(answer);
+    let session = abide.running()[0]["session_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    // Any call that follows is stepped through after the end of the wait.
+    abide.shell("true");
+    feed(&fifo, "done\n");
+    let one = format!("GET /v1/sessions/{session}");
+    let ended = loop {
+        let session = abide.good(&one, "", &Value::Null);
+        if !session["end"].is_null() {
+            break session;
+        }
+    };
+    assert_eq!(ended["exit_code"], 0, "{ended}");
+}
+
+#[test]
+fn a_person_is_asked_by_returning() {
+    let abide = Abide::new();
+    let arguments = json!({"command": "sleep 1000", "timeout": 1});
+    let asks = json!({"_meta": meta(&json!({"elicitation": {}}))});
+    let asked = call(&abide, "execute_command", &arguments, &asks).event();
+    let result = &asked["result"];
+    assert_eq!(result["resultType"], "input_required", "{asked}");
+    let (question, _) = result["inputRequests"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .next()
+        .unwrap();
+    let again = json!({
+        "_meta": meta(&json!({"elicitation": {}})),
+        "requestState": result["requestState"],
+        "inputResponses": {question: {"action": "decline"}},
+    });
+    let result = call(&abide, "execute_command", &arguments, &again).event();
+    assert_eq!(
+        result["result"]["structuredContent"]["end"], "idle_declined",
+        "{result}"
+    );
+    assert_eq!(abide.running().len(), 0, "it was run once");
+}
+
+#[test]
+fn a_message_is_told_once() {
+    let abide = Abide::new();
+    let mut coming = abide.open("GET /v1/messages?follow=true", "", "");
+    let mission = json!({"total_duration": 1, "mission": "look again"});
+    call(&abide, "timer", &mission, &json!({})).event();
+    assert!(coming.line().contains("look again"));
+    let told = || {
+        let mut answer = call(&abide, "shell", &json!({"command": "true"}), &json!({}));
+        let result = answer.event();
+        answer.rest();
+        result.to_string().contains("look again")
+    };
+    assert!(told(), "with the next result");
+    assert!(!told(), "and not again");
+}

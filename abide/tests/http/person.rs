@@ -1,0 +1,86 @@
+//! Who may speak for a person over TCP. A command can read the token; it cannot leave its session.
+
+use std::thread::{JoinHandle, spawn};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Answer};
+
+const PERSON: &str = "abide-person: true\r\n";
+
+/// A command that was silent for a second: what shows the questions, the question about it, and the
+/// call's answer.
+fn asked(abide: &Abide) -> (Answer, String, JoinHandle<Value>) {
+    let mut watched = abide.open("GET /v1/questions?follow=true", PERSON, "");
+    assert_eq!(watched.status, 200);
+    let call = json!({"command": "sleep 1000", "timeout": 1}).to_string();
+    let call = abide.send("POST /v1/tools/execute_command", "", &call);
+    let answer = spawn(move || {
+        let text = Answer::begin(call).rest();
+        serde_json::from_str(&text).unwrap_or(Value::String(text))
+    });
+    let question: Value = serde_json::from_str(&watched.line()).expect("a question");
+    assert_eq!(question["event"], "asked", "{question}");
+    let id = question["question_id"].as_str().expect("its id").to_owned();
+    (watched, id, answer)
+}
+
+#[test]
+fn a_person_watches_and_answers() {
+    let abide = Abide::new();
+    let (_watched, id, answer) = asked(&abide);
+    let line = format!("POST /v1/questions/{id}/answer");
+    let no = json!({"answer": "no"});
+    let (status, refused) = abide.ask(&line, "", &no);
+    assert_eq!(status, 403, "an agent cannot: {refused}");
+    abide.good(&line, PERSON, &no);
+    let answer = answer.join().expect("an answer");
+    assert_eq!(answer["end"], "idle_declined", "{answer}");
+}
+
+#[test]
+fn a_command_speaks_for_nobody() {
+    refused_from_inside(&Abide::new());
+}
+
+#[test]
+fn nor_does_one_that_only_its_keeper_holds() {
+    refused_from_inside(&Abide::with("containment = \"subreaper\"\n"));
+}
+
+fn refused_from_inside(abide: &Abide) {
+    let (_watched, id, answer) = asked(abide);
+    let script = abide.path("speak");
+    let (address, token) = (abide.address(), abide.token());
+    let (port, body) = (address.port(), r#"{"answer":"no"}"#);
+    let speak = |line: &str, body: &str| {
+        let length = body.len();
+        format!(
+            "#!/bin/bash\nexec 3<>/dev/tcp/127.0.0.1/{port}\nprintf '{line} HTTP/1.0\\r\\nhost: {address}\\r\\n\
+             authorization: Bearer {token}\\r\\nabide-person: true\\r\\ncontent-type: application/json\\r\\n\
+             content-length: {length}\\r\\n\\r\\n%s' '{body}' >&3\ncat <&3\n"
+        )
+    };
+    let path = script.display();
+    for (line, body) in [
+        (format!("POST /v1/questions/{id}/answer"), body),
+        ("POST /v1/stop".into(), ""),
+        ("GET /v1/sessions".into(), ""),
+    ] {
+        std::fs::write(&script, speak(&line, body)).unwrap();
+        for how in [
+            format!("bash {path}"),
+            format!("setsid bash {path}"),
+            format!("(setsid bash {path} & wait)"),
+        ] {
+            let result = abide.shell(&how);
+            let text = result["text"].as_str().unwrap();
+            assert!(text.contains("403 Forbidden"), "{how}: {text}");
+        }
+    }
+    let open = abide.good("GET /v1/questions", PERSON, &Value::Null);
+    assert_eq!(open["questions"][0]["question_id"], id.as_str(), "{open}");
+    let line = format!("POST /v1/questions/{id}/answer");
+    abide.good(&line, PERSON, &json!({"answer": "no"}));
+    assert_eq!(answer.join().unwrap()["end"], "idle_declined");
+}
