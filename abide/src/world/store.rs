@@ -103,8 +103,7 @@ impl Sqlite {
         schema::migrate(&mut db)?;
         let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
         let questions = read::open_questions(&db)?;
-        let kept = read::kept(&db, shuffle, boot_id)?;
-        let conditions = read::conditions(&db, shuffle)?;
+        let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
         let past = Past::new(connect(path)?, shuffle);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
         std::thread::Builder::new()

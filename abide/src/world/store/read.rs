@@ -40,22 +40,31 @@ pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Questio
 }
 
 /// Timers that have not ended and messages that have not been seen.
-pub(super) fn kept(db: &Connection, shuffle: Shuffle, boot_id: u128) -> Result<Kept, StoreFault> {
+pub(super) fn kept(
+    db: &Connection,
+    shuffle: Shuffle,
+    boot_id: u128,
+) -> Result<(Kept, Conditions), StoreFault> {
     let next = |table: &str| -> Result<u64, StoreFault> {
         let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
         Ok(db.query_row(&sql, [], |row| row.get(0))?)
     };
-    Ok(Kept {
+    let (timers, conditions) = timers(db, shuffle)?;
+    let kept = Kept {
         shuffle,
         boot_id,
         anchor: anchor(db)?,
         next_timer: next("timer")?,
         next_message: next("message")?,
-        timers: timers(db)?,
+        timers,
         ended: ended(db, shuffle)?,
         messages: messages(db)?,
-    })
+    };
+    Ok((kept, conditions))
 }
+
+/// What timers wait for, as it was written.
+pub(super) type Conditions = Vec<(TimerId, String)>;
 
 fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
     let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
@@ -84,12 +93,13 @@ impl Names {
     }
 }
 
-fn timers(db: &Connection) -> Result<Vec<timer::Kept>, StoreFault> {
+fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Conditions), StoreFault> {
     let mut names = Names::default();
     let mut found = Vec::new();
+    let mut conditions = Conditions::new();
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition IS NOT NULL FROM timer WHERE ended_ms IS NULL ORDER BY number",
+         checked_ms, key, condition FROM timer WHERE ended_ms IS NULL ORDER BY number",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -104,8 +114,14 @@ fn timers(db: &Connection) -> Result<Vec<timer::Kept>, StoreFault> {
             let cell = row.get_ref(at)?;
             cell.as_str().map_err(|e| StoreFault::Broken(e.to_string()))
         };
+        let number: u64 = row.get(0)?;
+        let condition: Option<String> = row.get(10)?;
+        let conditional = condition.is_some();
+        if let Some(condition) = condition {
+            conditions.push((TimerId::from_bits(shuffle.mix(number)), condition));
+        }
         found.push(timer::Kept {
-            number: row.get(0)?,
+            number,
             agent: names.of(text(1)?),
             kind: kind(text(2)?),
             state: State {
@@ -119,10 +135,10 @@ fn timers(db: &Connection) -> Result<Vec<timer::Kept>, StoreFault> {
             },
             checked: Wall(row.get(8)?),
             key: row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
-            conditional: row.get(10)?,
+            conditional,
         });
     }
-    Ok(found)
+    Ok((found, conditions))
 }
 
 /// The timers that ended last, oldest first.
@@ -201,21 +217,6 @@ fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
 fn subject(about: &str) -> Option<About> {
     let session = about.parse().map(About::Session);
     about.parse().map(About::Timer).or(session).ok()
-}
-
-/// What the timers that have not ended wait for.
-pub(super) fn conditions(
-    db: &Connection,
-    shuffle: Shuffle,
-) -> Result<Vec<(TimerId, String)>, StoreFault> {
-    let mut select = db.prepare(
-        "SELECT number, condition FROM timer WHERE ended_ms IS NULL AND condition IS NOT NULL",
-    )?;
-    let rows = select.query_map([], |row| {
-        let number: u64 = row.get(0)?;
-        Ok((TimerId::from_bits(shuffle.mix(number)), row.get(1)?))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Reads what is over, and the texts that nobody keeps in memory.
