@@ -135,6 +135,20 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_servers_that_are_no_answers_are_mentioned() {
+        for line in [
+            "npm http fetch GET 404 https://packages.example/thing 31ms (cache skip)",
+            "10.0.0.1 - - [01/May/2024] \"GET /x HTTP/1.1\" 503 12",
+        ] {
+            assert_eq!(weight(line), Some(Weight::Mention), "{line}");
+        }
+        assert_eq!(
+            weight("npm http fetch GET 200 https://packages.example/thing 31ms"),
+            None
+        );
+    }
+
+    #[test]
     fn errors_of_many_tools_are_errors() {
         for line in [
             "ERROR db connection lost id=77",

@@ -10,6 +10,25 @@ use regex::Regex;
 
 /// Words without which no line matters.
 const WORDS: &[&str] = &[
+    // Answers of servers that are no answers.
+    "get 4",
+    "get 5",
+    "head 4",
+    "head 5",
+    "post 4",
+    "post 5",
+    "put 4",
+    "put 5",
+    "patch 4",
+    "patch 5",
+    "delete 4",
+    "delete 5",
+    "\" 4",
+    "\" 5",
+    "http/1.1 4",
+    "http/1.1 5",
+    "http/2 4",
+    "http/2 5",
     "err",
     "fail",
     "fatal",
@@ -252,7 +271,8 @@ form!(
     r"(?ix)
     (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
-    (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ "
+    (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ 
+    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b"
 );
 
 form!(

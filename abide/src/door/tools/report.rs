@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::session::{End, Exit, Phase};
-use abide_core::{Millis, Outcome, SessionId};
+use abide_core::{Millis, Mono, Outcome, SessionId};
 use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context, ToolResult};
@@ -15,7 +15,7 @@ use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits};
 use crate::door::mask::Mask;
 use crate::keeper::{folder, tree};
-use crate::world::clock::pause;
+use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Piece, Stream};
 
@@ -25,9 +25,10 @@ pub(super) const MAX_OUTPUT: u64 = 1_000_000;
 const READ_ON_THE_SPOT: u64 = 64 << 10;
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
-/// Where a hard limit struck, the answer must not be late: of a flood, this much is looked at and the
-/// rest only counted.
-const HASTY_SCAN: u64 = 8 << 20;
+/// Where a hard limit struck, the answer must not be late: a flood is looked at for this long, and at
+/// its end; the rest is only counted.
+const HASTE: Millis = Millis(20);
+const HASTY_TAIL: u64 = 512 << 10;
 
 /// A name and its value.
 type Variable = (OsString, OsString);
@@ -170,7 +171,6 @@ fn signal_of(exit: Exit) -> Option<i32> {
 }
 
 fn ran_until_now(view: &SessionView) -> Millis {
-    use crate::world::clock::{Clock, SystemClock};
     Millis(
         SystemClock
             .now()
@@ -235,20 +235,23 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
     let limits = Limits {
         max_chars: wanted.max_chars,
         raw: wanted.raw,
-        scan_bytes: struck.then_some(HASTY_SCAN),
         ..Limits::new(view.id.to_string())
     };
-    let unread = limits.unread(end);
     let digest = Digest::new(&limits);
     if end == 0 {
         return digest.finish();
     }
-    let reading = Reading { log, only, end };
+    let reading = Reading {
+        log,
+        only,
+        end,
+        hasty: struck,
+    };
     if end <= READ_ON_THE_SPOT {
-        return reading.into(digest, unread);
+        return reading.into(digest);
     }
     let (log, session) = (view.folder.clone(), view.id);
-    tokio::task::spawn_blocking(move || reading.into(digest, unread))
+    tokio::task::spawn_blocking(move || reading.into(digest))
         .await
         .unwrap_or_else(|e| {
             tracing::error!(
@@ -264,6 +267,7 @@ struct Reading {
     log: Log,
     only: Option<Stream>,
     end: u64,
+    hasty: bool,
 }
 
 /// What a digest was given.
@@ -274,15 +278,16 @@ struct Fed {
 }
 
 impl Reading {
-    fn into(self, mut digest: Digest, unread: Option<Range<u64>>) -> Digested {
+    fn into(self, mut digest: Digest) -> Digested {
         let mut fed = Fed::default();
-        match unread {
-            None => self.feed(&mut digest, 0..self.end, &mut fed),
-            Some(unread) => {
-                self.feed(&mut digest, 0..unread.start, &mut fed);
-                digest.gap(Gap::Unread(unread.end - unread.start));
-                self.feed(&mut digest, unread.end..self.end, &mut fed);
-            }
+        let tail = self.end.saturating_sub(HASTY_TAIL);
+        let until = self.hasty.then(|| SystemClock.now().mono + HASTE);
+        let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
+        if read_to < tail {
+            digest.gap(Gap::Unread(tail - read_to));
+        }
+        if read_to < self.end {
+            self.feed(&mut digest, read_to.max(tail)..self.end, None, &mut fed);
         }
         if fed.bytes == 0 {
             // Whose the missing bytes were is not known; of a stream that is not seen at all, none.
@@ -295,11 +300,18 @@ impl Reading {
         digested
     }
 
-    fn feed(&self, digest: &mut Digest, part: Range<u64>, fed: &mut Fed) {
+    /// Reads a part, or as much of it as there is time for; returns where it stopped.
+    fn feed(
+        &self,
+        digest: &mut Digest,
+        part: Range<u64>,
+        until: Option<Mono>,
+        fed: &mut Fed,
+    ) -> u64 {
         let mut pieces = self.log.pieces(part.start, self.only);
         while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
             match piece {
-                Piece::Chunk(chunk) if chunk.offset >= part.end => return,
+                Piece::Chunk(chunk) if chunk.offset >= part.end => return part.end,
                 Piece::Chunk(chunk) => {
                     let most = usize::try_from(part.end - chunk.offset).unwrap_or(usize::MAX);
                     digest.push(&chunk.bytes[..chunk.bytes.len().min(most)]);
@@ -310,7 +322,11 @@ impl Reading {
                     fed.dropped += to - from;
                 }
             }
+            if until.is_some_and(|until| SystemClock.now().mono > until) {
+                return pieces.at().min(part.end);
+            }
         }
+        part.end
     }
 }
 
