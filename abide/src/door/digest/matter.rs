@@ -138,7 +138,7 @@ mod tests {
     fn answers_of_servers_that_are_no_answers_are_mentioned() {
         for line in [
             "npm http fetch GET 404 https://packages.example/thing 31ms (cache skip)",
-            "10.0.0.1 - - [01/May/2024] \"GET /x HTTP/1.1\" 503 12",
+            "10.0.0.1 - - [01/May/2024] \"GET /x HTTP/1.1\" 404 12",
         ] {
             assert_eq!(weight(line), Some(Weight::Mention), "{line}");
         }
@@ -181,7 +181,7 @@ mod tests {
             "E1115 03:46:35.123456 1 main.go:3] boom",
             "CONFLICT (content): Merge conflict in a.txt",
             "process exited with code 137",
-            "10.0.0.1 - - \"GET /x HTTP/1.1\" 503 12",
+            "10.0.0.1 - - \"GET /x HTTP/1.1\" 404 12",
             "not ok 12 - parses",
             "    ✕ adds numbers (3 ms)",
             "OSError: [Errno 28] No space left on device",
