@@ -181,7 +181,7 @@ mod tests {
             "E1115 03:46:35.123456 1 main.go:3] boom",
             "CONFLICT (content): Merge conflict in a.txt",
             "process exited with code 137",
-            "10.0.0.1 - - \"GET /x HTTP/1.1\" 404 12",
+            "10.0.0.1 - - \"GET /x HTTP/1.1\" 503 12",
             "not ok 12 - parses",
             "    ✕ adds numbers (3 ms)",
             "OSError: [Errno 28] No space left on device",
