@@ -91,6 +91,28 @@ pub enum Outcome {
     Refused(crate::request::Refusal),
 }
 
+impl Outcome {
+    /// The session it speaks of, where it speaks of one.
+    pub fn session(&self) -> Option<SessionId> {
+        match self {
+            Outcome::Started(id)
+            | Outcome::Ended(id)
+            | Outcome::Running(id, _)
+            | Outcome::Declined(id)
+            | Outcome::Cancelled(id)
+            | Outcome::Failed(id) => Some(*id),
+            Outcome::Done
+            | Outcome::Timer(..)
+            | Outcome::Timers(_)
+            | Outcome::TimersMade(_)
+            | Outcome::TimersStopped(_)
+            | Outcome::TimersCounted(_)
+            | Outcome::Messages(..)
+            | Outcome::Refused(_) => None,
+        }
+    }
+}
+
 /// Why a call is answered while its session runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyRunning {

@@ -255,22 +255,7 @@ impl Running {
     }
 
     fn view(&self, outcome: &Outcome) -> Option<Arc<SessionView>> {
-        let id = match outcome {
-            Outcome::Started(id)
-            | Outcome::Ended(id)
-            | Outcome::Running(id, _)
-            | Outcome::Declined(id)
-            | Outcome::Cancelled(id)
-            | Outcome::Failed(id) => *id,
-            Outcome::Done
-            | Outcome::Timer(..)
-            | Outcome::Timers(_)
-            | Outcome::TimersMade(_)
-            | Outcome::TimersStopped(_)
-            | Outcome::TimersCounted(_)
-            | Outcome::Messages(..)
-            | Outcome::Refused(_) => self.session?,
-        };
+        let id = outcome.session().or(self.session)?;
         self.handle.board().session(id)
     }
 }

@@ -87,23 +87,7 @@ pub(super) fn laid_over(
 
 /// The session that an outcome speaks of.
 pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<SessionView>> {
-    let id = match outcome {
-        Outcome::Started(id)
-        | Outcome::Ended(id)
-        | Outcome::Running(id, _)
-        | Outcome::Declined(id)
-        | Outcome::Cancelled(id)
-        | Outcome::Failed(id) => *id,
-        Outcome::Done
-        | Outcome::Timer(..)
-        | Outcome::Timers(_)
-        | Outcome::TimersMade(_)
-        | Outcome::TimersStopped(_)
-        | Outcome::TimersCounted(_)
-        | Outcome::Messages(..)
-        | Outcome::Refused(_) => return None,
-    };
-    handle.board().session(id)
+    handle.board().session(outcome.session()?)
 }
 
 pub(super) fn vanished() -> ToolResult {
