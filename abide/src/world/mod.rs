@@ -7,6 +7,7 @@ pub mod exit;
 pub mod facts;
 pub mod holders;
 pub mod keepers;
+pub mod limits;
 pub mod log;
 pub mod peer;
 pub mod probe;
