@@ -21,3 +21,4 @@ pub mod store;
 pub mod tail;
 pub mod terminal;
 pub mod unread;
+pub mod web;
