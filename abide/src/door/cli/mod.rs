@@ -5,7 +5,6 @@ mod answer;
 mod args;
 mod attach;
 mod call;
-mod client;
 mod daemon;
 mod logs;
 mod messages;
@@ -30,6 +29,7 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use crate::config::{self, Places};
+use crate::door::client;
 use args::{Command, Line, Session};
 use client::Client;
 use show::say;
