@@ -10,6 +10,7 @@ pub mod keepers;
 pub mod log;
 pub mod peer;
 pub mod probe;
+pub mod rewrite;
 pub mod screen;
 pub mod screens;
 pub mod search;

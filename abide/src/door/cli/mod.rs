@@ -13,6 +13,7 @@ mod prompt;
 mod run;
 mod safe;
 mod sessions;
+mod setup;
 mod show;
 mod span;
 mod status;
@@ -78,6 +79,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
                 say!("abide {number}");
             }
         }
+        Command::Setup(args) => return setup::setup(args),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
         Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
         Command::Mcp(mcp) => {
