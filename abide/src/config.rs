@@ -85,6 +85,16 @@ impl Places {
         self.runtime.join("http.address")
     }
 
+    /// The address at which it was served last, so that open pages find it there again.
+    pub fn last_address(&self) -> PathBuf {
+        self.runtime.join("http.last")
+    }
+
+    /// Who is logged in at the page.
+    pub fn logins(&self) -> PathBuf {
+        self.state.join("logins")
+    }
+
     /// What a caller over TCP must show.
     pub fn token(&self) -> PathBuf {
         self.state.join("token")

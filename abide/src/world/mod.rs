@@ -8,6 +8,7 @@ pub mod facts;
 pub mod holders;
 pub mod keepers;
 pub mod log;
+pub mod logins;
 pub mod peer;
 pub mod probe;
 pub mod screen;
