@@ -127,6 +127,8 @@ pub struct Config {
     pub http: TcpDoor,
     /// Whether `http` may name an address that other machines can reach.
     pub http_beyond_loopback: bool,
+    /// A file of certificates (PEM) to trust besides the machine's own, for `until.url` and webhooks.
+    pub ca_file: Option<PathBuf>,
     /// How to wake agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
 }
@@ -215,6 +217,7 @@ impl Default for Config {
             spare_keepers: 4,
             http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
+            ca_file: None,
             wakers: Vec::new(),
         }
     }

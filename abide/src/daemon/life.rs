@@ -25,6 +25,7 @@ use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
+use crate::world::web::Web;
 use crate::world::{entropy, secret, socket};
 
 /// Which of the daemon's sockets.
@@ -254,7 +255,8 @@ impl Runtime {
         let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
-        let prober = Prober::new(events.clone());
+        let web = Arc::new(Web::new(config.ca_file.clone()));
+        let prober = Prober::new(events.clone(), web);
         for (timer, condition) in &conditions {
             prober.know(*timer, condition);
         }
