@@ -48,6 +48,7 @@ helps! {
     wait: "wait";
     messages: "messages";
     call: "call";
+    open: "open";
     setup: "setup";
     status: "status";
     stop: "stop";

@@ -41,6 +41,7 @@ pub enum Command {
     Wait(Wait),
     Messages(Messages),
     Call(Call),
+    Open(Open),
     Status(Status),
     Setup(Setup),
     Stop(Stop),
@@ -50,6 +51,19 @@ pub enum Command {
     Completions(Completions),
     Man(Man),
     Version(Version),
+}
+
+/// Open the page in a browser
+///
+/// Prints a link that logs one browser in, once and within a minute, and opens it where there is a
+/// display. The login lasts for 30 days.
+#[derive(Debug, Args)]
+pub struct Open {
+    /// Only print the link
+    #[arg(long)]
+    pub print: bool,
+    #[command(flatten)]
+    pub json: Json,
 }
 
 /// Print JSON for programs.
