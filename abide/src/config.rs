@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+pub mod clients;
+
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -88,6 +90,16 @@ impl Places {
     /// Says at which address HTTP is served over TCP.
     pub fn http_address(&self) -> PathBuf {
         self.runtime.join("http.address")
+    }
+
+    /// The address at which it was served last, so that open pages find it there again.
+    pub fn last_address(&self) -> PathBuf {
+        self.runtime.join("http.last")
+    }
+
+    /// Who is logged in at the page.
+    pub fn logins(&self) -> PathBuf {
+        self.state.join("logins")
     }
 
     /// What a caller over TCP must show.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -421,9 +422,10 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
     };
     let opened = async {
         let token = secret::token(&places.token())?;
-        let listener = TcpListener::bind(wanted).await?;
+        let listener = bind(places, wanted).await?;
         let address = listener.local_addr()?;
         secret::write(&places.http_address(), &address.to_string())?;
+        secret::write(&places.last_address(), &address.to_string())?;
         Ok::<_, io::Error>((address, listener, token))
     };
     match opened.await {
@@ -442,6 +444,20 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
             (http::Tcp::Failed(why), None)
         }
     }
+}
+
+/// Where any port will do, the one of the last time is taken if it is free, so that a page that is
+/// still open finds its daemon again.
+async fn bind(places: &Places, wanted: SocketAddr) -> io::Result<TcpListener> {
+    let last = std::fs::read_to_string(places.last_address()).ok();
+    let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
+    if wanted.port() == 0
+        && let Some(last) = last.filter(|last| last.ip() == wanted.ip())
+        && let Ok(listener) = TcpListener::bind(last).await
+    {
+        return Ok(listener);
+    }
+    TcpListener::bind(wanted).await
 }
 
 /// The key that seals what is handed to clients and comes back; it outlives the daemon.
