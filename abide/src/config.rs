@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+pub mod clients;
+
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -50,6 +52,11 @@ impl Places {
         }
     }
 
+    /// The one folder that everything is under, where there is one.
+    pub fn one_folder(&self) -> Option<&Path> {
+        (*self == Places::under(&self.state)).then_some(self.state.as_path())
+    }
+
     /// One folder per session.
     pub fn sessions(&self) -> PathBuf {
         self.state.join("sessions")
@@ -83,6 +90,16 @@ impl Places {
     /// Says at which address HTTP is served over TCP.
     pub fn http_address(&self) -> PathBuf {
         self.runtime.join("http.address")
+    }
+
+    /// The address at which it was served last, so that open pages find it there again.
+    pub fn last_address(&self) -> PathBuf {
+        self.runtime.join("http.last")
+    }
+
+    /// Who is logged in at the page.
+    pub fn logins(&self) -> PathBuf {
+        self.state.join("logins")
     }
 
     /// What a caller over TCP must show.
@@ -318,6 +335,16 @@ pub fn agent_from_env() -> String {
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
+}
+
+/// A program on the search path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| {
+            rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+        })
 }
 
 /// The owner's home folder.

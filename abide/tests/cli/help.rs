@@ -48,6 +48,8 @@ helps! {
     wait: "wait";
     messages: "messages";
     call: "call";
+    open: "open";
+    setup: "setup";
     status: "status";
     stop: "stop";
     serve: "serve";
