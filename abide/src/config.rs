@@ -85,6 +85,16 @@ impl Places {
         self.runtime.join("http.address")
     }
 
+    /// The address at which it was served last, so that open pages find it there again.
+    pub fn last_address(&self) -> PathBuf {
+        self.runtime.join("http.last")
+    }
+
+    /// Who is logged in at the page.
+    pub fn logins(&self) -> PathBuf {
+        self.state.join("logins")
+    }
+
     /// What a caller over TCP must show.
     pub fn token(&self) -> PathBuf {
         self.state.join("token")
@@ -117,6 +127,8 @@ pub struct Config {
     pub http: TcpDoor,
     /// Whether `http` may name an address that other machines can reach.
     pub http_beyond_loopback: bool,
+    /// A file of certificates (PEM) to trust besides the machine's own, for `until.url` and webhooks.
+    pub ca_file: Option<PathBuf>,
     /// How to wake agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
 }
@@ -205,6 +217,7 @@ impl Default for Config {
             spare_keepers: 4,
             http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
+            ca_file: None,
             wakers: Vec::new(),
         }
     }

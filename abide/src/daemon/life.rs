@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -24,6 +25,7 @@ use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
+use crate::world::web::Web;
 use crate::world::{entropy, secret, socket};
 
 /// Which of the daemon's sockets.
@@ -253,7 +255,8 @@ impl Runtime {
         let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
-        let prober = Prober::new(events.clone());
+        let web = Arc::new(Web::new(config.ca_file.clone()));
+        let prober = Prober::new(events.clone(), web);
         for (timer, condition) in &conditions {
             prober.know(*timer, condition);
         }
@@ -386,9 +389,10 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
     };
     let opened = async {
         let token = secret::token(&places.token())?;
-        let listener = TcpListener::bind(wanted).await?;
+        let listener = bind(places, wanted).await?;
         let address = listener.local_addr()?;
         secret::write(&places.http_address(), &address.to_string())?;
+        secret::write(&places.last_address(), &address.to_string())?;
         Ok::<_, io::Error>((address, listener, token))
     };
     match opened.await {
@@ -407,6 +411,20 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
             (http::Tcp::Failed(why), None)
         }
     }
+}
+
+/// Where any port will do, the one of the last time is taken if it is free, so that a page that is
+/// still open finds its daemon again.
+async fn bind(places: &Places, wanted: SocketAddr) -> io::Result<TcpListener> {
+    let last = std::fs::read_to_string(places.last_address()).ok();
+    let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
+    if wanted.port() == 0
+        && let Some(last) = last.filter(|last| last.ip() == wanted.ip())
+        && let Ok(listener) = TcpListener::bind(last).await
+    {
+        return Ok(listener);
+    }
+    TcpListener::bind(wanted).await
 }
 
 /// The key that seals what is handed to clients and comes back; it outlives the daemon.

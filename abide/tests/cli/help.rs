@@ -48,6 +48,7 @@ helps! {
     wait: "wait";
     messages: "messages";
     call: "call";
+    open: "open";
     status: "status";
     stop: "stop";
     serve: "serve";

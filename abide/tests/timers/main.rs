@@ -8,6 +8,7 @@ mod harness;
 mod conditions;
 mod faults;
 mod messages;
+mod sink;
 mod tools;
 mod wakers;
 

@@ -39,6 +39,7 @@ pub enum Command {
     Wait(Wait),
     Messages(Messages),
     Call(Call),
+    Open(Open),
     Status(Status),
     Stop(Stop),
     Serve(Serve),
@@ -47,6 +48,19 @@ pub enum Command {
     Completions(Completions),
     Man(Man),
     Version(Version),
+}
+
+/// Open the page in a browser
+///
+/// Prints a link that logs one browser in, once and within a minute, and opens it where there is a
+/// display. The login lasts for 30 days.
+#[derive(Debug, Args)]
+pub struct Open {
+    /// Only print the link
+    #[arg(long)]
+    pub print: bool,
+    #[command(flatten)]
+    pub json: Json,
 }
 
 /// Print JSON for programs.

@@ -9,6 +9,7 @@ mod client;
 mod daemon;
 mod logs;
 mod messages;
+mod open;
 mod prompt;
 mod run;
 mod safe;
@@ -92,6 +93,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Wait(_)
         | Command::Messages(_)
         | Command::Call(_)
+        | Command::Open(_)
         | Command::Status(_) => return talk(command),
     }
     Ok(0)
@@ -112,6 +114,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
                 run::run(client(agent), run).await
             }
             Command::Answer(answer) => answer::answer(person(), answer).await,
+            Command::Open(open) => open::open(person(), open).await,
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::{Args, BadInput, Context};
 use crate::daemon::Handle;
 use crate::world::probe::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+use crate::world::web::Address;
 
 /// Simple conditions within one.
 const MOST_LEAVES: usize = 32;
@@ -256,27 +257,12 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
             &given.clone().into(),
         )
     };
-    let address: hyper::Uri = given.trim().parse().map_err(|_| bad())?;
-    match address.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(BadInput(format!(
-                "`{at}` must begin with http://; for https use a command, such as \
-                 {{\"command\": \"curl -fsS {}\"}}.",
-                shown(&given)
-            )));
-        }
-        _ => return Err(bad()),
-    }
-    let host = address
-        .host()
-        .filter(|host| !host.is_empty())
-        .ok_or_else(bad)?;
-    let path = address.path_and_query().map_or("/", |path| path.as_str());
+    let address = Address::read(&given).ok_or_else(bad)?;
     Ok(Condition::Url(Url {
-        host: host.to_owned(),
-        port: address.port_u16().unwrap_or(80),
-        path: path.to_owned(),
+        tls: address.tls,
+        host: address.host,
+        port: address.port,
+        path: address.path,
         url: given,
         status,
         body,

@@ -18,6 +18,7 @@ pub use link::{Follower, Tide};
 
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, ToKeeper};
+use crate::world::limits::{self, Moved};
 use crate::world::{entropy, socket};
 use link::Link;
 use nursery::Nursery;
@@ -106,6 +107,13 @@ impl Keepers {
                 ToKeeper::Watch { beyond } => link.watch(*beyond),
                 frame => link.send(frame),
             }
+        }
+    }
+
+    /// Writes limits down that were moved: the next daemon goes by them too.
+    pub fn keep_limits(&self, id: SessionId, moved: Moved) {
+        if let Err(fault) = limits::remember(&self.folder(id), moved) {
+            tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
         }
     }
 
