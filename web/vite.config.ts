@@ -3,8 +3,16 @@
 import react from '@vitejs/plugin-react';
 import { defineConfig } from 'vitest/config';
 
+// `ABIDE_URL=http://127.0.0.1:PORT npm run dev` works on the page against a real daemon.
+const daemon = process.env['ABIDE_URL'] ?? 'http://127.0.0.1:7420';
+
 export default defineConfig({
   plugins: [react()],
+  server: {
+    proxy: {
+      '/v1': { target: daemon, ws: true, changeOrigin: true, headers: { origin: daemon } },
+    },
+  },
   build: {
     target: 'es2022',
     assetsInlineLimit: 0,

@@ -239,7 +239,7 @@ function Banner() {
 }
 
 function NextTry({ at }: { at: number }) {
-  useSecond();
-  const left = Math.ceil((at - Date.now()) / 1_000);
+  const second = useSecond();
+  const left = Math.ceil((at - second) / 1_000);
   return <span className="numbers">{left > 0 ? `Next try in ${left}s.` : 'Trying…'}</span>;
 }

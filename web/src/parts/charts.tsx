@@ -41,9 +41,11 @@ interface PlotProps {
   days: Days;
   lines: Line[];
   format: (value: number) => string;
+  /** How far the lines behind the bars may be apart. */
+  steps: number[];
 }
 
-function Plot({ label, days, lines, format }: PlotProps) {
+function Plot({ label, days, lines, format, steps }: PlotProps) {
   const place = useRef<HTMLDivElement>(null);
   const scheme = useScheme();
   useEffect(() => {
@@ -56,12 +58,13 @@ function Plot({ label, days, lines, format }: PlotProps) {
       {
         width: box.clientWidth,
         height: HEIGHT,
+        padding: [10, 8, 0, 0],
         cursor: { show: false },
         legend: { show: false },
         scales: { x: { time: false, range: [-0.6, days.length - 0.4] }, y: { range: (_, __, most) => [0, most * 1.1 || 1] } },
         axes: [
-          { ...axis, grid: { show: false }, values: (_, places) => places.map((at) => names[at] ?? '') },
-          { ...axis, size: 58, values: (_, values) => values.map(format) },
+          { ...axis, size: 28, grid: { show: false }, values: (_, places) => places.map((at) => names[at] ?? '') },
+          { ...axis, size: 52, incrs: steps, values: (_, values) => values.map(format) },
         ],
         series: [
           {},
@@ -84,9 +87,12 @@ function Plot({ label, days, lines, format }: PlotProps) {
       sized.disconnect();
       plot.destroy();
     };
-  }, [days, lines, format, scheme]);
+  }, [days, lines, format, steps, scheme]);
   return <div ref={place} className="chart" role="img" aria-label={label} />;
 }
+
+const COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 100_000];
+const SPANS = [1, 5, 15, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800, 2_592_000];
 
 const whole = (value: number) => (Number.isInteger(value) ? count(value) : '');
 
@@ -107,13 +113,13 @@ export default function Charts({ days }: { days: Days }) {
               <i className="swatch accent" /> completed <i className="swatch" /> stopped
             </span>
           </figcaption>
-          <Plot label="Timers that ended each day; the table below has the numbers" days={days} lines={ended} format={whole} />
+          <Plot label="Timers that ended each day; the table below has the numbers" days={days} lines={ended} format={whole} steps={COUNTS} />
         </figure>
         <figure className="card">
           <figcaption className="legend">
             <h2>Waited a day</h2>
           </figcaption>
-          <Plot label="Time waited each day; the table below has the numbers" days={days} lines={waited} format={duration} />
+          <Plot label="Time waited each day; the table below has the numbers" days={days} lines={waited} format={duration} steps={SPANS} />
         </figure>
       </div>
       <details>

@@ -6,7 +6,7 @@ import '@xterm/xterm/css/xterm.css';
 import { useEffect, useRef, useState } from 'react';
 import { link } from '../state/live';
 import { pauseBefore } from '../state/live';
-import { plainDocument } from './plain-document';
+import { withSheets } from './sheets';
 
 const LARGEST = 14;
 const SMALLEST = 9;
@@ -57,13 +57,11 @@ export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
   useEffect(() => {
     const box = place.current;
     if (!box) return;
-    const sheets = plainDocument(document);
     const terminal = new Xterm({
       allowProposedApi: false,
       convertEol: !pty,
       cursorBlink: true,
       disableStdin: true,
-      documentOverride: sheets.document,
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
       fontSize: LARGEST,
       // A link in the output is text: what a command wrote opens nothing.
@@ -72,7 +70,7 @@ export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
       scrollback: 10_000,
       theme: COLOURS,
     });
-    terminal.open(box);
+    const dropSheets = withSheets(() => terminal.open(box));
     // Tab is for the program; the way out is Escape with Shift, and it is said below.
     terminal.attachCustomKeyEventHandler((event) => {
       if (event.key !== 'Escape' || !event.shiftKey) return true;
@@ -156,7 +154,7 @@ export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
       sized.disconnect();
       socket.current?.close();
       terminal.dispose();
-      sheets.dispose();
+      dropSheets();
     };
   }, [id, pty]);
 
@@ -170,7 +168,7 @@ export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
 
   return (
     <section className="section" aria-label="Terminal">
-      <div className="terminal" ref={place} />
+      <div className="screen" ref={place} />
       <div className="facts" role="status">
         <span data-testid="terminal-state">{WORDS[state]}</span>
         {size && (

@@ -76,11 +76,8 @@ export class House {
     }
     const work = async () => {
       try {
-        do {
-          this.again = false;
-          this.touched = new Set();
-          await this.read(this.touched);
-        } while (this.again);
+        await this.readOnce();
+        while (this.takeAgain()) await this.readOnce();
       } finally {
         this.touched = undefined;
         this.loading = undefined;
@@ -88,6 +85,18 @@ export class House {
     };
     this.loading = work();
     return this.loading;
+  }
+
+  private takeAgain(): boolean {
+    const again = this.again;
+    this.again = false;
+    return again;
+  }
+
+  private async readOnce(): Promise<void> {
+    const newer = new Set<string>();
+    this.touched = newer;
+    await this.read(newer);
   }
 
   private async read(newer: Set<string>): Promise<void> {

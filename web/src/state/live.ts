@@ -3,7 +3,7 @@
 
 import type { Hello, Message, Pulse, Question, Session, Timer } from '../wire';
 import { Refused, refusal } from './api';
-import { setClock } from './clock';
+import { now, setClock } from './clock';
 import { house } from './house';
 import { EventParser, type ServerEvent } from './sse';
 import { Value } from './value';
@@ -11,7 +11,7 @@ import { Value } from './value';
 export type Link =
   | { state: 'connecting' }
   | { state: 'live' }
-  | { state: 'broken'; tries: number; nextAt: number; since: number }
+  | { state: 'broken'; tries: number; nextAt: number }
   | { state: 'stranger' };
 
 export const link = new Value<Link>({ state: 'connecting' });
@@ -64,24 +64,23 @@ export function tryNow(): void {
 
 async function keepAlive(signal: AbortSignal): Promise<void> {
   let tries = 0;
-  let since = Date.now();
-  while (!signal.aborted) {
+  const over = () => signal.aborted;
+  while (!over()) {
     try {
       await follow(signal, () => {
         tries = 0;
         link.set({ state: 'live' });
       });
     } catch (fault) {
-      if (signal.aborted) return;
+      if (over()) return;
       if (fault instanceof Refused && fault.status === 401) {
         link.set({ state: 'stranger' });
         return;
       }
     }
-    if (tries === 0) since = Date.now();
     const pause = pauseBefore(tries);
     tries += 1;
-    link.set({ state: 'broken', tries, nextAt: Date.now() + pause, since });
+    link.set({ state: 'broken', tries, nextAt: now() + pause });
     await rest(pause, signal);
   }
 }

@@ -10,10 +10,9 @@ export function canNotify(): boolean {
 }
 
 export async function switchNotifying(on: boolean): Promise<void> {
-  if (!on) return setNotifying(false);
-  const allowed = await Notification.requestPermission();
-  if (allowed === 'granted') return setNotifying(true);
-  setNotifying(false);
+  const allowed = on && (await Notification.requestPermission()) === 'granted';
+  setNotifying(allowed);
+  if (!on || allowed) return;
   tell({
     tone: 'bad',
     title: 'This browser does not allow notifications',

@@ -1,6 +1,5 @@
 // What matters at the moment: questions first, then what runs, what waits, and what was said.
 
-import { useCallback } from 'react';
 import { plural } from '../format';
 import { house, type HeldQuestion, type HeldSession, type HeldTimer } from '../state/house';
 import { useIds, useThing } from '../state/use';
@@ -14,7 +13,7 @@ import { TimerCard } from '../parts/timer';
 
 /** Cards of a kind; the rest is in the list. */
 const CARDS = 24;
-const FEED = 12;
+const FEED = 8;
 
 function openQuestions(all: Iterable<HeldQuestion>): string[] {
   return [...all].sort((a, b) => a.asked_at - b.asked_at).map((question) => question.question_id);
@@ -39,9 +38,11 @@ function newest(all: Iterable<Message>): string[] {
 function Said({ id }: { id: string }) {
   const message = useThing(house.messages, id);
   if (!message) return null;
+  const [first = '', rest] = message.text.split('\n');
   return (
     <li>
-      <Exact text={message.text} />
+      <Exact text={first} />
+      {rest && <Exact text={rest} className="soft small" />}
       <span className="soft small">
         to {message.agent}, <Ago stamp={message.created_at} />
         {message.seen_at === null ? ', not seen yet' : ''}
@@ -64,7 +65,7 @@ export function Now() {
   const questions = useIds(house.questions, openQuestions);
   const sessions = useIds(house.sessions, running);
   const timers = useIds(house.timers, open);
-  const messages = useIds(house.messages, useCallback(newest, []));
+  const messages = useIds(house.messages, newest);
   return (
     <div className="page">
       <header className="page-head">

@@ -91,7 +91,7 @@ export function Session({ id }: { id: string }) {
         )}
       </header>
       <Asked session={id} />
-      <Suspense fallback={<div className="terminal terminal-wait" />}>
+      <Suspense fallback={<div className="screen screen-wait" />}>
         <Terminal key={id} id={id} pty={session.pty} />
       </Suspense>
     </div>

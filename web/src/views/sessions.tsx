@@ -92,7 +92,7 @@ function List({ words, which }: { words: string; which: Which }) {
     [words, which],
   );
   const ids = useIds(house.sessions, choose);
-  const height = useRowHeight(60, 92);
+  const height = useRowHeight(60, 104);
   const onEnd = useCallback(() => void house.moreSessions().catch(() => undefined), []);
   useOlderOnes(words);
   if (ids.length === 0) {
@@ -207,7 +207,7 @@ function Matches({ pattern }: { pattern: string }) {
     [found],
   );
   const keys = useMemo(() => [...byKey.keys()], [byKey]);
-  const height = useRowHeight(56, 84);
+  const height = useRowHeight(56, 96);
   if (pattern === '') {
     return (
       <Empty title="Search what sessions wrote">

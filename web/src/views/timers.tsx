@@ -82,7 +82,11 @@ function Open() {
     [words, status, order],
   );
   const ids = useIds(house.timers, choose);
-  const height = useRowHeight(60, 88);
+  const height = useRowHeight(60, 104);
+  const showAll = () => {
+    setWords('');
+    setStatus('');
+  };
   const filtered = words !== '' || status !== '';
   return (
     <>
@@ -123,7 +127,7 @@ function Open() {
       {ids.length === 0 ? (
         filtered ? (
           <Empty title="No timer is like that">
-            <button type="button" className="button compact" onClick={() => (setWords(''), setStatus(''))}>
+            <button type="button" className="button compact" onClick={showAll}>
               Show all
             </button>
           </Empty>
@@ -148,6 +152,9 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
     <div className="line timer-row">
       <span className="lead">
         <TimerState status={timer.status} />
+        <span className="narrow">
+          <Left timer={timer} />
+        </span>
       </span>
       <span>
         <span className="name one-line block" tabIndex={tabIndex} data-main title={purpose(timer)}>
@@ -195,7 +202,7 @@ function History() {
   useReadWhenTimersEnd(useCallback(() => void read(), [read]));
   const byId = useMemo(() => new Map((past ?? []).map((timer) => [timer.timer_id, timer])), [past]);
   const ids = useMemo(() => [...byId.keys()], [byId]);
-  const height = useRowHeight(56, 84);
+  const height = useRowHeight(56, 96);
   const onEnd = useCallback(() => {
     if (next) void read(next);
   }, [next, read]);
