@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::{Containment, Event, Millis, Session, SessionId};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub use link::{Follower, Tide};
 
@@ -33,6 +34,7 @@ pub struct Keepers {
     spares: Mutex<VecDeque<SessionId>>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
+    leaving: CancellationToken,
 }
 
 /// What is remembered of a session of an earlier daemon.
@@ -63,6 +65,7 @@ impl Keepers {
             spares: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
+            leaving: CancellationToken::new(),
         })
     }
 
@@ -176,6 +179,15 @@ impl Keepers {
     /// Lets go of a session that never came to be.
     pub fn forget(&self, id: SessionId) {
         self.links.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
+    /// and is not taken for their end.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+        self.nursery.lock().expect("no holder panics").take();
+        self.spares.lock().expect("no holder panics").clear();
+        self.links.lock().expect("no holder panics").clear();
     }
 
     /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
