@@ -85,6 +85,7 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 
 bench: build ## measure side by side with what one would use instead
 	bench/run
+	bench/terminals
 
 soak: ## hours of simulation and kills, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture

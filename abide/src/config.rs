@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+pub mod clients;
+
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
@@ -48,6 +50,11 @@ impl Places {
             runtime: dir.join("run"),
             config: dir.join("config.toml"),
         }
+    }
+
+    /// The one folder that everything is under, where there is one.
+    pub fn one_folder(&self) -> Option<&Path> {
+        (*self == Places::under(&self.state)).then_some(self.state.as_path())
     }
 
     /// One folder per session.
@@ -328,6 +335,16 @@ pub fn agent_from_env() -> String {
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
+}
+
+/// A program on the search path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| {
+            rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+        })
 }
 
 /// The owner's home folder.

@@ -12,6 +12,7 @@ pub mod log;
 pub mod logins;
 pub mod peer;
 pub mod probe;
+pub mod rewrite;
 pub mod screen;
 pub mod screens;
 pub mod search;

@@ -49,6 +49,7 @@ helps! {
     messages: "messages";
     call: "call";
     open: "open";
+    setup: "setup";
     status: "status";
     stop: "stop";
     serve: "serve";

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use abide_core::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod setting;
 mod waiting;
 
+pub use setting::{ClientName, Setup};
 pub use waiting::{Call, Messages, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
@@ -41,6 +43,7 @@ pub enum Command {
     Call(Call),
     Open(Open),
     Status(Status),
+    Setup(Setup),
     Stop(Stop),
     Serve(Serve),
     Mcp(Mcp),

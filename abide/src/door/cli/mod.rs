@@ -5,7 +5,6 @@ mod answer;
 mod args;
 mod attach;
 mod call;
-mod client;
 mod daemon;
 mod logs;
 mod messages;
@@ -14,6 +13,7 @@ mod prompt;
 mod run;
 mod safe;
 mod sessions;
+mod setup;
 mod show;
 mod span;
 mod status;
@@ -31,6 +31,7 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use crate::config::{self, Places};
+use crate::door::client;
 use args::{Command, Line, Session};
 use client::Client;
 use show::say;
@@ -79,6 +80,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
                 say!("abide {number}");
             }
         }
+        Command::Setup(args) => return setup::setup(args),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
         Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
         Command::Mcp(mcp) => {
