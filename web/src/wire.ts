@@ -63,6 +63,8 @@ export interface Timer {
   agent?: string;
   standing_by?: boolean;
   until?: unknown;
+  /** What the last look at its condition saw. */
+  last_look?: string;
 }
 
 export interface Question {

@@ -16,8 +16,7 @@ export class Abide {
   private readonly children: ChildProcess[] = [];
 
   private get env(): NodeJS.ProcessEnv {
-    const { ABIDE_AGENT: _, ...rest } = process.env;
-    return { ...rest, ABIDE_DIR: this.dir };
+    return { ...process.env, ABIDE_AGENT: undefined, ABIDE_DIR: this.dir };
   }
 
   /** What a command of abide prints. */
@@ -106,17 +105,17 @@ function watch(page: Page, origin: () => string): string[] {
 }
 
 export const test = base.extend<Fixtures>({
-  abide: async ({}, use) => {
+  abide: async ({}, give) => {
     const abide = new Abide();
     await abide.cli('status');
-    await use(abide);
+    await give(abide);
     await abide.finish();
   },
-  inside: async ({ abide, page }, use) => {
+  inside: async ({ abide, page }, give) => {
     const wrong = watch(page, () => `http://${abide.address()}`);
     await page.goto(await abide.link());
     await expect(page.getByText(/^Live, abide/)).toBeVisible();
-    await use(page);
+    await give(page);
     expect(wrong).toEqual([]);
   },
 });

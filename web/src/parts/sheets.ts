@@ -6,7 +6,7 @@
 /** Runs `open`, and gives what takes the sheets away again. */
 export function withSheets(open: () => void): () => void {
   const made: CSSStyleSheet[] = [];
-  const create = document.createElement.bind(document);
+  const create = (tag: string) => document.createElementNS('http://www.w3.org/1999/xhtml', tag) as HTMLElement;
   const style = (): HTMLElement => {
     const sheet = new CSSStyleSheet();
     made.push(sheet);
@@ -21,7 +21,7 @@ export function withSheets(open: () => void): () => void {
     });
     return stand;
   };
-  const instead = (tag: string, options?: ElementCreationOptions) => (tag === 'style' ? style() : create(tag, options));
+  const instead = (tag: string) => (tag === 'style' ? style() : create(tag));
   Object.defineProperty(document, 'createElement', { value: instead, configurable: true, writable: true });
   try {
     open();

@@ -256,6 +256,12 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
         {timer.until != null && (
           <span>
             or when <Exact text={conditionWords(timer.until)} />
+            {timer.last_look && (
+              <>
+                {' '}
+                (last look: <Exact text={timer.last_look} className="prose" />)
+              </>
+            )}
           </span>
         )}
         {timer.stop_reason && <span>“{timer.stop_reason}”</span>}
