@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod waiting;
 
-pub use waiting::{Call, Messages, Timer, TimerAct, TimerStart, Wait};
+pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
 
