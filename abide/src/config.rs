@@ -1,6 +1,7 @@
 //! Where everything lives and how it is set up. The only reader of environment variables and of
 //! configuration files; a configuration is never read from the working folder.
 
+pub mod clients;
 mod wakers;
 
 use std::env;
@@ -54,6 +55,11 @@ impl Places {
         }
     }
 
+    /// The one folder that everything is under, where there is one.
+    pub fn one_folder(&self) -> Option<&Path> {
+        (*self == Places::under(&self.state)).then_some(self.state.as_path())
+    }
+
     /// One folder per session.
     pub fn sessions(&self) -> PathBuf {
         self.state.join("sessions")
@@ -87,6 +93,16 @@ impl Places {
     /// Says at which address HTTP is served over TCP.
     pub fn http_address(&self) -> PathBuf {
         self.runtime.join("http.address")
+    }
+
+    /// The address at which it was served last, so that open pages find it there again.
+    pub fn last_address(&self) -> PathBuf {
+        self.runtime.join("http.last")
+    }
+
+    /// Who is logged in at the page.
+    pub fn logins(&self) -> PathBuf {
+        self.state.join("logins")
     }
 
     /// What a caller over TCP must show.
@@ -284,6 +300,16 @@ pub fn desktop_bus() -> Option<(String, String)> {
     let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
     let there = Path::new(&bus).exists();
     there.then(|| (name.to_owned(), format!("unix:path={bus}")))
+}
+
+/// A program on the search path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| {
+            rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+        })
 }
 
 /// The owner's home folder.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -50,6 +51,11 @@ impl Door {
 /// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
 /// second waits for the first and then finds its daemon.
 pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
+    connect_starting(places, door, Path::new("/proc/self/exe"))
+}
+
+/// The same for a program that is not abide itself: `program` is.
+pub fn connect_starting(places: &Places, door: Door, program: &Path) -> io::Result<UnixStream> {
     if let Ok(stream) = socket::connect(&door.path(places)) {
         return Ok(stream);
     }
@@ -59,7 +65,7 @@ pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
     if let Ok(stream) = socket::connect(&door.path(places)) {
         return Ok(stream);
     }
-    start(places)?;
+    start(places, program)?;
     socket::connect(&door.path(places))
 }
 
@@ -72,7 +78,7 @@ pub fn connect_running(places: &Places, door: Door) -> io::Result<UnixStream> {
 pub const READY_FD: i32 = 3;
 
 /// Starts a daemon in the background and waits until it can be called.
-fn start(places: &Places) -> io::Result<()> {
+fn start(places: &Places, program: &Path) -> io::Result<()> {
     let (mut news, theirs) = io::pipe()?;
     let log = File::options()
         .create(true)
@@ -83,7 +89,7 @@ fn start(places: &Places) -> io::Result<()> {
         clippy::disallowed_methods,
         reason = "the daemon is started here and nowhere else"
     )]
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(program);
     command
         .arg0("abide")
         .args(["serve", "--background"])
@@ -91,6 +97,9 @@ fn start(places: &Places) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
+    if let Some(folder) = places.one_folder() {
+        command.env("ABIDE_DIR", folder);
+    }
     let fd = theirs.as_raw_fd();
     // SAFETY: only setsid, dup2 and fcntl run between fork and exec; all are async-signal-safe.
     unsafe {
@@ -174,6 +183,29 @@ pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::
         let _ = write!(ready, "{e:#}");
     }
     served
+}
+
+/// The lock on a folder for an engine within a program: one that is held by anybody else is left alone.
+pub fn take_lock(places: &Places) -> anyhow::Result<File> {
+    make_folders(places)?;
+    let lock = open_private(&places.lock()).context("cannot open the lock")?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(_) => bail!(
+            "{} is in use by another abide; give this one a folder of its own",
+            places.state.display()
+        ),
+    }
+}
+
+/// The routes of an engine that has no socket.
+pub fn routes_within(runtime: &Runtime, places: Places) -> axum::Router {
+    let daemon = http::Daemon {
+        started_at: SystemClock.now().wall,
+        places,
+        tcp: http::Tcp::Off,
+    };
+    http::router(http::State::new(runtime.handle.clone(), daemon))
 }
 
 /// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
@@ -347,7 +379,9 @@ impl Runtime {
 
     /// Until somebody stops it.
     pub async fn stopped(self) -> anyhow::Result<()> {
-        match self.driving.await {
+        let driven = self.driving.await;
+        self.handle.keepers().leave();
+        match driven {
             Ok(ended) => Ok(ended?),
             Err(e) => Err(e).context("the loop has failed"),
         }
@@ -414,9 +448,10 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
     };
     let opened = async {
         let token = secret::token(&places.token())?;
-        let listener = TcpListener::bind(wanted).await?;
+        let listener = bind(places, wanted).await?;
         let address = listener.local_addr()?;
         secret::write(&places.http_address(), &address.to_string())?;
+        secret::write(&places.last_address(), &address.to_string())?;
         Ok::<_, io::Error>((address, listener, token))
     };
     match opened.await {
@@ -435,6 +470,20 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
             (http::Tcp::Failed(why), None)
         }
     }
+}
+
+/// Where any port will do, the one of the last time is taken if it is free, so that a page that is
+/// still open finds its daemon again.
+async fn bind(places: &Places, wanted: SocketAddr) -> io::Result<TcpListener> {
+    let last = std::fs::read_to_string(places.last_address()).ok();
+    let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
+    if wanted.port() == 0
+        && let Some(last) = last.filter(|last| last.ip() == wanted.ip())
+        && let Ok(listener) = TcpListener::bind(last).await
+    {
+        return Ok(listener);
+    }
+    TcpListener::bind(wanted).await
 }
 
 /// The key that seals what is handed to clients and comes back; it outlives the daemon.

@@ -21,6 +21,7 @@ use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
 use crate::world::facts::facts;
 use crate::world::keepers::Keepers;
+use crate::world::limits::Moved;
 use crate::world::store::{Store, StoreFault};
 use crate::world::tail;
 
@@ -94,6 +95,13 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
+                Effect::KeepLimits {
+                    session,
+                    idle,
+                    inactivity,
+                } => self
+                    .keepers
+                    .keep_limits(session, Moved { idle, inactivity }),
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
                     self.keepers.send(session, &ToKeeper::Watch { beyond });

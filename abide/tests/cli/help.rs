@@ -49,6 +49,8 @@ helps! {
     messages: "messages";
     messages_resend: "messages" "resend";
     call: "call";
+    open: "open";
+    setup: "setup";
     status: "status";
     stop: "stop";
     serve: "serve";

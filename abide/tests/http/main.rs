@@ -6,5 +6,7 @@ mod door;
 mod harness;
 mod hostile;
 mod legacy;
+mod login;
 mod modern;
+mod page;
 mod person;

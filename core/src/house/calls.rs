@@ -203,6 +203,14 @@ impl House {
             }
             self.be_patient_again(turn, session);
         }
+        if limits.inactivity.is_some() || limits.idle.is_some() {
+            let moved = &self.seen(caller, session)?.session;
+            turn.push(Effect::KeepLimits {
+                session,
+                idle: moved.idle,
+                inactivity: moved.inactivity,
+            });
+        }
         turn.push(Effect::Publish { session });
         let outcome = Outcome::Done;
         turn.push(Effect::Reply { call, outcome });

@@ -7,8 +7,10 @@ mod body;
 mod follow;
 pub mod frame;
 mod lock;
+mod login;
 mod mcp;
 mod messages;
+mod page;
 mod paint;
 mod problem;
 mod questions;
@@ -40,6 +42,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::config::Places;
 use crate::daemon::Handle;
 use crate::world::clock::pause;
+use crate::world::logins::Logins;
 use crate::world::peer::Peer;
 
 /// The longest body that is taken at once.
@@ -74,14 +77,17 @@ pub enum Tcp {
 pub struct State {
     handle: Handle,
     daemon: Arc<Daemon>,
+    logins: Arc<Logins>,
 }
 
 impl State {
     /// For the daemon behind `handle`.
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
+        let logins = Logins::open(daemon.places.logins(), daemon.started_at);
         State {
             handle,
             daemon: Arc::new(daemon),
+            logins: Arc::new(logins),
         }
     }
 }
@@ -89,8 +95,12 @@ impl State {
 /// All routes.
 pub fn router(state: State) -> Router {
     Router::new()
+        .route("/v1/health", get(status::health))
         .route("/v1/status", get(status::status))
         .route("/v1/stop", post(status::stop))
+        .route("/v1/logins", post(login::offer))
+        .route(login::PATH, post(login::login))
+        .route("/v1/logout", post(login::logout))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", post(tools::call))
         .route("/v1/sessions", get(sessions::list))
@@ -113,7 +123,7 @@ pub fn router(state: State) -> Router {
         .route("/v1/messages", get(messages::list))
         .route("/v1/messages/{id}/wake", post(messages::wake))
         .route("/v1/runs", post(runs::run))
-        .fallback(problem::no_such_route)
+        .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(state)

@@ -39,8 +39,14 @@ impl Problem {
 
     /// Nobody we know.
     pub fn unauthorized() -> Self {
-        let detail = "this needs `Authorization: Bearer` with the token of this abide";
+        let detail = "this needs a login (`abide open` makes one), or `Authorization: Bearer` with \
+                      the token of this abide";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
+    /// Too often.
+    pub fn too_many(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
     }
 
     /// A body that is not JSON.
@@ -87,7 +93,7 @@ impl From<&Refusal> for Problem {
             Refusal::QuestionClosed(..) | Refusal::SessionEnded(_) | Refusal::KeyReused(_) => {
                 Self::conflict(detail)
             }
-            Refusal::TooMany(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail),
+            Refusal::TooMany(_) => Self::too_many(detail),
         }
     }
 }

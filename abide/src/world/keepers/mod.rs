@@ -13,11 +13,13 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::{Containment, Event, Session, SessionId};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub use link::{Follower, Tide};
 
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, ToKeeper};
+use crate::world::limits::{self, Moved};
 use crate::world::{entropy, socket};
 use link::Link;
 use nursery::Nursery;
@@ -32,6 +34,7 @@ pub struct Keepers {
     spares: Mutex<VecDeque<SessionId>>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
+    leaving: CancellationToken,
 }
 
 impl Keepers {
@@ -51,6 +54,7 @@ impl Keepers {
             spares: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
+            leaving: CancellationToken::new(),
         })
     }
 
@@ -109,6 +113,13 @@ impl Keepers {
         }
     }
 
+    /// Writes limits down that were moved: the next daemon goes by them too.
+    pub fn keep_limits(&self, id: SessionId, moved: Moved) {
+        if let Err(fault) = limits::remember(&self.folder(id), moved) {
+            tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
+        }
+    }
+
     /// Writes to the command's input; waits while the command does not take it.
     pub async fn input(&self, id: SessionId, bytes: &[u8]) -> io::Result<()> {
         let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
@@ -156,6 +167,15 @@ impl Keepers {
     /// Lets go of a session that never came to be.
     pub fn forget(&self, id: SessionId) {
         self.links.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
+    /// and is not taken for their end.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+        self.nursery.lock().expect("no holder panics").take();
+        self.spares.lock().expect("no holder panics").clear();
+        self.links.lock().expect("no holder panics").clear();
     }
 
     /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
