@@ -2,6 +2,7 @@
 //! transaction a turn, synced before anybody is told.
 
 mod deliver;
+mod list;
 mod read;
 mod schema;
 mod write;
@@ -16,6 +17,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
+pub use list::{Day, Ended, Order, TimerPage, TimersWanted};
 pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
 pub use write::closing_word;
 
@@ -93,7 +95,7 @@ impl Sqlite {
         let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
         let questions = read::open_questions(&db)?;
         let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
-        let past = Past::new(connect(path)?, shuffle);
+        let past = Past::new(connect(path)?, connect(path)?, shuffle);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
         std::thread::Builder::new()
             .name("abide-store".into())
