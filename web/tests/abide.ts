@@ -122,6 +122,11 @@ export const test = base.extend<Fixtures>({
 
 export { expect } from '@playwright/test';
 
+/** A note in the corner. */
+export function note(page: Page, text: string) {
+  return page.getByRole('region', { name: 'Notifications' }).getByText(text);
+}
+
 /** Goes quiet after `says`, so that a person is asked. */
 export function quietCommand(abide: Abide, command: string): void {
   abide.start('run', '--idle', '1s', '--', command);

@@ -1,6 +1,6 @@
 import AxeBuilder from '@axe-core/playwright';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, quietCommand, test } from './abide';
+import { type Abide, expect, note, quietCommand, test } from './abide';
 
 /** Something of every kind. */
 async function furnish(abide: Abide): Promise<string> {
@@ -95,5 +95,5 @@ test('notifications are asked for by a click only, and refusal is told', async (
   expect(await page.evaluate(() => Notification.permission)).not.toBe('granted');
   await context.clearPermissions();
   await page.getByRole('button', { name: 'Notify me of questions' }).click();
-  await expect(page.getByText('This browser does not allow notifications')).toBeVisible();
+  await expect(note(page, 'This browser does not allow notifications')).toBeVisible();
 });

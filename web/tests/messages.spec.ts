@@ -1,4 +1,4 @@
-import { expect, test } from './abide';
+import { expect, note, test } from './abide';
 
 test('a message comes as it is written, and is sent again on request', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
@@ -14,7 +14,7 @@ test('a message comes as it is written, and is sent again on request', async ({ 
     }),
   );
   await message.getByRole('button', { name: 'Send again' }).click();
-  await expect(page.getByText('No waker is configured for agent default.')).toBeVisible();
+  await expect(note(page, 'No waker is configured for agent default.')).toBeVisible();
   await page.getByLabel('Which').selectOption('Waking failed');
   await expect(page.getByText('No message is like that')).toBeVisible();
 });

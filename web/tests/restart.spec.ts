@@ -1,4 +1,4 @@
-import { expect, quietCommand, test } from './abide';
+import { expect, note, quietCommand, test } from './abide';
 
 test('a page outlives the daemon: it says so, and goes on without a reload', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 600, reason: 'before' });
@@ -9,7 +9,7 @@ test('a page outlives the daemon: it says so, and goes on without a reload', asy
   await expect(page.getByText('Reconnecting…')).toBeVisible();
   await expect(page.getByText('Not connected')).toBeAttached();
   await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Stop' }).click();
-  await expect(page.getByText('abide does not answer. It is not known')).toBeVisible();
+  await expect(note(page, 'abide does not answer. It is not known')).toBeVisible();
   await abide.cli('status');
   await abide.timers({ total_duration: 600, reason: 'after' });
   await expect(page.getByText(/^Live, abide/)).toBeVisible();

@@ -1,4 +1,4 @@
-import { expect, test } from './abide';
+import { expect, note, test } from './abide';
 
 const tea = { total_duration: 600, timeout_duration: 60, reason: 'tea' };
 
@@ -9,7 +9,7 @@ test('a timer shows its times and takes every button', async ({ abide, inside: p
   await expect(card).toContainText('standby 1m');
   await expect(card.getByRole('img', { name: /% of 10m have passed/ })).toBeVisible();
   await card.getByRole('button', { name: 'Pause' }).click();
-  await page.getByRole('menuitem', { name: '5 minutes' }).click();
+  await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
   await expect(card).toContainText(/goes on in (5m|4m5\ds)/);
   await card.getByRole('button', { name: 'Resume' }).click();
@@ -65,8 +65,8 @@ test('a refused act is taken back and says why', async ({ abide, inside: page })
     }),
   );
   await card.getByRole('button', { name: 'Stop' }).click();
-  await expect(page.getByText('The timer was not stopped')).toBeVisible();
-  await expect(page.getByText("Timer 'timer_x' has completed already.")).toBeVisible();
+  await expect(note(page, 'The timer was not stopped')).toBeVisible();
+  await expect(note(page, "Timer 'timer_x' has completed already.")).toBeVisible();
   await expect(card.getByText('Running')).toBeVisible();
 });
 
@@ -84,14 +84,14 @@ test('the list is filtered, sorted, and walked with the arrows', async ({ abide,
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');
   await expect(list.getByText('slow build').locator('xpath=ancestor-or-self::*[@data-main]')).toBeFocused();
-  await page.getByLabel('Order').selectOption('By reason');
+  await page.getByRole('combobox', { name: 'Order' }).selectOption('By reason');
   await expect(list.getByRole('listitem')).toHaveText([/fast build/, /slow build/, /water the plants/]);
   await page.keyboard.press('Escape');
   await page.getByLabel('Find timers').fill('build');
   await expect(list.getByRole('listitem')).toHaveCount(2);
   await page.getByRole('button', { name: 'What to do with slow build' }).click();
   await page.getByRole('menuitem', { name: '1 hour' }).click();
-  await page.getByLabel('State').selectOption('Paused');
+  await page.getByRole('combobox', { name: 'State' }).selectOption('Paused');
   await expect(list.getByRole('listitem')).toHaveText([/slow build/]);
 });
 

@@ -6,7 +6,7 @@
 /** Runs `open`, and gives what takes the sheets away again. */
 export function withSheets(open: () => void): () => void {
   const made: CSSStyleSheet[] = [];
-  const create = (tag: string) => document.createElementNS('http://www.w3.org/1999/xhtml', tag) as HTMLElement;
+  const create = (tag: string): HTMLElement => document.createElementNS('http://www.w3.org/1999/xhtml', tag);
   const style = (): HTMLElement => {
     const sheet = new CSSStyleSheet();
     made.push(sheet);
