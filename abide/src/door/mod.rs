@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod client;
 pub mod digest;
+mod filter;
 pub mod http;
 pub mod keys;
 pub mod library;
@@ -11,6 +12,7 @@ pub mod lines;
 pub mod mask;
 pub mod mcp;
 pub mod signals;
+mod stamp;
 pub mod tools;
 pub mod wake;
 pub mod xml;

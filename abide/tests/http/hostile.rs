@@ -5,18 +5,22 @@ use serde_json::Value;
 use crate::harness::Abide;
 
 /// All that can be asked for by whoever shows something, and one thing that cannot.
-const PATHS: [&str; 28] = [
+const PATHS: [&str; 32] = [
     "/v1/nothing",
     "/v1/status",
     "/v1/stop",
     "/v1/logins",
     "/v1/logout",
+    "/v1/events",
     "/v1/tools",
     "/v1/tools/shell",
     "/v1/tools/execute_command",
     "/v1/sessions",
     "/v1/sessions/session_00000000",
     "/v1/sessions/session_00000000/log",
+    "/v1/sessions/session_00000000/log/raw",
+    "/v1/sessions/session_00000000/terminal",
+    "/v1/search",
     "/v1/sessions/session_00000000/paint",
     "/v1/sessions/session_00000000/kill",
     "/v1/sessions/session_00000000/signal",
