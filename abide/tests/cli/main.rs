@@ -7,6 +7,7 @@ mod daemon;
 mod harness;
 mod help;
 mod http;
+mod reference;
 mod run;
 mod session;
 mod setup;
