@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use abide_core::{Containment, Event, Session, SessionId};
+use abide_core::{Containment, Event, Millis, Session, SessionId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,17 @@ pub struct Keepers {
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
     leaving: CancellationToken,
+}
+
+/// What is remembered of a session of an earlier daemon.
+#[derive(Debug, Default)]
+pub struct Recalled {
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// Whether it has a terminal.
+    pub pty: bool,
+    /// The hard limit it was started with.
+    pub deadline: Option<Millis>,
 }
 
 impl Keepers {
@@ -153,14 +164,15 @@ impl Keepers {
             .copied()
     }
 
-    /// Where a session of an earlier daemon runs, and whether it has a terminal.
-    pub fn recalled(&self, id: SessionId) -> (PathBuf, bool) {
+    /// What is known of a session of an earlier daemon.
+    pub fn recalled(&self, id: SessionId) -> Recalled {
         match folder::read_meta(&self.folder(id)) {
-            Ok(Some(meta)) => (
-                std::ffi::OsString::from_vec(meta.cwd).into(),
-                meta.pty.is_some(),
-            ),
-            _ => (PathBuf::new(), false),
+            Ok(Some(meta)) => Recalled {
+                cwd: std::ffi::OsString::from_vec(meta.cwd).into(),
+                pty: meta.pty.is_some(),
+                deadline: meta.deadline_ms.map(Millis),
+            },
+            _ => Recalled::default(),
         }
     }
 
