@@ -78,7 +78,11 @@ fn fields(page: &mut String, schema: &Value) {
             default => format!("`{default}`"),
         };
         let about = safe(field["description"].as_str().unwrap_or_default());
-        let _ = writeln!(page, "| `{name}` | {} | {default} | {about} |", kind(&field));
+        let _ = writeln!(
+            page,
+            "| `{name}` | {} | {default} | {about} |",
+            kind(&field)
+        );
     }
 }
 
@@ -153,8 +157,15 @@ fn command(page: &mut String, here: &mut clap::Command, name: &str, depth: usize
     let help = here.render_long_help().to_string();
     let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
     let marks = "#".repeat(depth);
-    let _ = write!(page, "\n{marks} {name}\n\n```text\n{}\n```\n", lines.join("\n"));
-    for below in here.get_subcommands_mut().filter(|below| !below.is_hide_set()) {
+    let _ = write!(
+        page,
+        "\n{marks} {name}\n\n```text\n{}\n```\n",
+        lines.join("\n")
+    );
+    for below in here
+        .get_subcommands_mut()
+        .filter(|below| !below.is_hide_set())
+    {
         let name = format!("{name} {}", below.get_name());
         command(page, below, &name, (depth + 1).min(3));
     }
