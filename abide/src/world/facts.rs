@@ -243,7 +243,7 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn ticks_per_second() -> u64 {
+pub(super) fn ticks_per_second() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
         .unwrap_or(100)

@@ -50,6 +50,7 @@ helps! {
     call: "call";
     open: "open";
     setup: "setup";
+    doctor: "doctor";
     status: "status";
     stop: "stop";
     serve: "serve";

@@ -4,6 +4,7 @@
 mod answer;
 mod attach;
 mod daemon;
+mod doctor;
 mod harness;
 mod help;
 mod http;

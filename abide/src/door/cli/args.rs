@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod setting;
 mod waiting;
 
-pub use setting::{ClientName, Setup};
+pub use setting::{ClientName, Doctor, Setup};
 pub use waiting::{Call, Messages, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
@@ -44,6 +44,7 @@ pub enum Command {
     Open(Open),
     Status(Status),
     Setup(Setup),
+    Doctor(Doctor),
     Stop(Stop),
     Serve(Serve),
     Mcp(Mcp),

@@ -7,6 +7,7 @@ mod attach;
 mod call;
 mod client;
 mod daemon;
+mod doctor;
 mod logs;
 mod messages;
 mod open;
@@ -81,6 +82,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             }
         }
         Command::Setup(args) => return setup::setup(args),
+        Command::Doctor(args) => return doctor::doctor(args, Places::from_env()),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
         Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
         Command::Mcp(mcp) => {

@@ -40,6 +40,16 @@ pub fn has_server(text: &str, name: &str) -> Result<bool> {
     Ok(servers(&parse(text)?).is_some_and(|servers| servers.contains_key(name)))
 }
 
+/// The program that a server is started with, and its words.
+pub fn command_of(text: &str, name: &str) -> Result<Option<String>> {
+    let document = parse(text)?;
+    let server = servers(&document).and_then(|servers| servers.get(name));
+    let command = server.and_then(|server| server.as_table_like()?.get("command"));
+    Ok(command
+        .and_then(|command| command.as_str())
+        .map(str::to_owned))
+}
+
 /// The text with this server.
 pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
     let mut document = parse(text)?;
