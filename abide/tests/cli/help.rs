@@ -49,6 +49,7 @@ helps! {
     messages: "messages";
     call: "call";
     open: "open";
+    top: "top";
     setup: "setup";
     doctor: "doctor";
     status: "status";

@@ -12,3 +12,4 @@ mod run;
 mod session;
 mod setup;
 mod terminal;
+mod top;

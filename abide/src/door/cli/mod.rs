@@ -22,6 +22,7 @@ mod status;
 mod talk;
 mod timers;
 mod tools;
+mod top;
 mod trouble;
 mod wait;
 
@@ -98,6 +99,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Messages(_)
         | Command::Call(_)
         | Command::Open(_)
+        | Command::Top(_)
         | Command::Status(_) => return talk(command),
     }
     Ok(0)
@@ -119,6 +121,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Answer(answer) => answer::answer(person(), answer).await,
             Command::Open(open) => open::open(person(), open).await,
+            Command::Top(args) => top::top(person(), args).await,
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await

@@ -55,6 +55,19 @@ pub struct Doctor {
     pub json: Json,
 }
 
+const TOP_HELP: &str = "\
+Questions come first, then the sessions that run, the timers and the messages. `?` shows the keys.
+It follows what happens and asks for nothing while nothing happens.";
+
+/// Watch everything that goes on, live, and act on it
+#[derive(Debug, Args)]
+#[command(after_help = TOP_HELP)]
+pub struct Top {
+    /// Print what it would show once, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A client that can be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientName {
