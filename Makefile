@@ -51,6 +51,7 @@ client-test: ## the official MCP clients against abide (installs them first)
 
 bench: build ## measure side by side with what one would use instead
 	bench/run
+	bench/terminals
 
 soak: ## hours of simulation and kills, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture

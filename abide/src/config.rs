@@ -52,6 +52,11 @@ impl Places {
         }
     }
 
+    /// The one folder that everything is under, where there is one.
+    pub fn one_folder(&self) -> Option<&Path> {
+        (*self == Places::under(&self.state)).then_some(self.state.as_path())
+    }
+
     /// One folder per session.
     pub fn sessions(&self) -> PathBuf {
         self.state.join("sessions")
@@ -335,6 +340,16 @@ pub fn wants_colour() -> bool {
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
+}
+
+/// A program on the search path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| {
+            rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+        })
 }
 
 /// The owner's home folder.

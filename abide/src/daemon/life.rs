@@ -49,6 +49,11 @@ impl Door {
 /// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
 /// second waits for the first and then finds its daemon.
 pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
+    connect_starting(places, door, Path::new("/proc/self/exe"))
+}
+
+/// The same for a program that is not abide itself: `program` is.
+pub fn connect_starting(places: &Places, door: Door, program: &Path) -> io::Result<UnixStream> {
     if let Ok(stream) = socket::connect(&door.path(places)) {
         return Ok(stream);
     }
@@ -58,7 +63,7 @@ pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
     if let Ok(stream) = socket::connect(&door.path(places)) {
         return Ok(stream);
     }
-    start(places)?;
+    start(places, program)?;
     socket::connect(&door.path(places))
 }
 
@@ -71,7 +76,7 @@ pub fn connect_running(places: &Places, door: Door) -> io::Result<UnixStream> {
 pub const READY_FD: i32 = 3;
 
 /// Starts a daemon in the background and waits until it can be called.
-fn start(places: &Places) -> io::Result<()> {
+fn start(places: &Places, program: &Path) -> io::Result<()> {
     let (mut news, theirs) = io::pipe()?;
     let log = File::options()
         .create(true)
@@ -82,7 +87,7 @@ fn start(places: &Places) -> io::Result<()> {
         clippy::disallowed_methods,
         reason = "the daemon is started here and nowhere else"
     )]
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(program);
     command
         .arg0("abide")
         .args(["serve", "--background"])
@@ -90,6 +95,9 @@ fn start(places: &Places) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
+    if let Some(folder) = places.one_folder() {
+        command.env("ABIDE_DIR", folder);
+    }
     let fd = theirs.as_raw_fd();
     // SAFETY: only setsid, dup2 and fcntl run between fork and exec; all are async-signal-safe.
     unsafe {
@@ -161,6 +169,29 @@ pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::
         let _ = write!(ready, "{e:#}");
     }
     served
+}
+
+/// The lock on a folder for an engine within a program: one that is held by anybody else is left alone.
+pub fn take_lock(places: &Places) -> anyhow::Result<File> {
+    make_folders(places)?;
+    let lock = open_private(&places.lock()).context("cannot open the lock")?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(_) => bail!(
+            "{} is in use by another abide; give this one a folder of its own",
+            places.state.display()
+        ),
+    }
+}
+
+/// The routes of an engine that has no socket.
+pub fn routes_within(runtime: &Runtime, places: Places) -> axum::Router {
+    let daemon = http::Daemon {
+        started_at: SystemClock.now().wall,
+        places,
+        tcp: http::Tcp::Off,
+    };
+    http::router(http::State::new(runtime.handle.clone(), daemon))
 }
 
 /// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
@@ -322,7 +353,9 @@ impl Runtime {
 
     /// Until somebody stops it.
     pub async fn stopped(self) -> anyhow::Result<()> {
-        match self.driving.await {
+        let driven = self.driving.await;
+        self.handle.keepers().leave();
+        match driven {
             Ok(ended) => Ok(ended?),
             Err(e) => Err(e).context("the loop has failed"),
         }

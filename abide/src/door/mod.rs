@@ -2,9 +2,11 @@
 //! A door decides nothing and touches nothing.
 
 pub mod cli;
+pub mod client;
 pub mod digest;
 pub mod http;
 pub mod keys;
+pub mod library;
 pub mod lines;
 pub mod mask;
 pub mod mcp;

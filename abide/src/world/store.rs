@@ -1,6 +1,7 @@
 //! The database: what must survive and is not in a session's own folder. One writer, one
 //! transaction a turn, synced before anybody is told.
 
+mod list;
 mod read;
 mod schema;
 mod write;
@@ -14,6 +15,7 @@ use abide_core::{Question, QuestionId, Record, TimerId};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+pub use list::{Day, Ended, Order, TimerPage, TimersWanted};
 pub use read::{MessageRow, Past, Stats, TimerRow, Which};
 pub use write::closing_word;
 
@@ -104,7 +106,7 @@ impl Sqlite {
         let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
         let questions = read::open_questions(&db)?;
         let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
-        let past = Past::new(connect(path)?, shuffle);
+        let past = Past::new(connect(path)?, connect(path)?, shuffle);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
         std::thread::Builder::new()
             .name("abide-store".into())

@@ -18,6 +18,13 @@ fn start(abide: &Abide, command: &str) -> String {
     started["session_id"].as_str().expect("an id").to_owned()
 }
 
+/// A person at a terminal that is wide enough to show all.
+fn sit(abide: &Abide) -> Seat {
+    let seat = Seat::at(abide.command(["top"]));
+    seat.resize(160, 40);
+    seat
+}
+
 /// Another screen was taken, and given back.
 const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
@@ -50,7 +57,7 @@ fn a_snapshot_has_everything() {
 fn it_shows_what_goes_on_and_gives_the_terminal_back() {
     let abide = Abide::new();
     let session = start(&abide, "echo first; exec sleep 1000");
-    let mut seat = Seat::at(abide.command(["top"]));
+    let mut seat = sit(&abide);
     seat.wait_for(TAKEN);
     seat.wait_for(&session);
     seat.wait_for("sleep 1000");
@@ -76,7 +83,7 @@ fn it_shows_what_goes_on_and_gives_the_terminal_back() {
 fn a_session_is_ended_only_when_that_is_confirmed() {
     let abide = Abide::new();
     let session = start(&abide, "sleep 1000");
-    let mut seat = Seat::at(abide.command(["top"]));
+    let mut seat = sit(&abide);
     seat.wait_for(&session);
     seat.type_in(b"K");
     seat.wait_for("everything it started? y/N");
@@ -98,7 +105,7 @@ fn timers_are_paused_resumed_and_stopped() {
     let abide = Abide::new();
     let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
     let timer = made["timer_id"].as_str().unwrap().to_owned();
-    let mut seat = Seat::at(abide.command(["top"]));
+    let mut seat = sit(&abide);
     seat.wait_for(&timer);
     seat.type_in(b"\tp");
     seat.wait_for("paused");
@@ -120,7 +127,7 @@ fn timers_are_paused_resumed_and_stopped() {
 fn a_question_is_answered_with_a_key() {
     let abide = Abide::new();
     let mut run = abide.command(["run", "--idle", "1s", "--", "exec sleep 1000"]);
-    let mut top = Seat::at(abide.command(["top"]));
+    let mut top = sit(&abide);
     top.wait_for("nothing is asked");
     let run = run.spawn().unwrap();
     top.wait_for("Continue waiting?");
@@ -138,7 +145,7 @@ fn a_question_is_answered_with_a_key() {
 fn another_size_is_drawn_anew_and_a_signal_gives_the_terminal_back() {
     let abide = Abide::new();
     start(&abide, "sleep 1000");
-    let mut seat = Seat::at(abide.command(["top"]));
+    let mut seat = sit(&abide);
     seat.wait_for("sleep 1000");
     seat.resize(120, 30);
     seat.wait_for("\u{1b}[30;1H");
@@ -156,7 +163,7 @@ fn what_a_command_says_cannot_steer_the_terminal() {
     let command =
         "printf '\\033]0;owned\\007\\033[31mred\\n'; : \u{1b}]0;named\u{7}; exec sleep 1000";
     start(&abide, command);
-    let mut seat = Seat::at(abide.command(["top"]));
+    let mut seat = sit(&abide);
     seat.wait_for("exec sleep");
     seat.type_in(b"\r");
     seat.wait_for("red");

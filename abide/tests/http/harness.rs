@@ -255,6 +255,35 @@ impl Answer {
         }
     }
 
+    /// The next event on a stream of ours: its id, its name and what it says.
+    #[track_caller]
+    pub fn told(&mut self) -> (String, String, Value) {
+        let (mut id, mut name) = (String::new(), String::new());
+        loop {
+            let line = self.line();
+            assert_ne!(line, "", "the stream ended");
+            let line = line.trim_end();
+            if let Some(given) = line.strip_prefix("id: ") {
+                id = given.to_owned();
+            } else if let Some(given) = line.strip_prefix("event: ") {
+                name = given.to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return (id, name, serde_json::from_str(data).expect("JSON"));
+            }
+        }
+    }
+
+    /// The next event of this name that is as wanted.
+    #[track_caller]
+    pub fn until(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> (String, Value) {
+        loop {
+            let (id, told, facts) = self.told();
+            if told == name && wanted(&facts) {
+                return (id, facts);
+            }
+        }
+    }
+
     pub fn rest(mut self) -> String {
         let mut rest = Vec::new();
         let _ = self.body.read_to_end(&mut rest);

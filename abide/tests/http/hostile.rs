@@ -5,12 +5,13 @@ use serde_json::Value;
 use crate::harness::Abide;
 
 /// All that can be asked for by whoever shows something, and one thing that cannot.
-const PATHS: [&str; 28] = [
+const PATHS: [&str; 29] = [
     "/v1/nothing",
     "/v1/status",
     "/v1/stop",
     "/v1/logins",
     "/v1/logout",
+    "/v1/events",
     "/v1/tools",
     "/v1/tools/shell",
     "/v1/tools/execute_command",

@@ -3,9 +3,11 @@
 
 mod conformance;
 mod door;
+mod events;
 mod harness;
 mod hostile;
 mod legacy;
+mod lists;
 mod login;
 mod modern;
 mod page;

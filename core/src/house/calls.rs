@@ -66,9 +66,11 @@ impl House {
                 };
                 self.extend(turn, call, &caller, session, limits)
             }
-            Request::Answer { question, answer } => {
-                self.answered(turn, call, &caller, question, answer)
-            }
+            Request::Answer {
+                question,
+                answer,
+                quiet_for,
+            } => self.answered(turn, call, &caller, question, answer, quiet_for),
             Request::Timer(request) => self.timer_called(turn, call, caller, request),
             Request::ReadMessages { standby, most } => {
                 self.read_messages(turn, call, caller, standby, most)

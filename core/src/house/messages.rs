@@ -150,7 +150,7 @@ impl House {
     /// A call is gone: it reads, stands by and tells no longer.
     pub(super) fn reader_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.heard.push(Heard::Gone(call));
-        self.standing.leave(call);
+        self.standby_abandoned(turn, call);
         self.outbox.leave(call);
         if let Some(agent) = self.outbox.undelivered(call) {
             self.answer_reader(turn, &agent);

@@ -12,7 +12,7 @@ use crate::message::About;
 use crate::record::Record;
 use crate::request::Refusal;
 use crate::time::{Millis, Now};
-use crate::timer::{self, Act, Create, Found, Kind, Request, Standby, Status, Timer, Why};
+use crate::timer::{self, Act, Create, Found, Kind, Request, Seen, Standby, Status, Timer, Why};
 use crate::wait::Outcome;
 
 impl House {
@@ -62,6 +62,14 @@ impl House {
                     .filter_map(|slot| self.timers.view(turn.now, *slot))
                     .collect();
                 let outcome = Outcome::Timers(timers);
+                turn.push(Effect::Reply { call, outcome });
+                Ok(())
+            }
+            Request::See { timers } => {
+                let seen = (timers.iter().take(limit::TIMERS_LISTED))
+                    .filter_map(|id| self.see(turn.now, &caller, *id))
+                    .collect();
+                let outcome = Outcome::TimersSeen(seen);
                 turn.push(Effect::Reply { call, outcome });
                 Ok(())
             }
@@ -379,8 +387,26 @@ impl House {
         }
     }
 
+    fn see(&self, now: Now, caller: &Option<Agent>, id: TimerId) -> Option<Seen> {
+        let timer = match self.timers.find(caller, id).ok()? {
+            Found::Ended(timer) => timer,
+            Found::Live(slot) => self.timers.view(now, slot)?,
+        };
+        let standing_by = self.standing.on(timer.number);
+        Some(Seen { timer, standing_by })
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(super) fn standby_abandoned(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        if let Some(standby) = self.standing.leave(call) {
+            let timer = self.timers.id_of(standby.number);
+            turn.push(Effect::PublishTimer { timer });
+        }
+    }
+
     fn standby_ended(&mut self, turn: &mut Turn<'_>, call: CallId, standby: Standby) {
         let id = self.timers.id_of(standby.number);
+        turn.push(Effect::PublishTimer { timer: id });
         if let Ok(Found::Live(slot)) = self.timers.find(&None, id)
             && let Ok(timer) = self.view(turn.now, slot, id)
         {

@@ -5,7 +5,6 @@ mod answer;
 mod args;
 mod attach;
 mod call;
-mod client;
 mod daemon;
 mod doctor;
 mod logs;
@@ -34,6 +33,7 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use crate::config::{self, Places};
+use crate::door::client;
 use args::{Command, Line, Session};
 use client::Client;
 use show::say;
@@ -82,7 +82,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
                 say!("abide {number}");
             }
         }
-        Command::Setup(args) => return setup::setup(args),
+        Command::Setup(args) => return setup::setup(args, &places()?),
         Command::Doctor(args) => return doctor::doctor(args, Places::from_env()),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
         Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,

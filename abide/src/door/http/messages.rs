@@ -104,7 +104,8 @@ impl Following {
     }
 }
 
-fn facts(handle: &Handle, row: &MessageRow) -> Value {
+/// A message as fields.
+pub(super) fn facts(handle: &Handle, row: &MessageRow) -> Value {
     json!({
         "message_id": row.id.to_string(),
         "agent": row.agent,

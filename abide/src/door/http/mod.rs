@@ -4,8 +4,11 @@
 mod act;
 mod ask;
 mod body;
+mod events;
 mod follow;
 pub mod frame;
+mod glance;
+mod listing;
 mod lock;
 mod login;
 mod mcp;
@@ -79,6 +82,7 @@ pub struct State {
     handle: Handle,
     daemon: Arc<Daemon>,
     logins: Arc<Logins>,
+    hub: Arc<events::Hub>,
 }
 
 impl State {
@@ -86,6 +90,7 @@ impl State {
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
         let logins = Logins::open(daemon.places.logins(), daemon.started_at);
         State {
+            hub: events::Hub::new(handle.clone()),
             handle,
             daemon: Arc::new(daemon),
             logins: Arc::new(logins),
@@ -102,6 +107,7 @@ pub fn router(state: State) -> Router {
         .route("/v1/logins", post(login::offer))
         .route(login::PATH, post(login::login))
         .route("/v1/logout", post(login::logout))
+        .route("/v1/events", get(events::events))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", post(tools::call))
         .route("/v1/sessions", get(sessions::list))

@@ -397,7 +397,11 @@ impl Wait<'_> {
 /// Gives a person's answer. One that comes too late changes nothing.
 async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
     let agent = Some(origin.agent.clone());
-    let request = Request::Answer { question, answer };
+    let request = Request::Answer {
+        question,
+        answer,
+        quiet_for: None,
+    };
     let given = server.handle.call(Caller { agent }, request, None).await;
     given.done().await;
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use abide_core::SessionId;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context};
 use crate::daemon::Handle;
@@ -38,6 +38,43 @@ pub(super) fn read(
         )));
     }
     Ok(condition)
+}
+
+/// A condition in the words in which it is given.
+pub(crate) fn written(condition: &Condition) -> Value {
+    let mut written = match condition {
+        Condition::Port { host: None, port } => json!({"port": port}),
+        Condition::Port {
+            host: Some(host),
+            port,
+        } => json!({"port": format!("{host}:{port}")}),
+        Condition::Url(wanted) => {
+            json!({"url": wanted.url, "status": wanted.status, "body": wanted.body})
+        }
+        Condition::File(wanted) => {
+            let is = match wanted.is {
+                FileState::Present => "present",
+                FileState::Gone => "gone",
+                FileState::Changed { .. } => "changed",
+            };
+            json!({"file": wanted.path.to_string_lossy(), "is": is, "matches": wanted.matches})
+        }
+        Condition::Session { session, want } => match want {
+            SessionWant::Ended => json!({"session": session.to_string(), "is": "ended"}),
+            SessionWant::Output(pattern) => {
+                json!({"session": session.to_string(), "output": pattern})
+            }
+        },
+        Condition::Command(wanted) => {
+            json!({"command": wanted.command, "every": wanted.every_ms as f64 / 1_000.0})
+        }
+        Condition::All(parts) => json!({"all": parts.iter().map(written).collect::<Vec<_>>()}),
+        Condition::Any(parts) => json!({"any": parts.iter().map(written).collect::<Vec<_>>()}),
+    };
+    if let Value::Object(fields) = &mut written {
+        fields.retain(|_, value| !value.is_null());
+    }
+    written
 }
 
 struct Reader<'a> {

@@ -494,7 +494,7 @@ fn what_next(act: Act, timer: &Timer) -> String {
 }
 
 /// A timer as fields.
-pub(super) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
+pub(crate) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
     let mut facts = row.map(row_facts).unwrap_or_default();
     facts.insert("timer_id".into(), json!(timer.id.to_string()));
     facts.insert("timer_type".into(), json!(timer.kind.as_str()));

@@ -179,6 +179,8 @@ pub(super) async fn attend(keepers: Arc<Keepers>, id: SessionId, link: Arc<Link>
     };
     let reading = read_frames(&keepers, id, &link, &mut life);
     tokio::select! {
+        biased;
+        () = keepers.leaving.cancelled() => return,
         _ = reading => {}
         _ = link.flush() => {}
     }

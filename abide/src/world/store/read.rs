@@ -222,7 +222,9 @@ fn subject(about: &str) -> Option<About> {
 /// Reads what is over, and the texts that nobody keeps in memory.
 pub struct Past {
     db: Mutex<Connection>,
-    shuffle: Shuffle,
+    /// For what reads many rows, so that it holds up nobody who reads one.
+    pub(super) aside: Mutex<Connection>,
+    pub(super) shuffle: Shuffle,
 }
 
 /// A timer's row.
@@ -311,15 +313,16 @@ pub struct Stats {
     pub latest: Millis,
 }
 
-const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
+pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms FROM timer";
 const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, wake_attempts, \
     wake_fault FROM message";
 
 impl Past {
-    pub(super) fn new(db: Connection, shuffle: Shuffle) -> Self {
+    pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
         Past {
             db: Mutex::new(db),
+            aside: Mutex::new(aside),
             shuffle,
         }
     }
@@ -399,7 +402,7 @@ impl Past {
         self.shuffle.for_messages().sort(id.0.bits())
     }
 
-    fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
+    pub(super) fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
         let number: u64 = row.get(0)?;
         let word: String = row.get(2)?;
         Ok(TimerRow {

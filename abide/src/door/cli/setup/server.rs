@@ -105,6 +105,15 @@ impl ClientName {
         }
     }
 
+    /// The kind of waker that brings its last session back to work, where there is one.
+    pub fn waker(self) -> Option<&'static str> {
+        match self {
+            ClientName::ClaudeCode => Some("claude_code"),
+            ClientName::Codex => Some("codex"),
+            ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
+        }
+    }
+
     /// The limit on a call that it is told.
     fn call_limit(self) -> Option<u64> {
         // Claude Code waits for as long as it hears of progress; the others know no such setting.

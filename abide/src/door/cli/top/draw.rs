@@ -170,11 +170,11 @@ fn heading(part: Part) -> String {
     match part {
         Part::Questions => "QUESTIONS".into(),
         Part::Sessions => format!(
-            "{:<18}{:<11}{:>7}{:>7}{:>6}{:>7}  COMMAND",
+            "{:<20}{:<11}{:>7}{:>7}{:>6}{:>7}  COMMAND",
             "SESSIONS", "STATE", "AGE", "QUIET", "CPU", "MEM"
         ),
         Part::Timers => format!(
-            "{:<18}{:<11}{:>7}{:>9}  {:<BAR$}  FOR",
+            "{:<20}{:<11}{:>7}{:>9}  {:<BAR$}  FOR",
             "TIMERS", "STATE", "LEFT", "OF", ""
         ),
         Part::Messages => "MESSAGES".into(),

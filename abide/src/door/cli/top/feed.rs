@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::door::cli::client::{Answer, Client, Unanswered};
+use crate::door::client::{Answer, Client, Unanswered};
 use crate::door::cli::safe::Cleaner;
 use crate::door::http::frame::Frame;
 use crate::world::clock::{Clock, SystemClock, pause, sleep_until};
@@ -52,8 +52,8 @@ pub async fn load(client: &Client) -> Result<Lists, Unanswered> {
     };
     let status = client.get("/v1/status").await?;
     let questions = client.get("/v1/questions").await?;
-    let sessions = client.get(&format!("/v1/sessions?limit={MOST}")).await?;
-    let timers = client.get("/v1/timers").await?;
+    let sessions = client.get(&format!("/v1/sessions?limit={MOST}&tails=true")).await?;
+    let timers = client.get(&format!("/v1/timers?limit={MOST}")).await?;
     let messages = client
         .get(&format!("/v1/messages?limit={MESSAGES}"))
         .await?;

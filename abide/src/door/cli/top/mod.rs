@@ -12,9 +12,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::args::Top;
-use super::client::{Client, Unanswered};
 use super::show;
 use super::trouble::{OWN, Trouble};
+use crate::door::client::{Client, Unanswered};
 use crate::world::clock::{Clock, SystemClock, sleep_until};
 use crate::world::terminal::Terminal;
 use feed::{Feed, News};
