@@ -174,7 +174,9 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
 
 /// A daemon that runs knows its configuration as it was.
 fn remind(changes: &[&Change], places: &Places) {
-    let changed = changes.iter().any(|change| matches!(change.edit, Edit::Waker(_)));
+    let changed = changes
+        .iter()
+        .any(|change| matches!(change.edit, Edit::Waker(_)));
     if changed && life::connect_running(places, Door::Http).is_ok() {
         say!("`abide stop` lets the daemon read its own configuration anew; sessions go on.");
     }

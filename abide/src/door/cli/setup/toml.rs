@@ -244,7 +244,10 @@ mod tests {
         let text = "# mine\nmax_output = 5\n\n[[wakers]] # the pager\ndesktop = true\n";
         let with = add_waker(text, &ours).unwrap();
         assert!(with.starts_with(text), "{with}");
-        assert!(with.ends_with("[[wakers]]\nagent = \"codex\"\ncodex = true\n"), "{with}");
+        assert!(
+            with.ends_with("[[wakers]]\nagent = \"codex\"\ncodex = true\n"),
+            "{with}"
+        );
         assert_eq!(add_waker(&with, &ours).unwrap(), with);
         assert!(has_waker(&with, &ours).unwrap() && !has_waker(text, &ours).unwrap());
         assert_eq!(take_out_waker(&with, &ours).unwrap(), text);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::door::client::{Answer, Client, Unanswered};
 use crate::door::cli::safe::Cleaner;
+use crate::door::client::{Answer, Client, Unanswered};
 use crate::door::http::frame::Frame;
 use crate::world::clock::{Clock, SystemClock, pause, sleep_until};
 
@@ -52,7 +52,9 @@ pub async fn load(client: &Client) -> Result<Lists, Unanswered> {
     };
     let status = client.get("/v1/status").await?;
     let questions = client.get("/v1/questions").await?;
-    let sessions = client.get(&format!("/v1/sessions?limit={MOST}&tails=true")).await?;
+    let sessions = client
+        .get(&format!("/v1/sessions?limit={MOST}&tails=true"))
+        .await?;
     let timers = client.get(&format!("/v1/timers?limit={MOST}")).await?;
     let messages = client
         .get(&format!("/v1/messages?limit={MESSAGES}"))
