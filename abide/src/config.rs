@@ -1,6 +1,9 @@
 //! Where everything lives and how it is set up. The only reader of environment variables and of
 //! configuration files; a configuration is never read from the working folder.
 
+pub mod clients;
+mod wakers;
+
 use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +11,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-pub mod clients;
+pub use wakers::{Secret, WakerConfig, WakingWay, Webhook};
 
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,38 +143,6 @@ pub struct Config {
     pub wakers: Vec<WakerConfig>,
 }
 
-/// A command that wakes an agent, such as `["claude", "-p", "--resume", "…", "{text}"]`. The message
-/// is its input too. It succeeds with exit code 0, or by still running after ten seconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WakerConfig {
-    /// Which agent; `*`: every one.
-    #[serde(default = "every_agent")]
-    pub agent: String,
-    /// What to run; `{text}` and `{agent}` are filled in.
-    pub command: Vec<String>,
-    /// Where; the home folder.
-    pub cwd: Option<PathBuf>,
-    /// Seconds that a message waits to be read before the agent is woken.
-    #[serde(default = "waker_after")]
-    pub after: f64,
-    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
-    #[serde(default = "waker_budget")]
-    pub most_per_hour: usize,
-}
-
-fn every_agent() -> String {
-    "*".into()
-}
-
-fn waker_after() -> f64 {
-    2.0
-}
-
-fn waker_budget() -> usize {
-    12
-}
-
 /// Where HTTP is served over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -280,23 +251,6 @@ impl Config {
                 self.kill_grace
             ));
         }
-        for waker in &self.wakers {
-            if waker.command.first().is_none_or(String::is_empty) {
-                return Err("`wakers.command` needs at least one word, the program to run".into());
-            }
-            if !(0.0..=86_400.0).contains(&waker.after) {
-                return Err(format!(
-                    "`wakers.after` must be 0 to 86400 seconds; got {}",
-                    waker.after
-                ));
-            }
-            if !(1..=3_600).contains(&waker.most_per_hour) {
-                return Err(format!(
-                    "`wakers.most_per_hour` must be 1 to 3600; got {}",
-                    waker.most_per_hour
-                ));
-            }
-        }
         if self.spare_keepers > 64 {
             return Err(format!(
                 "`spare_keepers` must be 0 to 64; got {}",
@@ -340,6 +294,17 @@ pub fn wants_colour() -> bool {
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
+}
+
+/// Where the desktop's notifications go, for a daemon that was not started from the desktop.
+pub fn desktop_bus() -> Option<(String, String)> {
+    let name = "DBUS_SESSION_BUS_ADDRESS";
+    if env::var_os(name).is_some() {
+        return None;
+    }
+    let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
+    let there = Path::new(&bus).exists();
+    there.then(|| (name.to_owned(), format!("unix:path={bus}")))
 }
 
 /// A program on the search path.

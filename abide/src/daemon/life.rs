@@ -18,9 +18,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Handle;
 use super::drive::{Seams, drive};
+use super::handle::Means;
 use super::sight::Sight;
 use crate::config::{Config, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
+use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
@@ -151,6 +153,18 @@ fn open_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
+/// Something of which there is to be one at a time, for as long as the file is held. `None`: there is
+/// one already.
+pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
+    make_folders(places)?;
+    let file = open_private(&places.runtime.join(name))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(e)) => Err(e),
+    }
+}
+
 /// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
 pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
@@ -258,6 +272,8 @@ fn older(left: &str, right: &str) -> bool {
 
 /// Things that may wait to be stepped through.
 const INBOX: usize = 4_096;
+/// Messages that may wait to be sent again.
+const AGAIN: usize = 64;
 
 /// The engine without doors: what the daemon serves, and what a program can hold within itself.
 pub struct Runtime {
@@ -287,12 +303,21 @@ impl Runtime {
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
         let web = Arc::new(Web::new(config.ca_file.clone()));
-        let prober = Prober::new(events.clone(), web);
+        let prober = Prober::new(events.clone(), web.clone());
         for (timer, condition) in &conditions {
             prober.know(*timer, condition);
         }
         let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
-        let handle = Handle::new(inbox, keepers.clone(), past, prober, config);
+        let (again, wanted_again) = mpsc::channel(AGAIN);
+        let means = Means {
+            keepers: keepers.clone(),
+            clients: Clients::new(past.clients().unwrap_or_default()),
+            past,
+            prober,
+            store: store.clone(),
+            again,
+        };
+        let handle = Handle::new(inbox, means, config);
         handle
             .prober()
             .show_sessions(Arc::new(Sight(handle.clone())));
@@ -317,7 +342,8 @@ impl Runtime {
         tokio::spawn(wake::keep_awake(
             handle.clone(),
             clock.clone(),
-            store.clone(),
+            web,
+            wanted_again,
         ));
         let house = House::new(entropy::bits());
         let (ready, is_ready) = oneshot::channel();

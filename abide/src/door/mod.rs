@@ -11,6 +11,7 @@ pub mod lines;
 pub mod mask;
 pub mod mcp;
 pub mod signals;
+mod stamp;
 pub mod tools;
 pub mod wake;
 pub mod xml;

@@ -47,6 +47,7 @@ helps! {
     timer_stats: "timer" "stats";
     wait: "wait";
     messages: "messages";
+    messages_resend: "messages" "resend";
     call: "call";
     open: "open";
     top: "top";

@@ -10,7 +10,7 @@ mod setting;
 mod waiting;
 
 pub use setting::{ClientName, Doctor, Setup, Top};
-pub use waiting::{Call, Messages, Timer, TimerAct, TimerStart, Wait};
+pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
 

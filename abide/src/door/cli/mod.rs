@@ -7,6 +7,7 @@ mod attach;
 mod call;
 mod daemon;
 mod doctor;
+mod hook;
 mod logs;
 mod messages;
 mod open;
@@ -158,9 +159,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Timer(timer) => timers::timer(&client, timer).await,
             Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
-            Command::Messages(messages) => {
-                messages::messages(client(messages.agent.clone()), messages).await
-            }
+            Command::Messages(messages) => messages::messages(&client, &places, messages).await,
             Command::Call(call) => {
                 let agent = call
                     .agent

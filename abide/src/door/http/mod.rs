@@ -128,6 +128,7 @@ pub fn router(state: State) -> Router {
         .route("/v1/timers/{id}/{act}", post(timers::act))
         .route("/v1/wait", post(timers::wait))
         .route("/v1/messages", get(messages::list))
+        .route("/v1/messages/{id}/wake", post(messages::wake))
         .route("/v1/runs", post(runs::run))
         .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)

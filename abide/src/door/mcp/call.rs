@@ -24,7 +24,7 @@ use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way, is_modern};
 use super::slip::Slip;
 use super::wire::Note;
-use super::{cancel, limits};
+use super::{cancel, client, limits};
 use crate::daemon::QuestionView;
 use crate::door::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
 use crate::world::clock::{Clock, SystemClock, pause};
@@ -42,6 +42,7 @@ pub async fn run(
 ) -> Result<CallToolResponse, ErrorData> {
     let client = Client::of(&cx);
     let origin = server.origin(&cx)?;
+    client::note_call(&server.handle, &origin, &cx.meta);
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
     let round = match &request.request_state {

@@ -1,10 +1,10 @@
 //! The clients that are set up, and the programs that wake agents.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use super::Finding;
-use crate::config::{self, Config};
+use crate::config::{self, Config, WakerConfig, WakingWay};
 use crate::door::cli::args::ClientName;
 use crate::door::digest::one_line;
 use crate::world::{machine, rewrite};
@@ -84,36 +84,45 @@ fn is_this(program: &Path) -> bool {
 
 /// Whether what wakes agents can be run.
 pub fn wakers(config: &Config) -> Vec<Finding> {
-    let path = search_path();
-    let programs = config
-        .wakers
-        .iter()
-        .filter_map(|waker| waker.command.first());
-    let mut missing: Vec<&String> = programs
-        .filter(|name| machine::program(name, &path).is_none())
-        .collect();
-    missing.sort();
-    missing.dedup();
     if config.wakers.is_empty() {
         let says = "none; an agent hears of what happened with its next call";
         return vec![Finding::good("wakers", says)];
     }
-    if missing.is_empty() {
-        return vec![Finding::good(
-            "wakers",
-            format!("{} configured", config.wakers.len()),
-        )];
+    let path = search_path();
+    let mut found = Vec::new();
+    for waker in &config.wakers {
+        let finding = match &waker.way {
+            WakingWay::Command(words) => runs(&words[0], &path),
+            WakingWay::ClaudeCode => runs("claude", &path),
+            WakingWay::Codex => runs("codex", &path),
+            WakingWay::Desktop => runs("notify-send", &path),
+            WakingWay::Webhook(hook) => hook.secret.bytes().err().map(|why| {
+                Finding::trouble("wakers", one_line(&why), "mend it; webhooks are signed")
+            }),
+        };
+        found.extend(finding);
     }
-    missing
-        .into_iter()
-        .map(|name| {
-            Finding::trouble(
-                "wakers",
-                format!("{} cannot be run: there is no such program", one_line(name)),
-                "name it with its whole path in `wakers.command`, or install it",
-            )
-        })
-        .collect()
+    found.dedup();
+    if found.is_empty() {
+        let names: Vec<String> = config.wakers.iter().map(WakerConfig::name).collect();
+        found.push(Finding::good("wakers", one_line(&names.join(", "))));
+    }
+    found
+}
+
+/// `None`: the program is there.
+fn runs(program: &str, path: &OsStr) -> Option<Finding> {
+    if machine::program(program, path).is_some() {
+        return None;
+    }
+    Some(Finding::trouble(
+        "wakers",
+        format!(
+            "{} cannot be run: there is no such program",
+            one_line(program)
+        ),
+        "install it, or name another way in `[[wakers]]`; the daemon looks in its own PATH",
+    ))
 }
 
 fn search_path() -> OsString {
