@@ -149,7 +149,7 @@ pub fn clock_is_kept() -> Option<bool> {
     let mut time: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the struct lives for the call.
     let state = unsafe { libc::adjtimex(&mut time) };
-    (state >= 0).then(|| time.status & libc::STA_UNSYNC == 0)
+    (state >= 0).then_some(time.status & libc::STA_UNSYNC == 0)
 }
 
 /// When a process began, in milliseconds since boot.

@@ -255,7 +255,10 @@ impl Change {
             (true, None) => None,
             (false, _) => {
                 let rest = self.edit.take_out_of(self.text(), copied.as_deref());
-                Some(rest.map_err(|fault| self.unreadable(&fault))?)
+                let rest = rest.map_err(|fault| self.unreadable(&fault))?;
+                // A file that was made for this alone goes with it.
+                let needless = copied.is_none() && rest.trim().is_empty();
+                (!needless).then_some(rest)
             }
         };
         if copied.is_some() {
