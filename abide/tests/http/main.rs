@@ -12,3 +12,5 @@ mod login;
 mod modern;
 mod page;
 mod person;
+mod raw;
+mod terminal;

@@ -17,10 +17,13 @@ mod page;
 mod paint;
 mod problem;
 mod questions;
+mod raw;
 mod runs;
+mod search;
 mod sessions;
 mod status;
 mod tcp;
+mod terminal;
 mod timers;
 mod tools;
 mod who;
@@ -98,6 +101,14 @@ impl State {
     }
 }
 
+/// Waits until the login ends that a request showed; for ever where it showed none.
+async fn login_ends(state: &State, who: &who::Who) {
+    match who.login() {
+        Some(login) => state.logins.until_ended(login).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// All routes.
 pub fn router(state: State) -> Router {
     Router::new()
@@ -110,9 +121,12 @@ pub fn router(state: State) -> Router {
         .route("/v1/events", get(events::events))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", post(tools::call))
-        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/search", get(search::search))
+        .route("/v1/sessions", get(sessions::list).post(sessions::start))
         .route("/v1/sessions/{id}", get(sessions::one))
         .route("/v1/sessions/{id}/log", get(follow::log))
+        .route("/v1/sessions/{id}/log/raw", get(raw::raw))
+        .route("/v1/sessions/{id}/terminal", get(terminal::terminal))
         .route("/v1/sessions/{id}/paint", get(paint::paint))
         .route("/v1/sessions/{id}/kill", post(act::kill))
         .route("/v1/sessions/{id}/signal", post(act::signal))

@@ -54,6 +54,16 @@ impl Problem {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", detail)
     }
 
+    /// Not a request to talk over a channel.
+    pub fn upgrade_required(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UPGRADE_REQUIRED, "upgrade-required", detail)
+    }
+
+    /// No such part of it.
+    pub fn no_such_range(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "no-such-range", detail)
+    }
+
     /// More than is taken at once.
     pub fn too_large(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)

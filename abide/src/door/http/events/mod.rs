@@ -8,10 +8,8 @@ mod tell;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::Agent;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
@@ -25,13 +23,12 @@ use tokio::sync::watch;
 
 pub use hub::Hub;
 
-use super::State;
 use super::body::query;
 use super::problem::Problem;
 use super::who::{self, Who};
+use super::{State, login_ends};
 use crate::daemon::Watcher;
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::logins::{LoginId, Logins};
 use hub::Seat;
 use ring::Place;
 
@@ -68,9 +65,9 @@ pub async fn events(
         news: seat.news(),
         place,
         ready,
-        agent: who.agent.clone(),
         _watcher: who.may_be_a_person().then(|| state.handle.watch()),
-        login: who.login().map(|login| (state.logins.clone(), login)),
+        state,
+        who,
         seat,
     };
     let events = stream::unfold(following, |mut following| async move {
@@ -101,9 +98,9 @@ struct Following {
     news: watch::Receiver<()>,
     place: Place,
     ready: VecDeque<Bytes>,
-    agent: Option<Agent>,
+    state: State,
+    who: Who,
     _watcher: Option<Watcher>,
-    login: Option<(Arc<Logins>, LoginId)>,
 }
 
 impl Following {
@@ -114,21 +111,14 @@ impl Following {
             }
             self.news.mark_unchanged();
             self.seat
-                .take(&mut self.place, self.agent.as_ref(), &mut self.ready);
+                .take(&mut self.place, self.who.agent.as_ref(), &mut self.ready);
             if !self.ready.is_empty() {
                 continue;
             }
-            let login = &self.login;
-            let logged_out = async {
-                match login {
-                    Some((logins, login)) => logins.until_ended(*login).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 news = self.news.changed() => news.ok()?,
                 () = pause(HEARTBEAT) => return Some(ALIVE),
-                () = logged_out => return None,
+                () = login_ends(&self.state, &self.who) => return None,
             }
         }
     }
