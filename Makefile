@@ -23,7 +23,7 @@ lint: ## formatting, clippy, documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 # Real programs that the tests of terminal sessions talk to, and the packages they come in.
-PROGRAMS := vim:vim less:less top:procps python3:python3 node:nodejs bash:bash
+PROGRAMS := vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql
 
 programs: ## the programs that the tests talk to (installs what is missing)
 	@missing=()
@@ -86,6 +86,7 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 bench: build ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
+	bench/timers
 
 soak: ## hours of simulation and kills, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture

@@ -4,6 +4,7 @@
 mod answer;
 mod attach;
 mod daemon;
+mod doctor;
 mod harness;
 mod help;
 mod http;
@@ -12,3 +13,4 @@ mod run;
 mod session;
 mod setup;
 mod terminal;
+mod top;

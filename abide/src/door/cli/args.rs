@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod setting;
 mod waiting;
 
-pub use setting::{ClientName, Setup};
+pub use setting::{ClientName, Doctor, Setup, Top};
 pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
@@ -43,7 +43,9 @@ pub enum Command {
     Call(Call),
     Open(Open),
     Status(Status),
+    Top(Top),
     Setup(Setup),
+    Doctor(Doctor),
     Stop(Stop),
     Serve(Serve),
     Mcp(Mcp),
