@@ -104,7 +104,7 @@ reference: ## the guide's reference, written anew out of the program
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md
 
-install: ## put abide into cargo's bin folder
+install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide
 
 clean:
