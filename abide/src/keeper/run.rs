@@ -23,6 +23,9 @@ use super::tree;
 
 /// How long output that may still be on its way is waited for after the leader has ended.
 const DRAIN_GRACE_MS: u64 = 20;
+/// How long the news of a start may wait for the news of the ending: most commands are quick, and
+/// whoever waits for the one needs not be woken for the other.
+const START_NEWS_MS: u64 = 3;
 /// How soon a tree that is being killed is looked at again.
 const KILL_RETRY_MS: u64 = 50;
 /// The same once it is known not to die.
@@ -65,6 +68,7 @@ pub struct Run {
     state: State,
     empty: bool,
     watch: Option<u64>,
+    start_news: Option<u64>,
     said: Said,
     notices: Vec<FromKeeper>,
 }
@@ -178,24 +182,25 @@ impl Run {
             state: State::Running,
             empty: false,
             watch: None,
+            start_news: Some(now + news_wait(launch)),
             said: Said::default(),
             notices: Vec::new(),
         }
     }
 
-    /// What is told right after the start.
-    pub fn started(&self) -> [FromKeeper; 1] {
-        [FromKeeper::Started {
+    fn started(&self) -> FromKeeper {
+        FromKeeper::Started {
             pid: self.leader as u32,
             at_mono_ms: self.started_mono,
             contained_by: self.contained_by,
-        }]
+        }
     }
 
     /// Everything that holds now, for a daemon that knows nothing yet.
     pub fn introduce(&mut self) -> Vec<FromKeeper> {
         self.watch = None;
-        let mut frames = self.started().to_vec();
+        self.start_news = None;
+        let mut frames = vec![self.started()];
         match &self.state {
             State::Running | State::Draining { .. } => frames.push(self.grew()),
             State::Recorded(ending) => {
@@ -243,10 +248,15 @@ impl Run {
             Killing::Asked { until } => Some(until),
             Killing::Hard { again, .. } => Some(again),
         };
-        [deadline, drain, kill.filter(|_| !self.empty)]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            deadline,
+            drain,
+            kill.filter(|_| !self.empty),
+            self.start_news,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Takes what a stream has.
@@ -322,16 +332,16 @@ impl Run {
         }
     }
 
-    /// Does what a daemon asks for. Starting and acknowledging are not asked of a run.
-    pub fn obey(&mut self, frame: ToKeeper) -> Option<FromKeeper> {
+    /// Does what a daemon asks for. What begins or follows a run is not asked of it.
+    pub fn obey(&mut self, frame: ToKeeper) {
         match frame {
-            ToKeeper::Start(_) | ToKeeper::Ack => {}
+            ToKeeper::Start(_) | ToKeeper::Ack | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
             ToKeeper::Deadline { in_ms: 0 } => self.deadline = None,
             ToKeeper::Deadline { in_ms } => {
                 self.deadline = Some(mono_ms().saturating_add(in_ms));
             }
-            ToKeeper::Look => return Some(self.grew()),
+            ToKeeper::Look => self.notices.push(self.grew()),
             ToKeeper::Watch { beyond } => self.watch = Some(beyond),
             ToKeeper::Input { bytes } => {
                 let unwanted = self.feed.push(bytes);
@@ -350,7 +360,6 @@ impl Run {
             }
             ToKeeper::Signal { number } => self.signal(number),
         }
-        None
     }
 
     fn signal(&mut self, number: i32) {
@@ -543,6 +552,12 @@ impl Run {
             self.watch = None;
             frames.push(self.grew());
         }
+        if let Some(due) = self.start_news
+            && (!frames.is_empty() || due <= mono_ms())
+        {
+            self.start_news = None;
+            frames.insert(0, self.started());
+        }
         frames
     }
 
@@ -575,6 +590,14 @@ impl Drop for Run {
         if let Some(leaf) = &self.leaf {
             leaf.remove();
         }
+    }
+}
+
+/// A session that is talked to is waited for from its start on.
+fn news_wait(launch: &Launch) -> u64 {
+    match (launch.pty, &launch.stdin) {
+        (None, Stdin::None | Stdin::Bytes(_)) => START_NEWS_MS,
+        (Some(_), _) | (None, Stdin::Open) => 0,
     }
 }
 
