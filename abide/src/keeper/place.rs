@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, Leaf};
-use super::folder::{self, CTL, ENDING, Keeper as Identity, META};
+use super::folder::{self, CTL, Keeper as Identity, META};
 use super::proc;
 use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
@@ -42,10 +42,8 @@ pub struct Place {
     pub leaf: Option<Leaf>,
     /// The mask for new files that the command is to have.
     pub umask: libc::mode_t,
-    /// The file that will say what was to be run.
-    pub meta: OwnedFd,
-    /// The file that will say how it ended.
-    pub ending: Rc<OwnedFd>,
+    /// The file that will say what was to be run, and how it ended.
+    pub record: Rc<OwnedFd>,
     /// What a command without a terminal will need.
     pub pipes: Option<Pipes>,
     /// This very process, so named that no other is taken for it.
@@ -58,8 +56,7 @@ pub struct Place {
 /// The files of a session, made before it begins.
 struct Files {
     folder: OwnedFd,
-    meta: OwnedFd,
-    ending: OwnedFd,
+    record: OwnedFd,
 }
 
 impl Files {
@@ -72,12 +69,8 @@ impl Files {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|errno| no_folder(path, &errno.into()))?;
-        let create = |name| folder::create(&folder, name).map_err(|fault| no_folder(path, &fault));
-        Ok(Files {
-            meta: create(META)?,
-            ending: create(ENDING)?,
-            folder,
-        })
+        let record = folder::create(&folder, META).map_err(|fault| no_folder(path, &fault))?;
+        Ok(Files { folder, record })
     }
 }
 
@@ -141,8 +134,7 @@ impl Place {
             signals,
             leaf: leaf(around.group.as_deref(), path),
             umask: around.umask,
-            meta: files.meta,
-            ending: Rc::new(files.ending),
+            record: Rc::new(files.record),
             pipes: Pipes::make().ok(),
             identity: identity(around),
             path: path.to_owned(),
@@ -163,8 +155,7 @@ impl Place {
             self.listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
         }
         self.folder = Rc::new(files.folder);
-        self.meta = files.meta;
-        self.ending = Rc::new(files.ending);
+        self.record = Rc::new(files.record);
         // A group may have been changed by those who were in it.
         if let Some(unused) = self.leaf.take() {
             unused.remove();
@@ -218,9 +209,7 @@ impl Place {
             leaf.remove();
         }
         if spare {
-            for name in [META, ENDING] {
-                let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
-            }
+            let _ = rustix::fs::unlinkat(&self.folder, META, AtFlags::empty());
             let _ = rustix::fs::rmdir(&self.path);
         }
     }

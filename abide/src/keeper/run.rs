@@ -54,7 +54,7 @@ pub struct Run {
     leaving: bool,
     strangers: bool,
     oom: OomWatch,
-    ending: Rc<OwnedFd>,
+    record: Rc<OwnedFd>,
     log: Log,
     streams: [Option<Source>; 2],
     pty: Option<Pty>,
@@ -82,7 +82,7 @@ pub(super) struct Own {
     /// What was counted before it.
     pub oom: OomWatch,
     /// Where its ending is written.
-    pub ending: Rc<OwnedFd>,
+    pub record: Rc<OwnedFd>,
     /// Where its log goes.
     pub log_folder: Rc<OwnedFd>,
 }
@@ -168,7 +168,7 @@ impl Run {
             leaving: false,
             strangers: false,
             oom: own.oom,
-            ending: own.ending,
+            record: own.record,
             log: Log::new(own.log_folder, launch.log_quota),
             streams: [sources.next(), sources.next()],
             pty: spawned.pty,
@@ -541,7 +541,7 @@ impl Run {
             };
             crash_point("exit.pre_record");
             let text = EndingFile::Ended(ending).to_text();
-            let _ = folder::put(&self.ending, &text);
+            let _ = folder::put(&self.record, &text);
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
         }
@@ -573,13 +573,13 @@ impl Run {
         }
         if self.empty && !self.said.emptied {
             self.said.emptied = true;
-            let _ = folder::put(&self.ending, folder::EMPTIED);
+            let _ = folder::put(&self.record, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
         if self.closed() && !self.said.closed {
             self.said.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
-            let _ = folder::put(&self.ending, &line);
+            let _ = folder::put(&self.record, &line);
             frames.push(FromKeeper::Closed);
         }
     }

@@ -322,7 +322,7 @@ impl Keeper {
                     sentence: failure.sentence.clone(),
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::put(&self.place.ending, &ending.to_text());
+                let _ = folder::put(&self.place.record, &ending.to_text());
                 say(&mut self.line, &failed(&failure));
                 self.stage = Stage::Failed(failure);
             }
@@ -355,7 +355,7 @@ impl Keeper {
             namespace: namespace.as_ref(),
             umask: self.place.umask,
         };
-        let spawned = folder::put(&self.place.meta, &meta.to_text())
+        let spawned = folder::put(&self.place.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
             .and_then(|()| spawn::spawn(launch, self.place.pipes.take(), &around));
         let (spawned, unneeded) = match spawned {
@@ -374,7 +374,7 @@ impl Keeper {
             },
             namespace,
             oom,
-            ending: Rc::clone(&self.place.ending),
+            record: Rc::clone(&self.place.record),
             log_folder: Rc::clone(&self.place.folder),
         };
         Ok((Run::new(launch, spawned, contained_by, own), unneeded))

@@ -190,24 +190,20 @@ fn a_keeper_that_dies_before_the_handshake_says_nothing() {
 fn a_torn_file_counts_as_absent() {
     let nursery = Nursery::new();
     let ran = nursery.run("exit 1");
-    for (name, absent) in [
-        ("ending", read_ending_absent as fn(&std::path::Path) -> bool),
-        ("meta", |folder| {
-            folder::read_meta(folder).unwrap().is_none()
-        }),
-    ] {
-        let path = ran.folder.join(name);
-        let whole = std::fs::read(&path).unwrap();
-        let closing = b"whole=00000000\n".len() + b"emptied=1\n".len();
-        for cut in 0..whole.len() - closing {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(absent(&ran.folder), "{name} cut at {cut}");
-        }
-        std::fs::write(&path, &whole).unwrap();
-        assert!(!absent(&ran.folder));
+    let path = ran.folder.join("meta");
+    let whole = std::fs::read(&path).unwrap();
+    let ending_at = whole
+        .windows(12)
+        .position(|window| window == b"abide ending");
+    let closing = b"whole=00000000\n".len() + b"emptied=1\n".len();
+    for cut in 0..whole.len() - closing {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let meta = folder::read_meta(&ran.folder).unwrap();
+        assert_eq!(meta.is_some(), cut >= ending_at.unwrap(), "cut at {cut}");
+        let ending = folder::read_ending(&ran.folder).unwrap();
+        assert!(ending.is_none(), "cut at {cut}");
     }
-}
-
-fn read_ending_absent(folder: &std::path::Path) -> bool {
-    folder::read_ending(folder).unwrap().is_none()
+    std::fs::write(&path, &whole).unwrap();
+    assert!(folder::read_meta(&ran.folder).unwrap().is_some());
+    assert!(folder::read_ending(&ran.folder).unwrap().is_some());
 }
