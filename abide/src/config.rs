@@ -1,12 +1,17 @@
 //! Where everything lives and how it is set up. The only reader of environment variables and of
 //! configuration files; a configuration is never read from the working folder.
 
+pub mod clients;
+mod wakers;
+
 use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use serde::Deserialize;
+
+pub use wakers::{Secret, WakerConfig, WakingWay, Webhook};
 
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +55,11 @@ impl Places {
         }
     }
 
+    /// The one folder that everything is under, where there is one.
+    pub fn one_folder(&self) -> Option<&Path> {
+        (*self == Places::under(&self.state)).then_some(self.state.as_path())
+    }
+
     /// One folder per session.
     pub fn sessions(&self) -> PathBuf {
         self.state.join("sessions")
@@ -85,6 +95,16 @@ impl Places {
         self.runtime.join("http.address")
     }
 
+    /// The address at which it was served last, so that open pages find it there again.
+    pub fn last_address(&self) -> PathBuf {
+        self.runtime.join("http.last")
+    }
+
+    /// Who is logged in at the page.
+    pub fn logins(&self) -> PathBuf {
+        self.state.join("logins")
+    }
+
     /// What a caller over TCP must show.
     pub fn token(&self) -> PathBuf {
         self.state.join("token")
@@ -117,40 +137,10 @@ pub struct Config {
     pub http: TcpDoor,
     /// Whether `http` may name an address that other machines can reach.
     pub http_beyond_loopback: bool,
+    /// A file of certificates (PEM) to trust besides the machine's own, for `until.url` and webhooks.
+    pub ca_file: Option<PathBuf>,
     /// How to wake agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
-}
-
-/// A command that wakes an agent, such as `["claude", "-p", "--resume", "…", "{text}"]`. The message
-/// is its input too. It succeeds with exit code 0, or by still running after ten seconds.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WakerConfig {
-    /// Which agent; `*`: every one.
-    #[serde(default = "every_agent")]
-    pub agent: String,
-    /// What to run; `{text}` and `{agent}` are filled in.
-    pub command: Vec<String>,
-    /// Where; the home folder.
-    pub cwd: Option<PathBuf>,
-    /// Seconds that a message waits to be read before the agent is woken.
-    #[serde(default = "waker_after")]
-    pub after: f64,
-    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
-    #[serde(default = "waker_budget")]
-    pub most_per_hour: usize,
-}
-
-fn every_agent() -> String {
-    "*".into()
-}
-
-fn waker_after() -> f64 {
-    2.0
-}
-
-fn waker_budget() -> usize {
-    12
 }
 
 /// Where HTTP is served over TCP.
@@ -205,6 +195,7 @@ impl Default for Config {
             spare_keepers: 4,
             http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
+            ca_file: None,
             wakers: Vec::new(),
         }
     }
@@ -260,23 +251,6 @@ impl Config {
                 self.kill_grace
             ));
         }
-        for waker in &self.wakers {
-            if waker.command.first().is_none_or(String::is_empty) {
-                return Err("`wakers.command` needs at least one word, the program to run".into());
-            }
-            if !(0.0..=86_400.0).contains(&waker.after) {
-                return Err(format!(
-                    "`wakers.after` must be 0 to 86400 seconds; got {}",
-                    waker.after
-                ));
-            }
-            if !(1..=3_600).contains(&waker.most_per_hour) {
-                return Err(format!(
-                    "`wakers.most_per_hour` must be 1 to 3600; got {}",
-                    waker.most_per_hour
-                ));
-            }
-        }
         if self.spare_keepers > 64 {
             return Err(format!(
                 "`spare_keepers` must be 0 to 64; got {}",
@@ -315,6 +289,27 @@ pub fn agent_from_env() -> String {
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()
+}
+
+/// Where the desktop's notifications go, for a daemon that was not started from the desktop.
+pub fn desktop_bus() -> Option<(String, String)> {
+    let name = "DBUS_SESSION_BUS_ADDRESS";
+    if env::var_os(name).is_some() {
+        return None;
+    }
+    let bus = format!("/run/user/{}/bus", rustix::process::getuid().as_raw());
+    let there = Path::new(&bus).exists();
+    there.then(|| (name.to_owned(), format!("unix:path={bus}")))
+}
+
+/// A program on the search path.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| {
+            rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
+        })
 }
 
 /// The owner's home folder.

@@ -4,9 +4,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    abide::keep_if_asked();
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(|word| word.to_str()) {
-        Some("keeper") => abide::keeper::main(),
         Some("mcp") => match abide::door::cli::mcp_agent(words) {
             Some(agent) => abide::door::cli::front(&agent),
             None => abide::door::cli::main(),

@@ -1,8 +1,11 @@
-"""Puts the contenders in place: C programs are compiled, npm packages installed as locked, under .contenders/."""
+"""Puts the contenders in place under .contenders/: C programs are compiled, packages of npm and PyPI installed as locked,
+and Debian's packages, where the machine does not have them, unpacked."""
 
+import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 FLOOR = BENCH / "floor" / "bin"
@@ -14,12 +17,13 @@ class Missing(Exception):
 
 def compile_floor():
     FLOOR.mkdir(exist_ok=True)
+    common = max(header.stat().st_mtime for header in (BENCH / "floor").glob("*.h"))
     for source in sorted((BENCH / "floor").glob("*.c")):
         made = FLOOR / source.stem
-        if made.exists() and made.stat().st_mtime >= source.stat().st_mtime:
+        if made.exists() and made.stat().st_mtime >= max(common, source.stat().st_mtime):
             continue
         try:
-            done = subprocess.run(["cc", "-O2", "-o", made, source], capture_output=True, text=True, check=False)
+            done = subprocess.run(["cc", "-O2", "-pthread", "-o", made, source], capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
             raise Missing("no C compiler") from error
         if done.returncode:
@@ -46,6 +50,60 @@ def package(name):
         raise Missing("npm ci failed" + (": " + said[0].removeprefix("npm error ") if said else ""))
     shutil.copy(lock, stamp)
     return place
+
+
+def python_package(name):
+    """The folder of an installed PyPI package and all it needs, in the versions that contenders/NAME/requirements.txt says."""
+    wanted, place = BENCH / "contenders" / name / "requirements.txt", BENCH / ".contenders" / name
+    stamp = place / "installed-requirements.txt"
+    if stamp.exists() and stamp.read_bytes() == wanted.read_bytes():
+        return place
+    shutil.rmtree(place, ignore_errors=True)
+    print(f"installing {name} …", flush=True)
+    try:
+        done = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
+                               "--target", place, "--requirement", wanted], capture_output=True, text=True, timeout=600, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise Missing("pip took too long") from error
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        raise Missing("pip install failed" + (": " + said[0] if said else ""))
+    shutil.copy(wanted, stamp)
+    return place
+
+
+def debian(program, packages):
+    """Where a program is: on the machine's path or Debian's own folders, else out of these packages, which are unpacked and not installed."""
+    places = [*os.environ["PATH"].split(":"), "/usr/sbin", *sorted(map(str, pathlib.Path("/usr/lib/postgresql").glob("*/bin")))]
+    if found := shutil.which(program, path=":".join(places)):
+        return pathlib.Path(found).resolve()
+    place = BENCH / ".contenders" / "debian"
+    if not (found := _unpacked(place, program)):
+        print(f"fetching {program} …", flush=True)
+        archives = place / "archives"
+        archives.mkdir(parents=True, exist_ok=True)
+        try:
+            subprocess.run(["apt-get", "download", "-q", *packages], cwd=archives, capture_output=True, check=True, timeout=600)
+            for archive in archives.glob("*.deb"):
+                subprocess.run(["dpkg-deb", "-x", archive, place], capture_output=True, check=True)
+        except (FileNotFoundError, subprocess.SubprocessError) as error:
+            raise Missing(f"{program} is neither installed nor to be had with apt-get") from error
+        shutil.rmtree(archives)
+        found = _unpacked(place, program)
+    if not found:
+        raise Missing(f"Debian's packages {' '.join(packages)} have no {program}")
+    return found
+
+
+def _unpacked(place, program):
+    return next(iter(sorted(place.glob(f"usr/bin/{program}")) + sorted(place.glob(f"usr/lib/postgresql/*/bin/{program}"))), None)
+
+
+def debian_env():
+    """Variables by which unpacked programs find their libraries."""
+    folder = BENCH / ".contenders" / "debian" / "usr" / "lib"
+    found = [str(one) for one in (folder, *folder.glob("*-linux-gnu*")) if one.is_dir()]
+    return {"LD_LIBRARY_PATH": ":".join(found)} if found else {}
 
 
 def codex_program():

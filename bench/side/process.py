@@ -53,6 +53,28 @@ def private_kb(pid):
     return total
 
 
+def shared_kb(pid):
+    """Its share of memory: what it has alone, and its part of what it has in common with others (PSS)."""
+    for line in _read(pid, "smaps_rollup").decode().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1])
+    return 0
+
+
+def wakes(pid):
+    """How often its threads have gone to sleep by themselves, which is as often as something woke them; and the
+    nanoseconds that they have run."""
+    switches, ran = 0, 0
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return 0, 0
+    for task in tasks:
+        switches += status_number(f"{pid}/task/{task}", "voluntary_ctxt_switches") or 0
+        ran += int((_read(f"{pid}/task/{task}", "schedstat").split() or [0])[0])
+    return switches, ran
+
+
 def end(found):
     """Ends each of these processes by its id."""
     for pid in found:

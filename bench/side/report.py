@@ -37,6 +37,14 @@ def ms(seconds):
     return "–" if seconds is None else f"{seconds * 1000:.2f} ms"
 
 
+def kb(value):
+    return "–" if value is None else f"{round(value)} kB"
+
+
+def rate(value):
+    return "–" if value is None else f"{value:,.0f}/s".replace(",", " ")
+
+
 def ratio(value, base):
     return "–" if not base or value is None else f"{value / base:.2f}×"
 
@@ -64,7 +72,7 @@ def _lines(table):
 
 def page(tables, facts):
     """The whole result as Markdown."""
-    out = ["# Results", "", "Written by `bench/run`. How to read it: [README](README.md).", "",
+    out = ["# Results", "", "How to read it: [README](README.md).", "",
            "Machine: " + ", ".join(f"{key} {value}" for key, value in facts.items()), ""]
     for table in tables:
         out += [f"## {table.name}", "", table.title, "", *_lines(table), ""]
@@ -86,7 +94,7 @@ def plain(table):
     return "\n".join(text + [f"  note: {note}" for note in table.notes])
 
 
-def save(folder, tables, facts):
-    (folder / "results.md").write_text(page(tables, facts))
-    (folder / "results.json").write_text(json.dumps(
+def save(folder, name, tables, facts):
+    (folder / f"{name}.md").write_text(page(tables, facts))
+    (folder / f"{name}.json").write_text(json.dumps(
         {"machine": facts, "measurements": [dataclasses.asdict(table) for table in tables]}, indent=1, ensure_ascii=False) + "\n")

@@ -37,6 +37,15 @@ pub enum Effect {
         /// From now.
         deadline: Millis,
     },
+    /// Write down the limits that were moved, so that they outlive the daemon.
+    KeepLimits {
+        /// Which session.
+        session: SessionId,
+        /// Its idle limit.
+        idle: Option<Millis>,
+        /// Its limit of inactivity.
+        inactivity: Option<Millis>,
+    },
     /// Answer with [`Event::Grew`](crate::Event::Grew) at once, with a reading taken after this.
     Look {
         /// Which session.
@@ -121,6 +130,7 @@ impl Effect {
             Effect::Start { .. }
             | Effect::Kill { .. }
             | Effect::SetDeadline { .. }
+            | Effect::KeepLimits { .. }
             | Effect::Look { .. }
             | Effect::Watch { .. }
             | Effect::Probe { .. }

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{CallId, QuestionId, SessionId, TimerId};
+use crate::id::{Agent, CallId, QuestionId, SessionId, TimerId};
 use crate::question::Question;
 use crate::record::Kept;
 use crate::request::{Caller, Request};
@@ -118,6 +118,13 @@ pub enum Event {
     Delivered {
         /// Which call.
         call: CallId,
+    },
+    /// A waker has brought these messages to their agent, which may have read them there.
+    Woken {
+        /// Whose they are.
+        agent: Agent,
+        /// Their numbers.
+        messages: Vec<u64>,
     },
     /// Time has passed; the earliest alarm may be due.
     Tick,

@@ -153,6 +153,7 @@ impl House {
             Event::Kept(kept) => self.kept(turn, *kept),
             Event::Held { timer, seen } => self.held(turn, timer, seen),
             Event::Delivered { call } => self.delivered(turn, call),
+            Event::Woken { agent, messages } => self.woken(turn, &agent, &messages),
             Event::Tick => self.tick(turn),
         }
         effects[first..].sort_by_key(Effect::rank);

@@ -210,6 +210,20 @@ impl Outbox {
         Some(agent)
     }
 
+    /// These were told by another way. Returns which of them nobody has been told yet.
+    pub fn may_be_known(&mut self, agent: &Agent, numbers: &[u64]) -> Vec<u64> {
+        let mut told = Vec::new();
+        for number in numbers {
+            let entry = self.boxes.get(agent).and_then(|all| all.get(number));
+            if let Some(entry) = entry.copied().filter(|entry| !entry.repeated) {
+                let repeated = true;
+                self.put(agent, *number, Some(Entry { repeated, ..entry }));
+                told.push(*number);
+            }
+        }
+        told
+    }
+
     /// How many messages an agent could read now.
     pub fn unread(&self, agent: &Agent) -> usize {
         let all = self.boxes.get(agent).map_or(0, BTreeMap::len);

@@ -48,6 +48,8 @@ pub enum Request {
         question: QuestionId,
         /// What was said.
         answer: Answer,
+        /// After a yes: for how long not to ask about this session again, however quiet it is.
+        quiet_for: Option<Millis>,
     },
     /// Something about timers.
     Timer(timer::Request),

@@ -135,6 +135,15 @@ pub struct Timer {
     pub conditional: bool,
 }
 
+/// A timer, seen by somebody who looks on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// How it stands.
+    pub timer: Timer,
+    /// Whether a call stands by on it.
+    pub standing_by: bool,
+}
+
 impl Timer {
     /// How much of the total has passed.
     pub fn elapsed(&self) -> Millis {

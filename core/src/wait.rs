@@ -79,6 +79,8 @@ pub enum Outcome {
     Timer(Box<Timer>, timer::Why),
     /// Timers that have not ended.
     Timers(Vec<Timer>),
+    /// Timers as they are to be seen.
+    TimersSeen(Vec<timer::Seen>),
     /// The timers that were made, in the order in which they were asked for.
     TimersMade(Vec<TimerId>),
     /// So many have not ended.
@@ -104,6 +106,7 @@ impl Outcome {
             Outcome::Done
             | Outcome::Timer(..)
             | Outcome::Timers(_)
+            | Outcome::TimersSeen(_)
             | Outcome::TimersMade(_)
             | Outcome::TimersStopped(_)
             | Outcome::TimersCounted(_)

@@ -1,12 +1,15 @@
 //! When to wake an agent that does not read its messages: not at once, since it may be about to, not
 //! again and again for the same message, and never more often than a budget allows.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::time::{Millis, Steady};
 
-/// How long after each failure the next try comes; three days in all.
+/// Whose sessions wake-ups are. Nobody is told how they end: that is what deliveries are for.
+pub const OWNER: &str = "waker";
+
+/// How long after each failure the next try comes; more than three days in all.
 pub const BACK_OFF: [Millis; 9] = [
     Millis::from_secs(5),
     Millis::from_secs(5 * 60),
@@ -16,22 +19,38 @@ pub const BACK_OFF: [Millis; 9] = [
     Millis::from_secs(10 * 3_600),
     Millis::from_secs(14 * 3_600),
     Millis::from_secs(20 * 3_600),
-    Millis::from_secs(20 * 3_600),
+    Millis::from_secs(24 * 3_600),
 ];
 
 /// The span that a budget is for.
 pub const BUDGET_SPAN: Millis = Millis::from_secs(3_600);
 
+/// The longest that the other side may put a try off.
+pub const LONGEST_HOLD: Millis = Millis::from_secs(24 * 3_600);
+
+/// By what rules one waker wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// So long a message waits to be read before anybody is woken.
+    pub after: Millis,
+    /// Wake-ups in an hour.
+    pub budget: usize,
+    /// Messages that one wake-up is for, at most.
+    pub at_once: usize,
+}
+
 /// One way to wake one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waker {
-    after: Millis,
-    budget: usize,
-    /// Messages that it has not woken for yet.
-    waiting: BTreeSet<u64>,
+    rules: Rules,
+    /// Messages that it has not woken for yet, and how often each has failed.
+    waiting: BTreeMap<u64, usize>,
     /// Not before then.
     next: Option<Steady>,
-    attempts: usize,
+    /// When a message that came during a try is due.
+    meanwhile: Option<Steady>,
+    /// One that somebody wants sent now, whatever the budget says.
+    urged: Option<u64>,
     /// A try is under way.
     busy: bool,
     /// When it woke, as far as the budget remembers.
@@ -48,14 +67,18 @@ pub enum Failed {
 }
 
 impl Waker {
-    /// Wakes `after` a message has waited, at most `budget` times in an hour.
-    pub fn new(after: Millis, budget: usize) -> Self {
+    /// One that has nothing to do yet.
+    pub fn new(rules: Rules) -> Self {
         Waker {
-            after,
-            budget: budget.max(1),
-            waiting: BTreeSet::new(),
+            rules: Rules {
+                budget: rules.budget.max(1),
+                at_once: rules.at_once.max(1),
+                ..rules
+            },
+            waiting: BTreeMap::new(),
             next: None,
-            attempts: 0,
+            meanwhile: None,
+            urged: None,
             busy: false,
             woke: VecDeque::new(),
         }
@@ -63,21 +86,63 @@ impl Waker {
 
     /// A message waits for the agent.
     pub fn posted(&mut self, now: Steady, message: u64) {
-        self.waiting.insert(message);
-        self.next.get_or_insert(now + self.after);
+        self.waiting.entry(message).or_insert(0);
+        let due = now + self.rules.after;
+        match self.busy {
+            true => self.meanwhile.get_or_insert(due),
+            false => self.next.get_or_insert(due),
+        };
+    }
+
+    /// A message has waited since before the last start: it has failed so often, and whoever is to
+    /// take it wants no try before `hold`.
+    pub fn kept(&mut self, now: Steady, message: u64, failures: usize, hold: Option<Steady>) {
+        if self.waiting.contains_key(&message) {
+            return;
+        }
+        self.posted(now, message);
+        self.waiting.insert(message, failures);
+        if let Some(hold) = hold.map(|hold| hold.min(now + LONGEST_HOLD)) {
+            self.next = self.next.map(|next| next.max(hold));
+        }
+    }
+
+    /// A message is to be sent now, seen or not, whatever failed before.
+    pub fn urge(&mut self, now: Steady, message: u64) {
+        self.waiting.insert(message, 0);
+        self.urged = Some(message);
+        self.next = Some(now);
+    }
+
+    /// The message that somebody wants sent now.
+    pub fn urged(&self) -> Option<u64> {
+        self.urged
     }
 
     /// The messages it has not woken for yet.
     pub fn waiting(&self) -> impl Iterator<Item = u64> {
-        self.waiting.iter().copied()
+        self.waiting.keys().copied()
+    }
+
+    /// How many those are.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// A message needs nobody to be woken any more.
     pub fn settled(&mut self, message: u64) {
         self.waiting.remove(&message);
+        if self.urged == Some(message) {
+            self.urged = None;
+        }
         if self.waiting.is_empty() {
             self.next = None;
-            self.attempts = 0;
+            self.meanwhile = None;
         }
     }
 
@@ -87,13 +152,17 @@ impl Waker {
             return None;
         }
         let next = self.next?;
-        let full = self.woke.len() >= self.budget;
-        let free = self
-            .woke
-            .front()
-            .filter(|_| full)
-            .map(|at| *at + BUDGET_SPAN);
-        Some(free.map_or(next, |free| free.max(next)))
+        Some(self.held_back().unwrap_or(next))
+    }
+
+    /// Where the budget is all that holds a wake-up back: until when.
+    pub fn held_back(&self) -> Option<Steady> {
+        let full = self.woke.len() >= self.rules.budget;
+        if self.busy || self.waiting.is_empty() || self.urged.is_some() || !full {
+            return None;
+        }
+        let free = *self.woke.front()? + BUDGET_SPAN;
+        (free > self.next?).then_some(free)
     }
 
     /// The messages to wake for now. A try is under way then, until it is done or has failed.
@@ -106,35 +175,75 @@ impl Waker {
         }
         self.busy = true;
         self.woke.push_back(now);
-        Some(self.waiting.iter().copied().collect())
+        let urged = self.urged.take().filter(|_| self.rules.at_once == 1);
+        let all = self.waiting.keys().copied();
+        Some(match urged {
+            Some(message) => Vec::from([message]),
+            None => all.take(self.rules.at_once).collect(),
+        })
     }
 
     /// The try has worked for these messages.
-    pub fn done(&mut self, messages: &[u64]) {
-        self.busy = false;
-        self.attempts = 0;
+    pub fn done(&mut self, now: Steady, messages: &[u64]) {
+        self.over(now);
         for message in messages {
             self.settled(*message);
         }
     }
 
-    /// The try has failed.
-    pub fn failed(&mut self, now: Steady, messages: &[u64]) -> Failed {
-        self.busy = false;
-        match BACK_OFF.get(self.attempts) {
-            Some(pause) => {
-                self.attempts += 1;
-                let next = now + *pause;
-                self.next = Some(next);
-                Failed::Again(next)
-            }
-            None => {
-                for message in messages {
-                    self.settled(*message);
-                }
-                self.attempts = 0;
-                Failed::GivenUp
+    /// The try has failed. `no_sooner` is what the other side asks for; `jitter`, in thousandths, keeps
+    /// many that failed together from coming back together.
+    pub fn failed(
+        &mut self,
+        now: Steady,
+        messages: &[u64],
+        no_sooner: Option<Millis>,
+        jitter: u16,
+    ) -> Vec<(u64, Failed)> {
+        self.over(now);
+        let mut pause = Millis(0);
+        for message in messages {
+            if let Some(failures) = self.waiting.get_mut(message) {
+                *failures += 1;
+                pause = pause.max(pause_after(*failures).unwrap_or_default());
             }
         }
+        let pause = Millis(pause.0 + pause.0 / 1_000 * u64::from(jitter.min(1_000)) / 5);
+        let hold = no_sooner.unwrap_or_default().min(LONGEST_HOLD);
+        let next = now + pause.max(hold);
+        self.next = Some(next);
+        let verdict = |(message, failures): (u64, usize)| match pause_after(failures) {
+            Some(_) => (message, Failed::Again(next)),
+            None => (message, Failed::GivenUp),
+        };
+        let counted = messages.iter().filter_map(|message| {
+            let failures = self.waiting.get(message)?;
+            Some((*message, *failures))
+        });
+        let verdicts: Vec<_> = counted.map(verdict).collect();
+        for (message, failed) in &verdicts {
+            if *failed == Failed::GivenUp {
+                self.settled(*message);
+            }
+        }
+        verdicts
     }
+
+    /// How often a message has failed.
+    pub fn failures(&self, message: u64) -> usize {
+        self.waiting.get(&message).copied().unwrap_or(0)
+    }
+
+    /// A try is over. What waits behind it goes on at once, and what came meanwhile waits its time.
+    fn over(&mut self, now: Steady) {
+        self.busy = false;
+        if let Some(due) = self.meanwhile.take() {
+            let rest = self.rules.at_once == 1;
+            self.next = Some(if rest { now } else { due });
+        }
+    }
+}
+
+fn pause_after(failures: usize) -> Option<Millis> {
+    BACK_OFF.get(failures.checked_sub(1)?).copied()
 }

@@ -150,7 +150,15 @@ fn the_last_closed_questions_are_remembered() {
     let mut asked = Vec::new();
     let answer = |question| {
         let answer = Answer::Yes;
-        ask(1, Request::Answer { question, answer })
+        let quiet_for = None;
+        ask(
+            1,
+            Request::Answer {
+                question,
+                answer,
+                quiet_for,
+            },
+        )
     };
     for turn in 1..=limit::CLOSED_QUESTIONS as u64 + 1 {
         let mono = Mono(turn);

@@ -2,15 +2,23 @@
 
 use abide_core::Millis;
 use abide_core::time::Steady;
-use abide_core::wake::{BACK_OFF, BUDGET_SPAN, Failed, Waker};
+use abide_core::wake::{BACK_OFF, BUDGET_SPAN, Failed, LONGEST_HOLD, Rules, Waker};
 
 fn at(secs: u64) -> Steady {
     Steady(1_000_000 + secs * 1_000)
 }
 
+fn waker(after: u64, budget: usize) -> Waker {
+    Waker::new(Rules {
+        after: Millis::from_secs(after),
+        budget,
+        at_once: usize::MAX,
+    })
+}
+
 #[test]
 fn an_agent_that_reads_by_itself_is_not_woken() {
-    let mut waker = Waker::new(Millis::from_secs(2), 10);
+    let mut waker = waker(2, 10);
     waker.posted(at(0), 1);
     assert_eq!(waker.alarm(), Some(at(2)));
     assert_eq!(waker.take(at(1)), None);
@@ -21,48 +29,133 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
 
 #[test]
 fn several_messages_are_one_wake() {
-    let mut waker = Waker::new(Millis::from_secs(2), 10);
+    let mut waker = waker(2, 10);
     waker.posted(at(0), 1);
     waker.posted(at(1), 2);
     assert_eq!(waker.alarm(), Some(at(2)), "the second does not put it off");
     assert_eq!(waker.take(at(2)), Some(vec![1, 2]));
     waker.posted(at(3), 3);
     assert_eq!(waker.take(at(60)), None, "one at a time");
-    waker.done(&[1, 2]);
-    assert_eq!(waker.take(at(61)), Some(vec![3]));
+    waker.done(at(4), &[1, 2]);
+    assert_eq!(waker.take(at(4)), None, "it may be read yet");
+    assert_eq!(waker.take(at(5)), Some(vec![3]));
+}
+
+#[test]
+fn one_message_after_the_other_where_each_is_sent_by_itself() {
+    let mut waker = Waker::new(Rules {
+        after: Millis::from_secs(2),
+        budget: 100,
+        at_once: 1,
+    });
+    for message in 1..=3 {
+        waker.posted(at(0), message);
+    }
+    for message in 1..=3 {
+        assert_eq!(waker.take(at(2)), Some(vec![message]));
+        waker.done(at(2), &[message]);
+    }
+    assert_eq!(waker.alarm(), None);
 }
 
 #[test]
 fn s28_a_failure_is_tried_again_over_days_and_then_given_up() {
-    let mut waker = Waker::new(Millis(0), 1_000);
+    let mut waker = waker(0, 1_000);
     waker.posted(at(0), 1);
     let mut now = at(0);
     for pause in BACK_OFF {
         assert_eq!(waker.take(now), Some(vec![1]));
-        assert_eq!(waker.failed(now, &[1]), Failed::Again(now + pause));
+        let again = vec![(1, Failed::Again(now + pause))];
+        assert_eq!(waker.failed(now, &[1], None, 0), again);
         assert_eq!(waker.take(Steady(now.0 + pause.0 - 1)), None);
         now = now + pause;
     }
-    assert!(now.since(at(0)) >= Millis::from_secs(2 * 86_400));
+    assert!(now.since(at(0)) >= Millis::from_secs(3 * 86_400));
     assert_eq!(waker.take(now), Some(vec![1]));
-    assert_eq!(waker.failed(now, &[1]), Failed::GivenUp);
+    assert_eq!(waker.failed(now, &[1], None, 0), [(1, Failed::GivenUp)]);
     assert_eq!(waker.alarm(), None);
     waker.posted(now, 2);
     assert_eq!(waker.take(now), Some(vec![2]), "the next message is tried");
 }
 
 #[test]
+fn a_message_that_came_late_has_all_its_tries() {
+    let mut waker = waker(0, 1_000);
+    waker.kept(at(0), 1, BACK_OFF.len(), None);
+    waker.posted(at(0), 2);
+    assert_eq!(waker.take(at(0)), Some(vec![1, 2]));
+    let pause = BACK_OFF[0];
+    let verdicts = waker.failed(at(0), &[1, 2], None, 0);
+    assert_eq!(
+        verdicts,
+        [(1, Failed::GivenUp), (2, Failed::Again(at(0) + pause))]
+    );
+    assert_eq!(waker.alarm(), Some(at(0) + pause));
+}
+
+#[test]
+fn failures_before_a_restart_count_and_a_hold_is_kept() {
+    let mut waker = waker(1, 1_000);
+    waker.kept(at(0), 1, 3, None);
+    assert_eq!(waker.take(at(1)), Some(vec![1]), "tried soon after a start");
+    let again = Failed::Again(at(1) + BACK_OFF[3]);
+    assert_eq!(waker.failed(at(1), &[1], None, 0), [(1, again)]);
+
+    let mut waker = self::waker(1, 1_000);
+    waker.kept(at(0), 1, 1, Some(at(500)));
+    assert_eq!(waker.alarm(), Some(at(500)));
+    let mut waker = self::waker(1, 1_000);
+    waker.kept(at(0), 1, 1, Some(at(10_000_000)));
+    assert_eq!(waker.alarm(), Some(at(0) + LONGEST_HOLD), "not for ever");
+}
+
+#[test]
+fn the_other_side_may_ask_for_more_time_and_jitter_adds_a_fifth_at_most() {
+    let mut waker = waker(0, 1_000);
+    waker.posted(at(0), 1);
+    waker.take(at(0));
+    let asked = Some(Millis::from_secs(77));
+    let again = Failed::Again(at(77));
+    assert_eq!(waker.failed(at(0), &[1], asked, 1_000), [(1, again)]);
+    waker.take(at(77));
+    let pause = BACK_OFF[1];
+    let verdicts = waker.failed(at(77), &[1], None, 1_000);
+    let latest = at(77) + Millis(pause.0 + pause.0 / 5);
+    assert_eq!(verdicts, [(1, Failed::Again(latest))]);
+}
+
+#[test]
+fn what_somebody_wants_sent_now_waits_for_nothing() {
+    let mut waker = Waker::new(Rules {
+        after: Millis(0),
+        budget: 1,
+        at_once: 1,
+    });
+    waker.posted(at(0), 1);
+    waker.posted(at(0), 2);
+    assert_eq!(waker.take(at(0)), Some(vec![1]));
+    waker.failed(at(0), &[1], None, 0);
+    assert_eq!(waker.held_back(), Some(at(0) + BUDGET_SPAN));
+    assert_eq!(waker.take(at(1)), None);
+    waker.urge(at(1), 2);
+    assert_eq!(waker.take(at(1)), Some(vec![2]));
+    waker.done(at(1), &[2]);
+    assert_eq!(waker.waiting().collect::<Vec<_>>(), [1]);
+}
+
+#[test]
 fn a_loop_cannot_burn_a_quota() {
-    let mut waker = Waker::new(Millis(0), 3);
+    let mut waker = waker(0, 3);
     let mut woken = 0;
     for second in 0..3_600 {
         waker.posted(at(second), second);
         if let Some(messages) = waker.take(at(second)) {
             woken += 1;
-            waker.done(&messages);
+            waker.done(at(second), &messages);
         }
     }
     assert_eq!(woken, 3);
+    assert_eq!(waker.held_back(), Some(at(0) + BUDGET_SPAN));
     assert_eq!(waker.alarm(), Some(at(0) + BUDGET_SPAN));
     let messages = waker
         .take(at(0) + BUDGET_SPAN)

@@ -7,7 +7,8 @@ use std::sync::{Arc, RwLock};
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
-    Agent, Closing, Containment, Ending, MessageId, Question, QuestionId, SessionId, TimerId,
+    Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, SessionId,
+    TimerId,
 };
 use tokio::sync::broadcast;
 
@@ -37,6 +38,8 @@ pub struct SessionView {
     pub contained_by: Option<Containment>,
     /// Its folder on disk.
     pub folder: PathBuf,
+    /// The hard limit, counted from its start.
+    pub deadline: Option<Millis>,
 }
 
 impl SessionView {

@@ -9,15 +9,17 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
 use abide_core::timer::Why;
-use abide_core::{Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
+use abide_core::{Agent, Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
 use crate::config::Config;
+use crate::world::clients::{Client, Clients};
+use crate::world::clock::{Clock, SystemClock};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
-use crate::world::store::Past;
+use crate::world::store::{Note, Past, Store};
 
 /// What the loop takes in.
 pub enum Input {
@@ -99,6 +101,9 @@ struct Shared {
     past: Past,
     prober: Arc<Prober>,
     screens: Arc<Screens>,
+    clients: Arc<Clients>,
+    store: Arc<dyn Store>,
+    again: mpsc::Sender<SendAgain>,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
@@ -106,24 +111,38 @@ struct Shared {
     attached: Mutex<HashMap<SessionId, u32>>,
 }
 
+/// What a handle leads to besides the loop.
+pub(super) struct Means {
+    pub keepers: Arc<Keepers>,
+    pub past: Past,
+    pub prober: Arc<Prober>,
+    pub clients: Arc<Clients>,
+    pub store: Arc<dyn Store>,
+    pub again: mpsc::Sender<SendAgain>,
+}
+
+/// Somebody wants the wakers to bring a message once more.
+#[derive(Clone, Copy, Debug)]
+pub struct SendAgain {
+    /// Its number.
+    pub message: u64,
+}
+
 /// News that may wait for a slow door.
 const NEWS: usize = 32;
 
 impl Handle {
     /// A handle on the loop that reads `inbox`.
-    pub(super) fn new(
-        inbox: mpsc::Sender<Input>,
-        keepers: Arc<Keepers>,
-        past: Past,
-        prober: Arc<Prober>,
-        config: Config,
-    ) -> Self {
+    pub(super) fn new(inbox: mpsc::Sender<Input>, means: Means, config: Config) -> Self {
         let shared = Shared {
             board: Board::default(),
-            screens: Screens::new(keepers.clone()),
-            keepers,
-            past,
-            prober,
+            screens: Screens::new(means.keepers.clone()),
+            keepers: means.keepers,
+            past: means.past,
+            prober: means.prober,
+            clients: means.clients,
+            store: means.store,
+            again: means.again,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
@@ -154,6 +173,35 @@ impl Handle {
     /// What is over, and the texts that nobody keeps in memory.
     pub fn past(&self) -> &Past {
         &self.shared.past
+    }
+
+    /// The database, for what the loop does not decide.
+    pub fn store(&self) -> &dyn Store {
+        &*self.shared.store
+    }
+
+    /// The clients through which agents speak.
+    pub fn clients(&self) -> &Arc<Clients> {
+        &self.shared.clients
+    }
+
+    /// An agent speaks through this client, over the connection of this name.
+    pub fn heard_of(&self, agent: &Agent, client: Client, connection: Option<&str>) {
+        if let Some(row) = self.clients().heard(&agent.0, client, connection) {
+            let note = Note::Client(row, SystemClock.now().wall.0);
+            let noted = self.store().note(note);
+            tokio::spawn(async move {
+                if let Ok(Err(fault)) = noted.await {
+                    tracing::warn!("a client could not be noted: {fault}");
+                }
+            });
+        }
+    }
+
+    /// Has the wakers bring a message once more. `false`: there are none.
+    pub async fn send_again(&self, message: u64) -> bool {
+        let wanted = SendAgain { message };
+        self.shared.again.send(wanted).await.is_ok()
     }
 
     /// What was seen of the things that timers wait for.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -17,13 +18,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::Handle;
 use super::drive::{Seams, drive};
+use super::handle::Means;
 use super::sight::Sight;
 use crate::config::{Config, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
+use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
+use crate::world::web::Web;
 use crate::world::{entropy, secret, socket};
 
 /// Which of the daemon's sockets.
@@ -47,6 +51,11 @@ impl Door {
 /// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
 /// second waits for the first and then finds its daemon.
 pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
+    connect_starting(places, door, Path::new("/proc/self/exe"))
+}
+
+/// The same for a program that is not abide itself: `program` is.
+pub fn connect_starting(places: &Places, door: Door, program: &Path) -> io::Result<UnixStream> {
     if let Ok(stream) = socket::connect(&door.path(places)) {
         return Ok(stream);
     }
@@ -56,7 +65,7 @@ pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
     if let Ok(stream) = socket::connect(&door.path(places)) {
         return Ok(stream);
     }
-    start(places)?;
+    start(places, program)?;
     socket::connect(&door.path(places))
 }
 
@@ -69,7 +78,7 @@ pub fn connect_running(places: &Places, door: Door) -> io::Result<UnixStream> {
 pub const READY_FD: i32 = 3;
 
 /// Starts a daemon in the background and waits until it can be called.
-fn start(places: &Places) -> io::Result<()> {
+fn start(places: &Places, program: &Path) -> io::Result<()> {
     let (mut news, theirs) = io::pipe()?;
     let log = File::options()
         .create(true)
@@ -80,7 +89,7 @@ fn start(places: &Places) -> io::Result<()> {
         clippy::disallowed_methods,
         reason = "the daemon is started here and nowhere else"
     )]
-    let mut command = Command::new("/proc/self/exe");
+    let mut command = Command::new(program);
     command
         .arg0("abide")
         .args(["serve", "--background"])
@@ -88,6 +97,9 @@ fn start(places: &Places) -> io::Result<()> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
+    if let Some(folder) = places.one_folder() {
+        command.env("ABIDE_DIR", folder);
+    }
     let fd = theirs.as_raw_fd();
     // SAFETY: only setsid, dup2 and fcntl run between fork and exec; all are async-signal-safe.
     unsafe {
@@ -141,6 +153,18 @@ fn open_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
+/// Something of which there is to be one at a time, for as long as the file is held. `None`: there is
+/// one already.
+pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
+    make_folders(places)?;
+    let file = open_private(&places.runtime.join(name))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(e)) => Err(e),
+    }
+}
+
 /// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
 pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
@@ -159,6 +183,29 @@ pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::
         let _ = write!(ready, "{e:#}");
     }
     served
+}
+
+/// The lock on a folder for an engine within a program: one that is held by anybody else is left alone.
+pub fn take_lock(places: &Places) -> anyhow::Result<File> {
+    make_folders(places)?;
+    let lock = open_private(&places.lock()).context("cannot open the lock")?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(_) => bail!(
+            "{} is in use by another abide; give this one a folder of its own",
+            places.state.display()
+        ),
+    }
+}
+
+/// The routes of an engine that has no socket.
+pub fn routes_within(runtime: &Runtime, places: Places) -> axum::Router {
+    let daemon = http::Daemon {
+        started_at: SystemClock.now().wall,
+        places,
+        tcp: http::Tcp::Off,
+    };
+    http::router(http::State::new(runtime.handle.clone(), daemon))
 }
 
 /// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
@@ -225,6 +272,8 @@ fn older(left: &str, right: &str) -> bool {
 
 /// Things that may wait to be stepped through.
 const INBOX: usize = 4_096;
+/// Messages that may wait to be sent again.
+const AGAIN: usize = 64;
 
 /// The engine without doors: what the daemon serves, and what a program can hold within itself.
 pub struct Runtime {
@@ -253,12 +302,22 @@ impl Runtime {
         let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
-        let prober = Prober::new(events.clone());
+        let web = Arc::new(Web::new(config.ca_file.clone()));
+        let prober = Prober::new(events.clone(), web.clone());
         for (timer, condition) in &conditions {
             prober.know(*timer, condition);
         }
         let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
-        let handle = Handle::new(inbox, keepers.clone(), past, prober, config);
+        let (again, wanted_again) = mpsc::channel(AGAIN);
+        let means = Means {
+            keepers: keepers.clone(),
+            clients: Clients::new(past.clients().unwrap_or_default()),
+            past,
+            prober,
+            store: store.clone(),
+            again,
+        };
+        let handle = Handle::new(inbox, means, config);
         handle
             .prober()
             .show_sessions(Arc::new(Sight(handle.clone())));
@@ -283,7 +342,8 @@ impl Runtime {
         tokio::spawn(wake::keep_awake(
             handle.clone(),
             clock.clone(),
-            store.clone(),
+            web,
+            wanted_again,
         ));
         let house = House::new(entropy::bits());
         let (ready, is_ready) = oneshot::channel();
@@ -319,7 +379,9 @@ impl Runtime {
 
     /// Until somebody stops it.
     pub async fn stopped(self) -> anyhow::Result<()> {
-        match self.driving.await {
+        let driven = self.driving.await;
+        self.handle.keepers().leave();
+        match driven {
             Ok(ended) => Ok(ended?),
             Err(e) => Err(e).context("the loop has failed"),
         }
@@ -386,9 +448,10 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
     };
     let opened = async {
         let token = secret::token(&places.token())?;
-        let listener = TcpListener::bind(wanted).await?;
+        let listener = bind(places, wanted).await?;
         let address = listener.local_addr()?;
         secret::write(&places.http_address(), &address.to_string())?;
+        secret::write(&places.last_address(), &address.to_string())?;
         Ok::<_, io::Error>((address, listener, token))
     };
     match opened.await {
@@ -407,6 +470,20 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
             (http::Tcp::Failed(why), None)
         }
     }
+}
+
+/// Where any port will do, the one of the last time is taken if it is free, so that a page that is
+/// still open finds its daemon again.
+async fn bind(places: &Places, wanted: SocketAddr) -> io::Result<TcpListener> {
+    let last = std::fs::read_to_string(places.last_address()).ok();
+    let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
+    if wanted.port() == 0
+        && let Some(last) = last.filter(|last| last.ip() == wanted.ip())
+        && let Ok(listener) = TcpListener::bind(last).await
+    {
+        return Ok(listener);
+    }
+    TcpListener::bind(wanted).await
 }
 
 /// The key that seals what is handed to clients and comes back; it outlives the daemon.

@@ -8,7 +8,9 @@ use std::time::Duration;
 use abide_core::session::Phase;
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
-use abide_core::{CallId, Effect, House, Now, Outcome, QuestionId, Record, SessionId, Update};
+use abide_core::{
+    CallId, Effect, House, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
+};
 use tokio::sync::mpsc;
 
 use super::board::{QuestionView, SessionView};
@@ -20,7 +22,8 @@ use crate::keeper::folder::{self, Meta};
 use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
 use crate::world::facts::facts;
-use crate::world::keepers::Keepers;
+use crate::world::keepers::{Keepers, Recalled};
+use crate::world::limits::Moved;
 use crate::world::store::{Store, StoreFault};
 use crate::world::tail;
 
@@ -42,6 +45,7 @@ pub(super) struct Performer {
 struct Detail {
     cwd: PathBuf,
     pty: bool,
+    deadline: Option<Millis>,
     /// It was started by this daemon.
     fresh: bool,
 }
@@ -92,9 +96,17 @@ impl Performer {
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
                 Effect::SetDeadline { session, deadline } => {
+                    self.deadline_moved(house, session, deadline, now);
                     self.keepers
                         .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
+                Effect::KeepLimits {
+                    session,
+                    idle,
+                    inactivity,
+                } => self
+                    .keepers
+                    .keep_limits(session, Moved { idle, inactivity }),
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
                     self.keepers.send(session, &ToKeeper::Watch { beyond });
@@ -204,6 +216,7 @@ impl Performer {
             Detail {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
+                deadline: deadline_ms.map(Millis),
                 fresh: true,
             },
         );
@@ -254,7 +267,7 @@ impl Performer {
             id,
             command: session.command.clone(),
             agent: session.agent.clone(),
-            ran: abide_core::Millis(now.wall.0.saturating_sub(session.created.0)),
+            ran: Millis(now.wall.0.saturating_sub(session.created.0)),
             last_line: tail::last_line(&folder),
             facts: meta.as_ref().map(facts),
             cpu_percent: 0,
@@ -281,6 +294,15 @@ impl Performer {
         });
     }
 
+    /// A limit that counts from now is shown as it counts from the session's start.
+    fn deadline_moved(&mut self, house: &House, id: SessionId, from_now: Millis, now: Now) {
+        let created = house.session(id).map(|session| session.created);
+        if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
+            let ran = Millis(now.wall.0.saturating_sub(created.0));
+            detail.deadline = Some(ran + from_now);
+        }
+    }
+
     fn publish(&mut self, house: &House, id: SessionId) {
         let Some(state) = house.session(id) else {
             self.details.remove(&id);
@@ -289,10 +311,11 @@ impl Performer {
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {
-            let (cwd, pty) = self.keepers.recalled(id);
+            let Recalled { cwd, pty, deadline } = self.keepers.recalled(id);
             Detail {
                 cwd,
                 pty,
+                deadline,
                 fresh: false,
             }
         });
@@ -303,6 +326,7 @@ impl Performer {
             pty: detail.pty,
             contained_by: self.keepers.contained_by(id),
             folder: self.keepers.folder(id),
+            deadline: detail.deadline,
         });
         match state.phase {
             Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),

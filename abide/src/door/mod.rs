@@ -2,13 +2,17 @@
 //! A door decides nothing and touches nothing.
 
 pub mod cli;
+pub mod client;
 pub mod digest;
+mod filter;
 pub mod http;
 pub mod keys;
+pub mod library;
 pub mod lines;
 pub mod mask;
 pub mod mcp;
 pub mod signals;
+mod stamp;
 pub mod tools;
 pub mod wake;
 pub mod xml;

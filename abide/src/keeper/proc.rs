@@ -23,6 +23,8 @@ pub struct Stat {
     pub cpu_ticks: u64,
     /// When it began, in ticks since boot.
     pub start_ticks: u64,
+    /// Pages of memory it holds.
+    pub resident_pages: u64,
 }
 
 /// `None`: there is no such process.
@@ -36,7 +38,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let rest = std::str::from_utf8(&text[after..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    let numbers: Vec<i64> = fields.take(19).map_while(|f| f.parse().ok()).collect();
+    let numbers: Vec<i64> = fields.take(21).map_while(|f| f.parse().ok()).collect();
     let at = |field: usize| numbers.get(field - 4).copied();
     Some(Stat {
         state,
@@ -46,6 +48,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         tpgid: at(8)? as i32,
         cpu_ticks: (at(14)? + at(15)?) as u64,
         start_ticks: at(22)? as u64,
+        resident_pages: at(24).unwrap_or(0) as u64,
     })
 }
 

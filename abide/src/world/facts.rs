@@ -27,6 +27,8 @@ pub struct Facts {
     pub cpu_ms: u64,
     /// How many there are.
     pub processes: u32,
+    /// Bytes of memory they hold; what several share counts for each.
+    pub memory: u64,
 }
 
 impl Facts {
@@ -49,13 +51,16 @@ pub fn facts(meta: &Meta) -> Facts {
         doing: Doing::Sleeping,
         cpu_ms: 0,
         processes: 0,
+        memory: 0,
     };
+    let page = page_size();
     let (mut busy, mut stopped, mut waiting) = (false, 0, false);
     for pid in tree::members(meta) {
         let Some(stat) = proc::stat(pid) else {
             continue;
         };
         all.processes += 1;
+        all.memory += stat.resident_pages * page;
         all.cpu_ms += stat.cpu_ticks * 1_000 / ticks_per_second();
         match stat.state {
             b'R' | b'D' => busy = true,
@@ -241,6 +246,11 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
     let memory = std::fs::File::open(format!("/proc/{pid}/mem")).ok()?;
     memory.read_exact_at(&mut bytes, at).ok()?;
     Some(bytes)
+}
+
+fn page_size() -> u64 {
+    // SAFETY: asks for a constant of the system.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 
 fn ticks_per_second() -> u64 {

@@ -1,15 +1,19 @@
 //! The hands: everything that makes a system call, reads a clock, touches disk, process, database
 //! or socket. It decides nothing.
 
+pub mod clients;
 pub mod clock;
 pub mod entropy;
 pub mod exit;
 pub mod facts;
 pub mod holders;
 pub mod keepers;
+pub mod limits;
 pub mod log;
+pub mod logins;
 pub mod peer;
 pub mod probe;
+pub mod rewrite;
 pub mod screen;
 pub mod screens;
 pub mod search;
@@ -21,3 +25,4 @@ pub mod stream;
 pub mod tail;
 pub mod terminal;
 pub mod unread;
+pub mod web;

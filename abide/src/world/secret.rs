@@ -22,22 +22,44 @@ pub fn token(path: &Path) -> io::Result<String> {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
         Err(fault) => return Err(fault),
     }
-    let mut bytes = [0; TOKEN];
-    entropy::fill(&mut bytes);
-    let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let token = random::<TOKEN>();
     write(path, &token)?;
     Ok(token)
 }
 
-fn kept(path: &Path) -> io::Result<Option<String>> {
+/// So many random bytes, as digits.
+pub fn random<const BYTES: usize>() -> String {
+    let mut bytes = [0; BYTES];
+    entropy::fill(&mut bytes);
+    digits(&bytes)
+}
+
+/// Bytes as digits.
+pub fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares in a time that says nothing about where the two differ.
+pub fn same(left: &[u8], right: &[u8]) -> bool {
+    let differ = left.iter().zip(right).fold(0, |differ, (left, right)| {
+        std::hint::black_box(differ | (left ^ right))
+    });
+    left.len() == right.len() && differ == 0
+}
+
+/// What a file holds that nobody else could have read or written. `None`: somebody could.
+pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let found = std::fs::symlink_metadata(path)?;
     let ours = found.is_file()
         && found.mode() & 0o077 == 0
         && found.uid() == rustix::process::geteuid().as_raw();
-    if !ours {
+    ours.then(|| std::fs::read(path)).transpose()
+}
+
+fn kept(path: &Path) -> io::Result<Option<String>> {
+    let Some(text) = read(path)? else {
         return Ok(None);
-    }
-    let text = std::fs::read(path)?;
+    };
     let text = text.trim_ascii();
     let whole = text.len() == 2 * TOKEN && text.iter().all(u8::is_ascii_hexdigit);
     Ok(whole.then(|| String::from_utf8_lossy(text).into_owned()))

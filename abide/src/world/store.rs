@@ -1,6 +1,8 @@
 //! The database: what must survive and is not in a session's own folder. One writer, one
 //! transaction a turn, synced before anybody is told.
 
+mod deliver;
+mod list;
 mod read;
 mod schema;
 mod write;
@@ -14,7 +16,9 @@ use abide_core::{Question, QuestionId, Record, TimerId};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-pub use read::{MessageRow, Past, Stats, TimerRow, Which};
+pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
+pub use list::{Day, Ended, Order, TimerPage, TimersWanted};
+pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
 pub use write::closing_word;
 
 /// Keeps records. The loop awaits `commit` and nothing else.
@@ -22,24 +26,11 @@ pub trait Store: Send + Sync {
     /// Makes the records durable, all or none.
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Notes what came of a try to wake an agent.
-    fn note_wake(&self, note: WakeNote) -> oneshot::Receiver<Result<(), StoreFault>>;
+    /// Notes something about wakers.
+    fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>>;
 
     /// Removes a limited number of ended timers and seen messages from before `ms`; says how many.
     fn tidy(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
-}
-
-/// What came of a try to wake an agent.
-#[derive(Clone, Debug)]
-pub struct WakeNote {
-    /// For which messages.
-    pub messages: Vec<u64>,
-    /// When.
-    pub at_ms: u64,
-    /// Nothing more is to be done for them.
-    pub woken: bool,
-    /// What went wrong.
-    pub fault: Option<String>,
 }
 
 /// The database failed. Nothing of what was to be written is there.
@@ -75,12 +66,12 @@ pub struct Sqlite {
 
 enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
-    Wake(WakeNote, oneshot::Sender<Result<(), StoreFault>>),
+    Note(Note, oneshot::Sender<Result<(), StoreFault>>),
     Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
-/// Turns that may be queued for the writer; the loop awaits each, so this is never reached.
-const QUEUE: usize = 16;
+/// What may be queued for the writer. The loop awaits each turn; notes of wakers are few.
+const QUEUE: usize = 64;
 
 /// What a database holds that is not over yet.
 pub struct Opened {
@@ -104,7 +95,7 @@ impl Sqlite {
         let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
         let questions = read::open_questions(&db)?;
         let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
-        let past = Past::new(connect(path)?, shuffle);
+        let past = Past::new(connect(path)?, connect(path)?, shuffle);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
         std::thread::Builder::new()
             .name("abide-store".into())
@@ -125,7 +116,7 @@ fn serve(db: &mut Connection, queue: &std_mpsc::Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(write::commit(db, &records))),
-            Job::Wake(note, done) => drop(done.send(write::note_wake(db, &note))),
+            Job::Note(note, done) => drop(done.send(deliver::note(db, &note))),
             Job::Tidy(before, done) => drop(done.send(write::tidy(db, before))),
         }
     }
@@ -139,9 +130,9 @@ impl Store for Sqlite {
         answer
     }
 
-    fn note_wake(&self, note: WakeNote) -> oneshot::Receiver<Result<(), StoreFault>> {
+    fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        let _ = self.jobs.try_send(Job::Wake(note, done));
+        let _ = self.jobs.try_send(Job::Note(note, done));
         answer
     }
 

@@ -9,11 +9,39 @@ const REACH: u64 = 4 << 10;
 
 /// The last line with anything in it, as bytes; a longer one than the reach is cut at its front.
 pub fn last_line(folder: &Path) -> Vec<u8> {
+    let (_, tail) = end_of(folder);
+    let lines = tail.split(|byte| matches!(byte, b'\n' | b'\r'));
+    lines
+        .rev()
+        .find(|line| !line.trim_ascii().is_empty())
+        .unwrap_or_default()
+        .to_vec()
+}
+
+/// At most so many last lines, as bytes. One of which only the end is within reach is left out, as
+/// long as there is another.
+pub fn last_lines(folder: &Path, most: usize) -> Vec<Vec<u8>> {
+    let (whole, tail) = end_of(folder);
+    let tail = tail.strip_suffix(b"\n").unwrap_or(&tail);
+    if tail.is_empty() {
+        return Vec::new();
+    }
+    let mut lines: Vec<&[u8]> = tail.split(|byte| *byte == b'\n').collect();
+    if !whole && lines.len() > 1 {
+        lines.remove(0);
+    }
+    let from = lines.len().saturating_sub(most);
+    lines[from..].iter().map(|line| line.to_vec()).collect()
+}
+
+/// The last bytes of a log, and whether they are all of it.
+fn end_of(folder: &Path) -> (bool, Vec<u8>) {
     let log = Log::open(folder);
     let Ok(end) = log.end() else {
-        return Vec::new();
+        return (true, Vec::new());
     };
-    let mut pieces = log.pieces(end.saturating_sub(REACH), None);
+    let from = end.saturating_sub(REACH);
+    let mut pieces = log.pieces(from, None);
     let mut tail = Vec::new();
     while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
         if let Piece::Chunk(chunk) = piece {
@@ -23,10 +51,5 @@ pub fn last_line(folder: &Path) -> Vec<u8> {
             break;
         }
     }
-    let lines = tail.split(|byte| matches!(byte, b'\n' | b'\r'));
-    lines
-        .rev()
-        .find(|line| !line.trim_ascii().is_empty())
-        .unwrap_or_default()
-        .to_vec()
+    (from == 0, tail)
 }

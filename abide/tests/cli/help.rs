@@ -47,7 +47,10 @@ helps! {
     timer_stats: "timer" "stats";
     wait: "wait";
     messages: "messages";
+    messages_resend: "messages" "resend";
     call: "call";
+    open: "open";
+    setup: "setup";
     status: "status";
     stop: "stop";
     serve: "serve";

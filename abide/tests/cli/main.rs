@@ -9,4 +9,5 @@ mod help;
 mod http;
 mod run;
 mod session;
+mod setup;
 mod terminal;

@@ -38,6 +38,7 @@ async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Out
     let request = Request::Answer {
         question: question.id,
         answer,
+        quiet_for: None,
     };
     let pending = engine
         .handle

@@ -111,15 +111,21 @@ impl Abide {
 
     /// Asks properly: with the token, and with `headers` (each with its line's end) besides.
     pub fn send(&self, line: &str, headers: &str, body: &str) -> TcpStream {
+        let headers = format!("authorization: Bearer {}\r\n{headers}", self.token());
+        self.send_bare(line, &headers, body)
+    }
+
+    /// Asks with these headers and shows nothing else.
+    pub fn send_bare(&self, line: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = self.connect();
-        let (address, token, length) = (self.address(), self.token(), body.len());
+        let (address, length) = (self.address(), body.len());
         let kind = match body {
             "" => "",
             _ => "content-type: application/json\r\n",
         };
         // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart.
         let request = format!(
-            "{line} HTTP/1.0\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n{kind}{headers}\
+            "{line} HTTP/1.0\r\nhost: {address}\r\n{kind}{headers}\
              content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it is taken");
@@ -127,15 +133,34 @@ impl Abide {
     }
 
     pub fn ask(&self, line: &str, headers: &str, body: &Value) -> (u16, Value) {
-        let body = match body {
-            Value::Null => String::new(),
-            body => body.to_string(),
-        };
-        let answer = self.open(line, headers, &body);
-        let status = answer.status;
-        let text = answer.rest();
-        let json = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        (status, json)
+        self.open(line, headers, &text_of(body)).whole()
+    }
+
+    /// Asks with these headers and shows nothing else.
+    pub fn ask_bare(&self, line: &str, headers: &str, body: &Value) -> (u16, Value) {
+        Answer::begin(self.send_bare(line, headers, &text_of(body))).whole()
+    }
+
+    /// The code of a link that lets one browser in.
+    pub fn code(&self) -> String {
+        let offer = self.json(&["open", "--print", "--json"]);
+        let link = offer["url"].as_str().expect("a link");
+        let (page, code) = link.split_once("#login=").expect("a code in it");
+        assert_eq!(page, format!("http://{}/", self.address()));
+        assert_eq!(offer["expires_in"], 60);
+        code.to_owned()
+    }
+
+    /// Logs in as a page does, and gives the headers that a browser sends from then on.
+    pub fn log_in(&self) -> String {
+        let code = json!({"code": self.code()}).to_string();
+        let origin = format!("origin: http://{}\r\n", self.address());
+        let answer = Answer::begin(self.send_bare("POST /v1/login", &origin, &code));
+        assert_eq!(answer.status, 204, "{:?}", answer.head);
+        let cookie = answer.header("set-cookie").expect("a cookie");
+        let (pair, rest) = cookie.split_once("; ").expect("its limits");
+        assert_eq!(rest, "httponly; samesite=strict; path=/; max-age=2592000");
+        format!("cookie: {pair}\r\n{origin}")
     }
 
     #[track_caller]
@@ -197,6 +222,14 @@ impl Answer {
         }
     }
 
+    /// All of it: the status, and the body as JSON where it is some.
+    pub fn whole(self) -> (u16, Value) {
+        let status = self.status;
+        let text = self.rest();
+        let json = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        (status, json)
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         let named = format!("{name}: ");
         self.head.iter().find_map(|line| line.strip_prefix(&named))
@@ -222,10 +255,46 @@ impl Answer {
         }
     }
 
+    /// The next event on a stream of ours: its id, its name and what it says.
+    #[track_caller]
+    pub fn told(&mut self) -> (String, String, Value) {
+        let (mut id, mut name) = (String::new(), String::new());
+        loop {
+            let line = self.line();
+            assert_ne!(line, "", "the stream ended");
+            let line = line.trim_end();
+            if let Some(given) = line.strip_prefix("id: ") {
+                id = given.to_owned();
+            } else if let Some(given) = line.strip_prefix("event: ") {
+                name = given.to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return (id, name, serde_json::from_str(data).expect("JSON"));
+            }
+        }
+    }
+
+    /// The next event of this name that is as wanted.
+    #[track_caller]
+    pub fn until(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> (String, Value) {
+        loop {
+            let (id, told, facts) = self.told();
+            if told == name && wanted(&facts) {
+                return (id, facts);
+            }
+        }
+    }
+
     pub fn rest(mut self) -> String {
         let mut rest = Vec::new();
         let _ = self.body.read_to_end(&mut rest);
         String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+fn text_of(body: &Value) -> String {
+    match body {
+        Value::Null => String::new(),
+        body => body.to_string(),
     }
 }
 

@@ -4,17 +4,23 @@ use serde_json::Value;
 
 use crate::harness::Abide;
 
-/// All that can be asked for, and one thing that cannot.
-const PATHS: [&str; 26] = [
-    "/",
+/// All that can be asked for by whoever shows something, and one thing that cannot.
+const PATHS: [&str; 32] = [
+    "/v1/nothing",
     "/v1/status",
     "/v1/stop",
+    "/v1/logins",
+    "/v1/logout",
+    "/v1/events",
     "/v1/tools",
     "/v1/tools/shell",
     "/v1/tools/execute_command",
     "/v1/sessions",
     "/v1/sessions/session_00000000",
     "/v1/sessions/session_00000000/log",
+    "/v1/sessions/session_00000000/log/raw",
+    "/v1/sessions/session_00000000/terminal",
+    "/v1/search",
     "/v1/sessions/session_00000000/paint",
     "/v1/sessions/session_00000000/kill",
     "/v1/sessions/session_00000000/signal",
@@ -35,8 +41,10 @@ const PATHS: [&str; 26] = [
 ];
 
 /// Those that change something.
-const ACTS: [&str; 12] = [
+const ACTS: [&str; 14] = [
     "/v1/stop",
+    "/v1/logins",
+    "/v1/logout",
     "/v1/tools/shell",
     "/v1/tools/execute_command",
     "/v1/sessions/session_00000000/kill",
@@ -331,6 +339,157 @@ impl Matrix {
                 self.refuse(&request, 401);
             }
         }
+        // What is for everybody is only to be looked at.
+        for path in ["/", "/timers", "/assets/x.js", "/v1/health"] {
+            for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+                let mut request = self.request(&format!("{method} {path}"));
+                request.token = None;
+                self.refuse(&request, 401);
+            }
+            // Nor is a wrong token better than none.
+            let mut request = self.request(&format!("GET {path}"));
+            request.token = Some(format!("Bearer {turned}"));
+            self.refuse(&request, 401);
+        }
+        for method in ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            let mut request = self.request(&format!("{method} /v1/login"));
+            request.token = None;
+            self.refuse(&request, 401);
+        }
+    }
+
+    /// A browser's own secret, shown in every way in which it does not count.
+    fn cookies(&mut self) {
+        let headers = self.abide.log_in();
+        let cookie = headers.lines().next().expect("a cookie").to_owned();
+        let (name, secret) = cookie["cookie: ".len()..].split_once('=').expect("a pair");
+        let (name, secret) = (name.to_owned(), secret.to_owned());
+        let (port, other) = (self.port, self.port ^ 1);
+        let ours = format!("origin: http://127.0.0.1:{port}\r\n");
+        let turned = match secret.strip_prefix('0') {
+            Some(rest) => format!("1{rest}"),
+            None => format!("0{}", &secret[1..]),
+        };
+        let wrong = [
+            String::new(),
+            "cookie: \r\n".into(),
+            format!("cookie: {name}\r\n"),
+            format!("cookie: {name}=\r\n"),
+            format!("cookie: {name}={turned}\r\n"),
+            format!("cookie: {name}={}\r\n", &secret[1..]),
+            format!("cookie: {name}={secret}0\r\n"),
+            format!("cookie: {name}=\"{secret}\"\r\n"),
+            format!("cookie: {name}={}\r\n", secret.to_uppercase() + "A"),
+            format!("cookie: {name}={}\r\n", self.token),
+            format!("cookie: abide={secret}\r\n"),
+            format!("cookie: abide-{other}={secret}\r\n"),
+            format!("cookie: x{name}={secret}\r\n"),
+            format!("cookie: {name}x={secret}\r\n"),
+            format!("cookie: {name}={secret}; {name}={secret}\r\n"),
+            format!("cookie: {name}={turned}; {name}={secret}\r\n"),
+            format!("cookie: {name}={secret}\r\ncookie: {name}={secret}\r\n"),
+            format!("cookie: {name}={secret}, x=1\r\n"),
+            format!("set-cookie: {name}={secret}\r\n"),
+            format!("authorization: Bearer {secret}\r\n"),
+            format!("authorization: Bearer {secret}\r\n{cookie}\r\n"),
+        ];
+        for more in wrong {
+            for line in ["POST /v1/tools/shell", "GET /v1/sessions"] {
+                let mut request = self.request(line);
+                request.token = None;
+                request.more = format!("{more}{ours}");
+                self.refuse(&request, 401);
+            }
+        }
+        let upgrade = "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+            sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+        for path in PATHS.into_iter().filter(|path| *path != "/mcp") {
+            for (line, more) in [
+                (format!("POST {path}"), String::new()),
+                (format!("DELETE {path}"), String::new()),
+                (format!("GET {path}"), upgrade.into()),
+                (
+                    format!("GET {path}"),
+                    format!("origin: http://127.0.0.1:{other}\r\n"),
+                ),
+                (
+                    format!("GET {path}"),
+                    "sec-fetch-site: same-site\r\n".into(),
+                ),
+                (
+                    format!("GET {path}"),
+                    format!("sec-fetch-site: cross-site\r\n{ours}"),
+                ),
+                (
+                    format!("POST {path}"),
+                    format!("sec-fetch-site: same-site\r\n{ours}"),
+                ),
+                (format!("GET {path}"), format!("{upgrade}origin: null\r\n")),
+            ] {
+                let mut request = self.request(&line);
+                request.token = None;
+                request.more = format!("{cookie}\r\n{more}");
+                self.refuse(&request, 403);
+            }
+        }
+        for (line, more, wanted) in [
+            ("POST /mcp", String::new(), 401),
+            ("GET /mcp", String::new(), 401),
+            ("GET /v1/sessions", "abide-agent: me\r\n".into(), 400),
+            ("POST /v1/stop", "abide-agent: me\r\n".into(), 400),
+            (
+                "GET /v1/sessions",
+                format!("host: 127.0.0.1:{port}\r\n"),
+                403,
+            ),
+            (
+                "POST /v1/tools/shell",
+                "content-type: text/plain\r\n".into(),
+                415,
+            ),
+        ] {
+            let mut request = self.request(line);
+            request.token = None;
+            request.more = format!("{cookie}\r\n{ours}{more}");
+            self.refuse(&request, wanted);
+        }
+        let (status, _) = self
+            .abide
+            .ask_bare("GET /v1/sessions", &headers, &Value::Null);
+        assert_eq!(status, 200, "the cookie itself is good");
+    }
+
+    fn codes(&mut self) {
+        let good = self.abide.code();
+        let ours = format!("origin: http://127.0.0.1:{}\r\n", self.port);
+        let body = |code: &str| format!("{{\"code\":\"{code}\"}}");
+        for (kind, more, body, wanted) in [
+            ("application/json", "origin: null\r\n", body(&good), 403),
+            (
+                "application/json",
+                "origin: http://evil.test\r\n",
+                body(&good),
+                403,
+            ),
+            ("text/plain", &ours, body(&good), 415),
+            ("application/json", &ours, String::from("{}"), 400),
+            ("application/json", &ours, String::from("{\"code\":1}"), 400),
+            ("application/json", &ours, format!("[{}]", body(&good)), 400),
+            ("application/json", &ours, body(""), 403),
+            ("application/json", &ours, body(&good[1..]), 403),
+            ("application/json", &ours, body(&format!("{good}0")), 403),
+        ] {
+            let mut request = self.request("POST /v1/login");
+            (request.token, request.kind) = (None, Some(kind.into()));
+            (request.more, request.body) = (more.into(), body);
+            self.refuse(&request, wanted);
+        }
+        let mut request = self.request("POST /v1/login");
+        (request.token, request.host) = (None, Some(format!("evil.test:{}", self.port)));
+        request.body = body(&good);
+        self.refuse(&request, 403);
+        // An agent gets no link.
+        self.refuse(&self.request("POST /v1/logins"), 403);
     }
 
     fn kinds(&mut self) {
@@ -445,12 +604,14 @@ fn nothing_hostile_gets_in() {
     matrix.hosts();
     matrix.origins();
     matrix.tokens();
+    matrix.cookies();
+    matrix.codes();
     matrix.kinds();
     matrix.methods();
     matrix.bodies();
     matrix.persons();
     println!("{} requests were refused", matrix.refused);
-    assert!(matrix.refused >= 400, "{} requests", matrix.refused);
+    assert!(matrix.refused >= 800, "{} requests", matrix.refused);
     let after = matrix.abide.status();
     assert_eq!(before["daemon"], after["daemon"], "the same daemon lives");
     assert_eq!(after["sessions"]["ended"], 0, "{after}");

@@ -3,8 +3,14 @@
 
 mod conformance;
 mod door;
+mod events;
 mod harness;
 mod hostile;
 mod legacy;
+mod lists;
+mod login;
 mod modern;
+mod page;
 mod person;
+mod raw;
+mod terminal;

@@ -86,3 +86,23 @@ fn screen_text(abide: &Abide, id: &str) -> String {
     let screen = call(abide, json!({"action": "screen", "session_id": id}));
     screen["text"].as_str().expect("text").to_owned()
 }
+
+#[test]
+fn limits_that_were_moved_stay_moved() {
+    let abide = Abide::new();
+    abide.start();
+    let id = started(&abide, "cat");
+    let untouched = started(&abide, "cat");
+    call(
+        &abide,
+        json!({"action": "extend", "session_id": id, "idle": 777}),
+    );
+    abide.kill_daemon();
+    abide.start();
+    let idle_of = |id: &str| abide.get(&format!("/v1/sessions/{id}"))["idle"].clone();
+    assert_eq!(idle_of(&id), json!(777.0));
+    assert_eq!(idle_of(&untouched), Value::Null);
+    for id in [id, untouched] {
+        call(&abide, json!({"action": "kill", "session_id": id}));
+    }
+}

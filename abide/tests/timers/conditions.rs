@@ -1,10 +1,11 @@
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, receive};
+use crate::sink::{Identity, Sink};
 use crate::{call, id_of, refused};
 
 /// Stands by for a condition while `act` makes it hold.
@@ -83,35 +84,47 @@ fn the_time_runs_out_and_the_last_look_is_told() {
 fn a_url_answers_as_wanted() {
     let abide = Abide::new();
     abide.start();
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    let server = std::thread::spawn(move || {
-        for answer in [
-            "503 Busy\r\ncontent-length: 0",
-            "200 OK\r\ncontent-length: 5",
-            "200 OK\r\ncontent-length: 5",
-        ] {
-            let (mut stream, _) = listener.accept().expect("a look");
-            let mut head = [0; 1024];
-            let _ = stream.read(&mut head);
-            let body = if answer.starts_with("200") {
-                "ready"
-            } else {
-                ""
-            };
-            let _ = write!(
-                stream,
-                "HTTP/1.1 {answer}\r\nconnection: close\r\n\r\n{body}"
-            );
-        }
-    });
+    let sink = Sink::new(&["503 Busy", "200 OK\n\nready"]);
+    let address = sink.address;
     let until = json!({"url": format!("http://{address}/health"), "status": 200, "body": "rea.y"});
     let result = held_at_once(&abide, until);
     let seen = result["seen"].as_str().unwrap();
     assert!(seen.contains("200 OK") && seen.contains("ready"), "{seen}");
+    assert_eq!(sink.next().body, "");
     let until = json!({"url": format!("http://{address}/")});
     held_at_once(&abide, until);
-    server.join().expect("a server");
+}
+
+#[test]
+fn a_url_answers_over_tls_to_those_who_trust_it() {
+    let identity = Identity::new();
+    let ready = "200 OK\n\nall is ready";
+    let trusting = Abide::new();
+    fs::write(trusting.path("ca.pem"), identity.pem()).expect("a certificate");
+    let config = format!("ca_file = {:?}\n", trusting.path("ca.pem"));
+    fs::write(trusting.path("config.toml"), config).expect("a configuration");
+    trusting.start();
+    let sink = Sink::over_tls(&["503 Busy\n", ready], &identity);
+    let port = sink.address.port();
+    let until = json!({"url": format!("https://localhost:{port}/health"), "body": "ready$"});
+    let result = held_at_once(&trusting, until);
+    let seen = result["seen"].as_str().unwrap();
+    assert!(seen.contains("200 OK") && seen.contains("ready"), "{seen}");
+    let asked = sink.next();
+    assert!(asked.head.starts_with("GET /health HTTP/1.1"), "{asked:?}");
+    assert_eq!(asked.header("host"), format!("localhost:{port}"));
+
+    // Whoever does not know the certificate is told so, and asks for nothing.
+    let wary = Abide::new();
+    wary.start();
+    let sink = Sink::over_tls(&[ready], &identity);
+    let until = json!({"url": format!("https://localhost:{}/", sink.address.port())});
+    let arguments = json!({"total_duration": 0.5, "reason": "server", "until": until});
+    let result = call(&wary, "timer", arguments);
+    assert_eq!(result["completed_by"], "time", "{result}");
+    let seen = result["seen"].as_str().unwrap();
+    assert!(seen.contains("certificate"), "{seen}");
+    assert!(!sink.was_asked());
 }
 
 #[test]
@@ -249,7 +262,7 @@ fn what_makes_no_sense_is_refused_with_its_field() {
         (json!({"port": ":80"}), "`until.port`"),
         (json!({"port": 80, "colour": "red"}), "`colour`"),
         (json!({"url": "ftp://x"}), "`until.url`"),
-        (json!({"url": "https://x"}), "`until.url`"),
+        (json!({"url": "https://"}), "`until.url`"),
         (
             json!({"url": "http://x", "status": 99}),
             "`until.url.status`",

@@ -5,11 +5,14 @@
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 
+mod clients;
 mod conditions;
 mod faults;
 mod messages;
+mod sink;
 mod tools;
 mod wakers;
+mod webhooks;
 
 use harness::{Abide, Answer};
 use serde_json::Value;
@@ -37,6 +40,38 @@ fn refused(abide: &Abide, tool: &str, arguments: Value) -> String {
         &body["detail"]
     };
     said.as_str().expect("a sentence").to_owned()
+}
+
+/// An abide with this configuration, not started yet.
+fn configured(config: &str) -> Abide {
+    let abide = Abide::new();
+    std::fs::write(abide.path("config.toml"), config).expect("a configuration");
+    abide
+}
+
+/// Waits until a file has something in it; the daemon itself does the waiting.
+fn appears(abide: &Abide, name: &str) -> String {
+    let path = abide.path(name);
+    let body = serde_json::json!({"until": {"file": path, "matches": "(?s)..*\\n"}, "for": 30});
+    let answer = abide.post("/v1/wait", &body).expect("an answer").body;
+    assert_eq!(answer["held"], true, "{name}: {answer}");
+    std::fs::read_to_string(path).expect("a file")
+}
+
+/// The newest message, as soon as its first delivery is so.
+fn delivered(abide: &Abide, is_so: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let message = abide.get("/v1/messages")["messages"][0].clone();
+        if is_so(&message["deliveries"][0]) {
+            return message;
+        }
+    }
+}
+
+/// Makes a mission that is due at once.
+fn mission(abide: &Abide, text: &str) -> String {
+    let arguments = serde_json::json!({"total_duration": 0.05, "mission": text});
+    id_of(&call(abide, "timer", arguments))
 }
 
 fn id_of(result: &Value) -> String {

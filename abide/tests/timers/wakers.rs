@@ -2,23 +2,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::Abide;
-use crate::{call, id_of};
-
-fn configured(config: &str) -> Abide {
-    let abide = Abide::new();
-    fs::write(abide.path("config.toml"), config).expect("a configuration");
-    abide
-}
-
-/// Waits until a file has something in it; the daemon itself does the waiting.
-fn appears(abide: &Abide, name: &str) -> String {
-    let path = abide.path(name);
-    let body = json!({"until": {"file": path, "matches": "(?s)..*\\n"}, "for": 30});
-    let answer = abide.post("/v1/wait", &body).expect("an answer").body;
-    assert_eq!(answer["held"], true, "{name}: {answer}");
-    fs::read_to_string(path).expect("a file")
-}
+use crate::{appears, call, configured, delivered, id_of, mission};
 
 #[test]
 fn an_idle_agent_is_woken_with_the_message() {
@@ -50,6 +34,7 @@ fn an_idle_agent_is_woken_with_the_message() {
     assert_eq!(message["seen_at"], Value::Null, "waking is not reading");
     let told = call(&abide, "read_messages", json!({}));
     assert_eq!(told["messages"][0]["timer_id"], id, "{told}");
+    assert_eq!(told["messages"][0]["repeated"], true, "it may know it");
 }
 
 #[test]
@@ -105,4 +90,101 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
     // Longer than the waker waits.
     call(&abide, "timer", json!({"total_duration": 1, "reason": "r"}));
     assert!(!abide.path("woken").exists());
+}
+
+#[test]
+fn what_the_budget_holds_back_is_visible() {
+    let config = r#"
+        [[wakers]]
+        command = ["sh", "-c", "echo woken >> \"$ABIDE_DIR/woken\""]
+        after = 0
+        most_per_hour = 1
+    "#;
+    let abide = configured(config);
+    abide.start();
+    mission(&abide, "first");
+    let first = delivered(&abide, |delivery| delivery["ok"] == true);
+    mission(&abide, "second");
+    let second = delivered(&abide, |delivery| delivery["fault"].is_string());
+    let delivery = &second["deliveries"][0];
+    let fault = delivery["fault"].as_str().expect("a fault");
+    assert!(
+        fault.contains("held back") && fault.contains("most_per_hour"),
+        "{fault}"
+    );
+    assert_eq!(delivery["state"], "waiting");
+    assert_eq!(delivery["attempts"], 0);
+    let hour = delivery["next_at"].as_u64().unwrap() - first["woken_at"].as_u64().unwrap();
+    assert!((3_590_000..3_610_000).contains(&hour), "{delivery}");
+    assert_eq!(appears(&abide, "woken"), "woken\n");
+    // Somebody who wants it now gets it now.
+    let id = second["message_id"].as_str().unwrap();
+    let out = abide.run(&["messages", "resend", id]);
+    assert!(out.status.success(), "{out:?}");
+    delivered(&abide, |delivery| delivery["ok"] == true);
+    assert_eq!(appears(&abide, "woken"), "woken\nwoken\n");
+    let out = abide.run(&["messages", "--deliveries"]);
+    let shown = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(shown.contains("command sh: done, tried once"), "{shown}");
+}
+
+#[test]
+fn a_message_without_a_waker_cannot_be_sent_again() {
+    let abide = configured("");
+    abide.start();
+    mission(&abide, "m");
+    let message = loop {
+        let listed = abide.get("/v1/messages");
+        if let Some(id) = listed["messages"][0]["message_id"].as_str() {
+            break id.to_owned();
+        }
+    };
+    let answer = abide.post(&format!("/v1/messages/{message}/wake"), &json!({}));
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    let detail = answer.body["detail"].as_str().unwrap();
+    assert!(detail.contains("[[wakers]]"), "{detail}");
+    let unknown = abide.post("/v1/messages/message_00000000/wake", &json!({}));
+    assert_eq!(unknown.expect("an answer").status, 404);
+}
+
+#[test]
+fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
+    let abide = configured("[[wakers]]\ndesktop = true\nafter = 0\n");
+    let folder = abide.path("bin");
+    fs::create_dir(&folder).expect("a folder");
+    let path = format!("{}:/usr/bin:/bin", folder.display());
+    let out = abide.command(["status"]).env("PATH", path).output();
+    assert!(out.expect("it runs").status.success());
+    let notify = folder.join("notify-send");
+    let there = std::path::Path::new("/usr/bin/notify-send").exists();
+    if !there {
+        mission(&abide, "first");
+        let message = delivered(&abide, |delivery| delivery["fault"].is_string());
+        let fault = message["deliveries"][0]["fault"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(fault.contains("libnotify-bin"), "{fault}");
+    }
+    let script = "#!/bin/sh\nfor word; do echo \"<$word>\"; done > \"$ABIDE_DIR/shown\"\n";
+    fs::write(&notify, script).expect("a script");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&notify, everybody).expect("a program");
+    mission(&abide, "a < b");
+    let newest = loop {
+        let newest = abide.get("/v1/messages?limit=1")["messages"][0].clone();
+        if newest["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("a < b"))
+        {
+            break newest["message_id"].as_str().unwrap().to_owned();
+        }
+    };
+    // The waker may rest after a failure; somebody who wants it now gets it now.
+    let out = abide.run(&["messages", "resend", &newest]);
+    assert!(out.status.success(), "{out:?}");
+    let shown = appears(&abide, "shown");
+    assert!(shown.contains("<abide: for default>"), "{shown}");
+    assert!(shown.contains("Mission: a &lt; b"), "no markup: {shown}");
 }

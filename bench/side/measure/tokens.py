@@ -57,8 +57,8 @@ def add(bench, table, replayed, name, label, answers):
     table.data[name] = {"tokens": sum(shown_counts), "tokens_of_text_alone": sum(text_counts), "kept": sum(map(len, kept)),
                         "logs": {log.name: {"tokens": count, "tokens_of_text_alone": plain, "lost": [s for s in log.signs if s not in found]}
                                  for log, found, count, plain in zip(replayed, kept, shown_counts, text_counts)}}
-    if bench.keep:
-        place = pathlib.Path(bench.keep) / name
+    if bench.options.keep:
+        place = pathlib.Path(bench.options.keep) / name
         place.mkdir(parents=True, exist_ok=True)
         for log, (_, shown) in zip(replayed, answers):
             (place / f"{log.name}.txt").write_text(shown)

@@ -66,9 +66,11 @@ impl House {
                 };
                 self.extend(turn, call, &caller, session, limits)
             }
-            Request::Answer { question, answer } => {
-                self.answered(turn, call, &caller, question, answer)
-            }
+            Request::Answer {
+                question,
+                answer,
+                quiet_for,
+            } => self.answered(turn, call, &caller, question, answer, quiet_for),
             Request::Timer(request) => self.timer_called(turn, call, caller, request),
             Request::ReadMessages { standby, most } => {
                 self.read_messages(turn, call, caller, standby, most)
@@ -202,6 +204,14 @@ impl House {
                 kept.session.idle = Some(idle);
             }
             self.be_patient_again(turn, session);
+        }
+        if limits.inactivity.is_some() || limits.idle.is_some() {
+            let moved = &self.seen(caller, session)?.session;
+            turn.push(Effect::KeepLimits {
+                session,
+                idle: moved.idle,
+                inactivity: moved.inactivity,
+            });
         }
         turn.push(Effect::Publish { session });
         let outcome = Outcome::Done;

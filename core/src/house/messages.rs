@@ -14,6 +14,7 @@ use crate::request::Refusal;
 use crate::time::{Boot, Millis, Now, Steady};
 use crate::timer;
 use crate::wait::Outcome;
+use crate::wake;
 
 /// Something that happens only once and so is heard again where it could not be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +87,21 @@ impl House {
         }
     }
 
-    /// A session has ended and nobody waited for it.
+    /// A waker has told these: whoever reads them later may know them already, and is told so.
+    pub(super) fn woken(&mut self, turn: &mut Turn<'_>, agent: &Agent, messages: &[u64]) {
+        let numbers = self.outbox.may_be_known(agent, messages);
+        if !numbers.is_empty() {
+            let at = turn.now.wall;
+            let told = message::Record::Told { numbers, at };
+            turn.push(Effect::Record(Record::Message(told)));
+        }
+    }
+
+    /// A session has ended and nobody waited for it. A waker's own is nobody's news.
     pub(super) fn left_alone(&mut self, turn: &mut Turn<'_>, agent: Agent, session: SessionId) {
+        if agent.0.as_ref() == wake::OWNER {
+            return;
+        }
         self.post(turn, &agent, About::Session(session), None);
         self.heard.push(Heard::Alone(agent, session));
     }
@@ -150,7 +164,7 @@ impl House {
     /// A call is gone: it reads, stands by and tells no longer.
     pub(super) fn reader_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.heard.push(Heard::Gone(call));
-        self.standing.leave(call);
+        self.standby_abandoned(turn, call);
         self.outbox.leave(call);
         if let Some(agent) = self.outbox.undelivered(call) {
             self.answer_reader(turn, &agent);

@@ -8,6 +8,7 @@ use crate::id::{Agent, CallId, QuestionId, SessionId};
 use crate::question::{Answer, Closing};
 use crate::request::Refusal;
 use crate::session::End;
+use crate::time::Millis;
 use crate::wait::{Asking, Outcome};
 
 impl House {
@@ -19,11 +20,17 @@ impl House {
         caller: &Option<Agent>,
         question: QuestionId,
         answer: Answer,
+        quiet_for: Option<Millis>,
     ) -> Result<(), Refusal> {
         let session = self.answerable(caller, question)?;
         self.close(turn, question, Closing::Answered(answer));
         match answer {
-            Answer::Yes => self.be_patient_again(turn, session),
+            Answer::Yes => {
+                if let (Some(time), Some(kept)) = (quiet_for, self.sessions.get_mut(&session)) {
+                    kept.unasked_until = turn.now.mono + time;
+                }
+                self.be_patient_again(turn, session);
+            }
             Answer::No => self.condemn(turn, session, End::IdleDeclined),
         }
         let outcome = Outcome::Done;

@@ -12,7 +12,7 @@ use crate::message::About;
 use crate::record::Record;
 use crate::request::Refusal;
 use crate::time::{Millis, Now};
-use crate::timer::{self, Act, Create, Found, Kind, Request, Standby, Status, Timer, Why};
+use crate::timer::{self, Act, Create, Found, Kind, Request, Seen, Standby, Status, Timer, Why};
 use crate::wait::Outcome;
 
 impl House {
@@ -62,6 +62,14 @@ impl House {
                     .filter_map(|slot| self.timers.view(turn.now, *slot))
                     .collect();
                 let outcome = Outcome::Timers(timers);
+                turn.push(Effect::Reply { call, outcome });
+                Ok(())
+            }
+            Request::See { timers } => {
+                let seen = (timers.iter().take(limit::TIMERS_LISTED))
+                    .filter_map(|id| self.see(turn.now, &caller, *id))
+                    .collect();
+                let outcome = Outcome::TimersSeen(seen);
                 turn.push(Effect::Reply { call, outcome });
                 Ok(())
             }
@@ -188,7 +196,7 @@ impl House {
             key: new.key,
             total: new.total,
             due: self.timers.steady(turn.now) + new.total,
-            standby: new.standby,
+            standby: new.standby.map(|time| time.min(new.total)),
             at: turn.now.wall,
         })));
         if let Some(until) = new.until {
@@ -217,9 +225,12 @@ impl House {
         };
         self.has_room_to_wait()?;
         self.timers.go_on(turn.now, slot, remaining)?;
-        self.changed(turn, slot, standby, None);
         let timer = self.view(turn.now, slot, self.timers.id(slot))?;
-        if timer.kind == Kind::Mission && standby.is_none() {
+        let stays = timer.kind == Kind::Mission && standby.is_none();
+        // Nobody stands by for longer than what remains, and who names no time for just that long.
+        let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
+        self.changed(turn, slot, (!stays).then_some(fitted), None);
+        if stays {
             answer(turn, call, timer, Why::Made);
         } else {
             self.stand_by(turn.now, call, &timer, standby, patience);
@@ -379,8 +390,26 @@ impl House {
         }
     }
 
+    fn see(&self, now: Now, caller: &Option<Agent>, id: TimerId) -> Option<Seen> {
+        let timer = match self.timers.find(caller, id).ok()? {
+            Found::Ended(timer) => timer,
+            Found::Live(slot) => self.timers.view(now, slot)?,
+        };
+        let standing_by = self.standing.on(timer.number);
+        Some(Seen { timer, standing_by })
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(super) fn standby_abandoned(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        if let Some(standby) = self.standing.leave(call) {
+            let timer = self.timers.id_of(standby.number);
+            turn.push(Effect::PublishTimer { timer });
+        }
+    }
+
     fn standby_ended(&mut self, turn: &mut Turn<'_>, call: CallId, standby: Standby) {
         let id = self.timers.id_of(standby.number);
+        turn.push(Effect::PublishTimer { timer: id });
         if let Ok(Found::Live(slot)) = self.timers.find(&None, id)
             && let Ok(timer) = self.view(turn.now, slot, id)
         {

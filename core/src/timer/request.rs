@@ -46,6 +46,11 @@ pub enum Request {
         /// At most so many.
         most: usize,
     },
+    /// Look on at some, ended or not, in the order given. Unlike reading, this is nobody's asking.
+    See {
+        /// At which; those that are not known any more are left out.
+        timers: Vec<TimerId>,
+    },
     /// How many have not ended.
     Count,
     /// Stop all of the caller's timers that have not ended.
@@ -64,7 +69,9 @@ impl Request {
             | Request::Continue { .. }
             | Request::Act { .. }
             | Request::StopAll { .. } => true,
-            Request::Read { .. } | Request::List { .. } | Request::Count => false,
+            Request::Read { .. } | Request::List { .. } | Request::See { .. } | Request::Count => {
+                false
+            }
         }
     }
 }

@@ -32,6 +32,12 @@ impl Standing {
         self.calls.contains_key(&call)
     }
 
+    /// Whether any call stands by on a timer.
+    pub fn on(&self, number: u64) -> bool {
+        let range = (number, CallId(0))..=(number, CallId(u64::MAX));
+        self.by_timer.range(range).next().is_some()
+    }
+
     pub fn enter(&mut self, call: CallId, standby: Standby) {
         self.undo.push((call, None));
         self.put(call, standby);

@@ -182,7 +182,11 @@ impl Sim {
             .random
             .pick(&[Answer::Yes, Answer::Yes, Answer::No])
             .expect("one");
-        let request = Request::Answer { question, answer };
+        let request = Request::Answer {
+            question,
+            answer,
+            quiet_for: None,
+        };
         self.call(Kind::Answer(question), Asking::Never, None, request);
     }
 

@@ -143,7 +143,10 @@ impl Sim {
         };
         let killed = effects.iter().filter(kills).count();
         let Event::Called {
-            request: abide_core::Request::Answer { question, answer },
+            request:
+                abide_core::Request::Answer {
+                    question, answer, ..
+                },
             ..
         } = event
         else {

@@ -65,6 +65,16 @@ impl Sim {
                     keeper.deadline = Some(Deadline::At(now + deadline));
                 }
             }
+            Effect::KeepLimits {
+                session,
+                idle,
+                inactivity,
+            } => {
+                if let Some(keeper) = self.keepers.get_mut(&session) {
+                    keeper.given.idle = idle;
+                    keeper.given.inactivity = inactivity;
+                }
+            }
             Effect::Look { session } => {
                 self.tally.count("look");
                 if let Some(keeper) = self.keepers.get_mut(&session) {

@@ -43,6 +43,7 @@ impl Sim {
             Outcome::Timer(..)
             | Outcome::Timers(_)
             | Outcome::TimersMade(_)
+            | Outcome::TimersSeen(_)
             | Outcome::TimersStopped(_)
             | Outcome::TimersCounted(_)
             | Outcome::Messages(..) => panic!("{call:?}"),

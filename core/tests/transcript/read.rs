@@ -147,6 +147,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
                     "no" => Answer::No,
                     other => return Err(format!("neither yes nor no: {other}")),
                 },
+                quiet_for: words.time("quiet")?,
             }
         }
         other => return Err(format!("no such request: {other}")),

@@ -3,8 +3,8 @@
 use abide_core::message::{self, About};
 use abide_core::session::Phase;
 use abide_core::{
-    Answer, Closing, Effect, Ending, Exit, House, Outcome, QuestionId, Record, Refusal, SessionId,
-    Update, WhyRunning,
+    Answer, Closing, Effect, Ending, Exit, House, Millis, Outcome, QuestionId, Record, Refusal,
+    SessionId, Update, WhyRunning,
 };
 
 use super::Stage;
@@ -40,6 +40,17 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         Effect::Kill { session, end } => format!("kill {} end={}", name(*session), end.as_str()),
         Effect::SetDeadline { session, deadline } => {
             format!("deadline of {} in {deadline}", name(*session))
+        }
+        Effect::KeepLimits {
+            session,
+            idle,
+            inactivity,
+        } => {
+            let limit = |name: &str, limit: &Option<Millis>| {
+                limit.map_or(String::new(), |time| format!(" {name}={time}"))
+            };
+            let (idle, inactivity) = (limit("idle", idle), limit("inactivity", inactivity));
+            format!("keep limits of {}{idle}{inactivity}", name(*session))
         }
         Effect::Look { session } => format!("look at {}", name(*session)),
         Effect::Watch { session, beyond } => format!("watch {} beyond {beyond}", name(*session)),
@@ -139,6 +150,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Timer(..)
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
+        | Outcome::TimersSeen(_)
         | Outcome::TimersStopped(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..) => panic!("timers have their own transcripts: {outcome:?}"),

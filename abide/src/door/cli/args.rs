@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use abide_core::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod setting;
 mod waiting;
 
-pub use waiting::{Call, Messages, Timer, TimerAct, TimerStart, Wait};
+pub use setting::{ClientName, Setup};
+pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
 
@@ -39,7 +41,9 @@ pub enum Command {
     Wait(Wait),
     Messages(Messages),
     Call(Call),
+    Open(Open),
     Status(Status),
+    Setup(Setup),
     Stop(Stop),
     Serve(Serve),
     Mcp(Mcp),
@@ -47,6 +51,19 @@ pub enum Command {
     Completions(Completions),
     Man(Man),
     Version(Version),
+}
+
+/// Open the page in a browser
+///
+/// Prints a link that logs one browser in, once and within a minute, and opens it where there is a
+/// display. The login lasts for 30 days.
+#[derive(Debug, Args)]
+pub struct Open {
+    /// Only print the link
+    #[arg(long)]
+    pub print: bool,
+    #[command(flatten)]
+    pub json: Json,
 }
 
 /// Print JSON for programs.

@@ -2,21 +2,45 @@
 
 use bytes::Bytes;
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::args::Messages;
+use super::args::{self, Hook, Messages, MessagesAct};
 use super::client::Client;
-use super::show;
 use super::trouble::Trouble;
+use super::{hook, show};
+use crate::config::{self, Places};
+use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 
-pub async fn messages(client: Client, args: Messages) -> Result<u8, Trouble> {
+pub async fn messages(
+    client: &dyn Fn(args::Agent) -> Client,
+    places: &Places,
+    args: Messages,
+) -> Result<u8, Trouble> {
+    if let Some(Hook::ClaudeCode) = args.hook {
+        let agent = args.agent.name().unwrap_or_else(config::agent_from_env);
+        return hook::wait(places, agent).await;
+    }
+    if let Some(MessagesAct::Resend(resend)) = args.act {
+        let path = format!("/v1/messages/{}/wake", super::name(&resend.message)?);
+        let message = client(resend.agent).post(&path, &json!({})).await?;
+        if resend.json.json {
+            show::json(&message);
+        } else {
+            anstream::println!("It is being sent again; `abide messages --deliveries` shows how.");
+        }
+        return Ok(0);
+    }
     let path = format!("/v1/messages?unseen={}&limit={}", args.unseen, args.limit);
+    let client = client(args.agent);
     if args.follow {
         let path = format!("{path}&follow=true");
         let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
         while let Some(message) = answer.line().await? {
-            print(&message, args.json.json);
+            match args.json.json {
+                true => anstream::println!("{message}"),
+                false => print(&message, args.deliveries),
+            }
         }
         return Ok(0);
     }
@@ -29,17 +53,14 @@ pub async fn messages(client: Client, args: Messages) -> Result<u8, Trouble> {
     if all.is_empty() {
         anstream::println!("No messages.");
     }
-    for message in &all {
-        print(message, false);
+    // The newest stands last, where a person looks first.
+    for message in all.iter().rev() {
+        print(message, args.deliveries);
     }
     Ok(0)
 }
 
-fn print(message: &Value, as_json: bool) {
-    if as_json {
-        anstream::println!("{message}");
-        return;
-    }
+fn print(message: &Value, with_deliveries: bool) {
     let now = SystemClock.now().wall.0;
     let text = |field: &str| message[field].as_str().unwrap_or_default();
     let moment = |field: &str| message[field].as_u64();
@@ -53,14 +74,39 @@ fn print(message: &Value, as_json: bool) {
     anstream::println!(
         "{bold}{}{bold:#} {faint}to {}, {age} ago, {seen}{faint:#}",
         text("message_id"),
-        crate::door::digest::one_line(text("agent")),
+        one_line(text("agent")),
     );
-    if let Some(fault) = message["wake_fault"].as_str() {
-        let (bad, tries) = (show::BAD, message["wake_attempts"].as_u64().unwrap_or(0));
-        let fault = crate::door::digest::one_line(fault);
-        anstream::println!("  {bad}not woken after {tries} tries: {fault}{bad:#}");
+    for delivery in message["deliveries"].as_array().into_iter().flatten() {
+        let failed = delivery["ok"] == false && !delivery["fault"].is_null();
+        if failed || with_deliveries {
+            print_delivery(delivery, now);
+        }
     }
     for line in text("text").lines() {
-        anstream::println!("  {}", crate::door::digest::one_line(line));
+        anstream::println!("  {}", one_line(line));
     }
+}
+
+/// Such as `command claude: failed 2 times, the last time 4m ago: …; again in 26m`.
+fn print_delivery(delivery: &Value, now: u64) {
+    let waker = one_line(delivery["waker"].as_str().unwrap_or_default());
+    let state = delivery["state"].as_str().unwrap_or_default();
+    let tries = match delivery["attempts"].as_u64().unwrap_or(0) {
+        0 => "not tried yet".into(),
+        1 => "tried once".into(),
+        many => format!("tried {many} times"),
+    };
+    let last = delivery["at"].as_u64().map(|at| show::ago(now, at));
+    let last = last.map_or(String::new(), |ago| format!(", last {ago} ago"));
+    let fault = delivery["fault"].as_str().map(one_line);
+    let fault = fault.map_or(String::new(), |fault| format!(": {fault}"));
+    let next = delivery["next_at"].as_u64().map(|at| show::ago(at, now));
+    let (colour, word, next) = match (state, next) {
+        ("done", _) => (show::GOOD, "done", String::new()),
+        ("seen", _) => (show::FAINT, "seen before", String::new()),
+        ("given_up", _) => (show::BAD, "given up", String::new()),
+        (_, Some(next)) => (show::BAD, "waiting", format!("; again in {next}")),
+        (_, None) => (show::BAD, "waiting", String::new()),
+    };
+    anstream::println!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{fault}{next}");
 }

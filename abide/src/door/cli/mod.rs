@@ -5,14 +5,16 @@ mod answer;
 mod args;
 mod attach;
 mod call;
-mod client;
 mod daemon;
+mod hook;
 mod logs;
 mod messages;
+mod open;
 mod prompt;
 mod run;
 mod safe;
 mod sessions;
+mod setup;
 mod show;
 mod span;
 mod status;
@@ -30,6 +32,7 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use crate::config::{self, Places};
+use crate::door::client;
 use args::{Command, Line, Session};
 use client::Client;
 use show::say;
@@ -78,6 +81,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
                 say!("abide {number}");
             }
         }
+        Command::Setup(args) => return setup::setup(args),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
         Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
         Command::Mcp(mcp) => {
@@ -92,6 +96,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Wait(_)
         | Command::Messages(_)
         | Command::Call(_)
+        | Command::Open(_)
         | Command::Status(_) => return talk(command),
     }
     Ok(0)
@@ -112,6 +117,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
                 run::run(client(agent), run).await
             }
             Command::Answer(answer) => answer::answer(person(), answer).await,
+            Command::Open(open) => open::open(person(), open).await,
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await
@@ -148,9 +154,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Timer(timer) => timers::timer(&client, timer).await,
             Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
-            Command::Messages(messages) => {
-                messages::messages(client(messages.agent.clone()), messages).await
-            }
+            Command::Messages(messages) => messages::messages(&client, &places, messages).await,
             Command::Call(call) => {
                 let agent = call
                     .agent

@@ -89,7 +89,7 @@ pub fn table(head: &[&str], rows: &[Row]) {
 }
 
 /// How wide the terminal is; nothing is cut where there is none.
-fn room() -> Option<usize> {
+pub fn room() -> Option<usize> {
     let stdout = std::io::stdout();
     stdout
         .is_terminal()
@@ -100,7 +100,8 @@ fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-fn cut(text: &str, most: usize) -> String {
+/// The text, shortened at its end to so many columns.
+pub fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }

@@ -33,7 +33,7 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
             act(client(pause.agent), "pause", args, more).await
         }
         Timer::List(list) => {
-            let timers = client(list.agent).get("/v1/timers").await?;
+            let timers = client(list.agent).get("/v1/timers?limit=1000").await?;
             table(
                 &timers,
                 list.json.json,

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use hyper::StatusCode;
+
+use crate::door::client::Unanswered;
+
 /// The exit code of abide's own trouble, as opposed to the command's.
 pub const OWN: u8 = 125;
 
@@ -55,5 +59,25 @@ impl fmt::Display for Trouble {
 impl From<std::io::Error> for Trouble {
     fn from(fault: std::io::Error) -> Self {
         Trouble::new(fault.to_string())
+    }
+}
+
+impl From<Unanswered> for Trouble {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused { status, detail } => {
+                let trouble = Trouble::new(detail);
+                if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
+                    return trouble.next("`abide session list --all` shows the sessions there are");
+                }
+                trouble
+            }
+            Unanswered::Broken(why) => Trouble::new(format!("the daemon went away: {why}"))
+                .next("run the command again; its log says why it went")
+                .code(OWN),
+            Unanswered::NoDaemon(why) => Trouble::new(why)
+                .next("`abide serve` runs it in the foreground and shows what is wrong")
+                .code(OWN),
+        }
     }
 }

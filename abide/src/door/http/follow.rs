@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use abide_core::SessionId;
 use abide_core::session::Phase;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -57,6 +58,11 @@ impl Tail {
             known: 0,
             bulk: false,
         }
+    }
+
+    /// Brings only what stands before this offset.
+    pub fn stop_before(&mut self, to: u64) {
+        self.to = self.to.min(to);
     }
 
     /// Ends at this offset, and waits for nothing any more.
@@ -159,7 +165,8 @@ pub fn frames(page: Page, next: &mut u64) -> Bytes {
     out.freeze()
 }
 
-fn raw(page: Page) -> Bytes {
+/// The bytes of a page, as they are.
+pub fn raw(page: Page) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
         if let Piece::Chunk(chunk) = piece {
@@ -223,7 +230,7 @@ pub async fn log(
         let end = Log::open(&view.folder).end();
         tail.end_at(end.map_err(|fault| Problem::fault(fault.to_string()))?);
     }
-    tail.to = tail.to.min(wanted.to.unwrap_or(u64::MAX));
+    tail.stop_before(wanted.to.unwrap_or(u64::MAX));
     let (kind, format) = match wanted.format {
         Format::Raw => ("application/octet-stream", wanted.format),
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
@@ -274,7 +281,7 @@ impl Streaming {
             }
             self.over = true;
             if self.format == Format::Frames {
-                self.house_knows().await;
+                house_knows(&self.handle, self.view.id, &mut self.present).await;
                 let last = Frame::Ended(self.ending().into()).encode();
                 return Ok(Some((last, self)));
             }
@@ -282,25 +289,25 @@ impl Streaming {
         Ok(None)
     }
 
-    /// The keeper has told that it is over; how it ended is known once the house has heard it too.
-    async fn house_knows(&mut self) {
-        let runs = |view: &SessionView| view.runs();
-        let newest = self.handle.board().session(self.view.id);
-        if newest.as_deref().is_some_and(runs)
-            && let Some(present) = &mut self.present
-        {
-            tokio::select! {
-                () = async { while present.next().await.is_some() {} } => {}
-                () = pause(LATE) => {}
-            }
-        }
-    }
-
     fn ending(&self) -> serde_json::Map<String, serde_json::Value> {
         let newest = self.handle.board().session(self.view.id);
         let mut facts = facts(newest.as_deref().unwrap_or(&self.view));
         facts.insert("next".into(), self.tail.at().into());
         facts
+    }
+}
+
+/// The keeper has told that it is over; how it ended is known once the house has heard it too.
+pub async fn house_knows(handle: &Handle, session: SessionId, present: &mut Option<Pending>) {
+    let runs = |view: &SessionView| view.runs();
+    let newest = handle.board().session(session);
+    if newest.as_deref().is_some_and(runs)
+        && let Some(present) = present
+    {
+        tokio::select! {
+            () = async { while present.next().await.is_some() {} } => {}
+            () = pause(LATE) => {}
+        }
     }
 }
 

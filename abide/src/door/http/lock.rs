@@ -1,33 +1,71 @@
 //! Who is let in over TCP, where any page in any browser can knock: callers that name this server by
-//! one of its own names, come from no foreign page, and show the token. It is asked before anything
-//! else sees a request.
+//! one of its own names, come from no foreign page, and show the token or the cookie of a login. It
+//! is asked before anything else sees a request.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::uri::Scheme;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body;
 
+use super::login;
+use super::page;
 use super::problem::Problem;
+use crate::world::clock::{Clock, SystemClock};
+use crate::world::logins::{LoginId, Logins};
+use crate::world::secret::same;
 
 const JSON: &str = "application/json";
 /// What a command reads need not be JSON. A page cannot send this unasked either.
 const BYTES: &str = "application/octet-stream";
+/// What a browser says of where a request comes from.
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// What every answer says, unless it says something else itself.
+const ALWAYS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'",
+    ),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+];
 
 /// What a caller must know.
 pub struct Lock {
     token: String,
+    cookie: String,
+    logins: Arc<Logins>,
     authorities: Vec<String>,
     origins: Vec<String>,
 }
 
+/// What a caller has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing, and nothing is needed.
+    Nothing,
+    /// The token.
+    Token,
+    /// The cookie of a login.
+    Login(LoginId),
+}
+
 impl Lock {
     /// For a server at `address`.
-    pub fn new(token: String, address: SocketAddr) -> Self {
+    pub fn new(token: String, logins: Arc<Logins>, address: SocketAddr) -> Self {
         let port = address.port();
         let mut hosts = Vec::from(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
         if !address.ip().is_loopback() {
@@ -45,6 +83,8 @@ impl Lock {
         let origins = authorities.iter().map(|name| format!("http://{name}"));
         Lock {
             token,
+            cookie: login::cookie_name(port),
+            logins,
             origins: origins.collect(),
             authorities,
         }
@@ -60,12 +100,13 @@ impl Lock {
         &self.origins
     }
 
-    fn opens(&self, request: &Request) -> Result<(), Problem> {
+    fn opens(&self, request: &Request) -> Result<Shown, Problem> {
         let headers = request.headers();
         self.is_called_here(request.uri(), headers)?;
-        self.is_no_foreign_page(headers)?;
-        self.has_the_token(headers)?;
-        is_json(request)
+        let origin = self.is_no_foreign_page(headers)?;
+        let shown = self.is_known(request, origin)?;
+        is_json(request)?;
+        Ok(shown)
     }
 
     fn is_called_here(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
@@ -86,17 +127,62 @@ impl Lock {
         Err(Problem::forbidden("this server is not called so"))
     }
 
-    fn is_no_foreign_page(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    fn is_no_foreign_page(&self, headers: &HeaderMap) -> Result<Origin, Problem> {
         let ours = |origin: &str| self.origins.iter().any(|ours| ours == origin);
-        let ours = match only(headers, &header::ORIGIN) {
-            One::None => true,
-            One::Value(origin) => origin.to_str().is_ok_and(ours),
-            One::Several => false,
-        };
-        if ours {
-            return Ok(());
+        match only(headers, &header::ORIGIN) {
+            One::None => Ok(Origin::Unsaid),
+            One::Value(origin) if origin.to_str().is_ok_and(ours) => Ok(Origin::Ours),
+            One::Value(_) | One::Several => {
+                Err(Problem::forbidden("pages from elsewhere are refused"))
+            }
         }
-        Err(Problem::forbidden("pages from elsewhere are refused"))
+    }
+
+    /// Where a token is shown it must be right; a cookie counts only where none is.
+    fn is_known(&self, request: &Request, origin: Origin) -> Result<Shown, Problem> {
+        let (method, headers) = (request.method(), request.headers());
+        let path = request.uri().path();
+        if headers.contains_key(header::AUTHORIZATION) {
+            return self.has_the_token(headers).map(|()| Shown::Token);
+        }
+        let looks = *method == Method::GET || *method == Method::HEAD;
+        if looks && page::is_for_everybody(path) || *method == Method::POST && path == login::PATH {
+            return Ok(Shown::Nothing);
+        }
+        // What speaks MCP is an agent, and no agent has a login.
+        if path == "/mcp" {
+            return Err(Problem::unauthorized());
+        }
+        let login = self.login(headers).ok_or_else(Problem::unauthorized)?;
+        let opens_a_channel = headers.contains_key(header::UPGRADE);
+        if (!looks || opens_a_channel) && origin == Origin::Unsaid {
+            return Err(Problem::forbidden(
+                "a request by login must say from which page it comes (`Origin`)",
+            ));
+        }
+        // A page of another server on this machine sends our cookie along, since browsers do not
+        // tell ports apart; but it cannot lie about where it comes from.
+        match headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
+            None | Some(b"same-origin" | b"none") => Ok(Shown::Login(login)),
+            Some(_) => Err(Problem::forbidden("pages from elsewhere are refused")),
+        }
+    }
+
+    fn login(&self, headers: &HeaderMap) -> Option<LoginId> {
+        let One::Value(cookies) = only(headers, &header::COOKIE) else {
+            return None;
+        };
+        let mut ours = cookies
+            .to_str()
+            .ok()?
+            .split(';')
+            .filter_map(|pair| pair.trim_start().split_once('='))
+            .filter(|(name, _)| *name == self.cookie);
+        let (_, secret) = ours.next()?;
+        if ours.next().is_some() {
+            return None;
+        }
+        self.logins.of(secret.as_bytes(), SystemClock.now().wall)
     }
 
     fn has_the_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
@@ -111,21 +197,27 @@ impl Lock {
     }
 }
 
+/// From which page a request says that it comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Unsaid,
+    Ours,
+}
+
 /// Stands before every route.
-pub async fn locked(State(lock): State<Arc<Lock>>, request: Request, next: Next) -> Response {
+pub async fn locked(State(lock): State<Arc<Lock>>, mut request: Request, next: Next) -> Response {
     let mut response = match lock.opens(&request) {
-        Ok(()) => next.run(request).await,
+        Ok(shown) => {
+            request.extensions_mut().insert(shown);
+            next.run(request).await
+        }
         Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
-    for (name, value) in [
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'",
-        ),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
+    for (name, value) in ALWAYS {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -172,20 +264,14 @@ fn bearer(shown: &[u8]) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
 }
 
-/// Compares in a time that says nothing about where the two differ.
-fn same(left: &[u8], right: &[u8]) -> bool {
-    let differ = left.iter().zip(right).fold(0, |differ, (left, right)| {
-        std::hint::black_box(differ | (left ^ right))
-    });
-    left.len() == right.len() && differ == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn lock(address: &str) -> Lock {
-        Lock::new("0123456789abcdef".into(), address.parse().unwrap())
+        let logins = Logins::open("/nowhere".into(), SystemClock.now().wall);
+        let address = address.parse().unwrap();
+        Lock::new("0123456789abcdef".into(), Arc::new(logins), address)
     }
 
     #[test]

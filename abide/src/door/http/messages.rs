@@ -1,10 +1,11 @@
 //! Messages as people see them: looking takes none away from its agent.
 
 use abide_core::MessageId;
+use abide_core::message::About;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State as Shared};
+use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -14,12 +15,12 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::State;
-use super::body::query;
+use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::who::Who;
 use crate::daemon::{Change, Handle};
 use crate::door::tools::message_words;
-use crate::world::store::{MessageRow, Which};
+use crate::world::store::{Delivery, DeliveryState, MessageRow, Page};
 
 /// Messages at once.
 const MOST: usize = 1_000;
@@ -32,9 +33,11 @@ pub struct Listing {
     #[serde(default)]
     unseen: bool,
     limit: Option<usize>,
+    after: Option<String>,
 }
 
-/// The newest messages, oldest first; with `follow`, a line for each that comes as well.
+/// Messages, the newest first, and where the next page begins; with `follow` a line for each, the
+/// newest last, and for those that come as well.
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
@@ -42,17 +45,28 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let listing = query(listing)?;
     let changes = state.handle.board().follow();
-    let which = Which {
+    let past = state.handle.past();
+    let before = listing.after.map(|id| match id.parse() {
+        Ok(id) => Ok(past.number_of(id)),
+        Err(_) => Err(Problem::bad_input(format!(
+            "`after` must be a message's id, as `next` said it; got {id:?}"
+        ))),
+    });
+    let most = listing.limit.unwrap_or(50).clamp(1, MOST);
+    let rows = past.messages(Page {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
-        most: listing.limit.unwrap_or(50).min(MOST),
-    };
-    let rows = state.handle.past().messages(which, listing.unseen);
-    let rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
-    let mut told: Vec<Value> = rows.iter().map(|row| facts(&state.handle, row)).collect();
+        unseen: listing.unseen,
+        before: before.transpose()?,
+        most: most + 1,
+    });
+    let mut rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
+    let more = rows.len() > most;
+    rows.truncate(most);
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    let told: Vec<Value> = rows.iter().map(|row| facts(&state.handle, row)).collect();
     if !listing.follow {
-        return Ok(Json(json!({"messages": told})).into_response());
+        return Ok(Json(json!({"messages": told, "next": next})).into_response());
     }
-    told.reverse();
     let following = Following {
         handle: state.handle,
         who,
@@ -104,15 +118,66 @@ impl Following {
     }
 }
 
-fn facts(handle: &Handle, row: &MessageRow) -> Value {
+/// Has the wakers bring a message once more, seen or not.
+pub async fn wake(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Json<Value>, Problem> {
+    let Nothing {} = body.into()?;
+    let past = state.handle.past();
+    let row = id.parse().ok().map(|id| past.message(past.number_of(id)));
+    let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
+    let own = |row: &MessageRow| who.agent.as_ref().is_none_or(|me| *me.0 == row.agent);
+    let row = (row.flatten().filter(own))
+        .ok_or_else(|| Problem::not_found(format!("Message '{id}' not found")))?;
+    let wakers = &state.handle.config().wakers;
+    let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
+    if !has_waker || !state.handle.send_again(row.number).await {
+        return Err(Problem::conflict(format!(
+            "nothing wakes agent {}; add `[[wakers]]` to the configuration",
+            row.agent
+        )));
+    }
+    Ok(Json(facts(&state.handle, &row)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A message as it is shown.
+pub fn facts(handle: &Handle, row: &MessageRow) -> Value {
+    let made = |delivery: &&Delivery| delivery.state == DeliveryState::Done;
+    let woken = row.deliveries.iter().filter(made).filter_map(|d| d.at_ms);
+    let faults = row.deliveries.iter().filter(|delivery| !made(delivery));
+    let (about, id) = match row.about {
+        About::Timer(id) => ("timer_id", id.to_string()),
+        About::Session(id) => ("session_id", id.to_string()),
+    };
     json!({
         "message_id": row.id.to_string(),
+        about: id,
         "agent": row.agent,
         "text": message_words(handle, row.about),
         "created_at": row.made.0,
         "seen_at": row.seen.map(|at| at.0),
-        "woken_at": row.woken.map(|at| at.0),
-        "wake_attempts": row.wake_attempts,
-        "wake_fault": row.wake_fault,
+        "woken_at": woken.min().or(row.woken.map(|at| at.0)),
+        "wake_attempts": row.deliveries.iter().map(|d| d.attempts).sum::<u64>(),
+        "wake_fault": faults.filter_map(|d| d.fault.clone()).next(),
+        "deliveries": row.deliveries.iter().map(delivery_facts).collect::<Vec<_>>(),
+    })
+}
+
+fn delivery_facts(delivery: &Delivery) -> Value {
+    json!({
+        "waker": delivery.name,
+        "state": delivery.state.as_str(),
+        "ok": delivery.state == DeliveryState::Done,
+        "at": delivery.at_ms,
+        "attempts": delivery.attempts,
+        "fault": delivery.fault,
+        "next_at": delivery.next_ms,
     })
 }

@@ -4,18 +4,26 @@
 mod act;
 mod ask;
 mod body;
+mod events;
 mod follow;
 pub mod frame;
+mod glance;
+mod listing;
 mod lock;
+mod login;
 mod mcp;
 mod messages;
+mod page;
 mod paint;
 mod problem;
 mod questions;
+mod raw;
 mod runs;
+mod search;
 mod sessions;
 mod status;
 mod tcp;
+mod terminal;
 mod timers;
 mod tools;
 mod who;
@@ -40,6 +48,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::config::Places;
 use crate::daemon::Handle;
 use crate::world::clock::pause;
+use crate::world::logins::Logins;
 use crate::world::peer::Peer;
 
 /// The longest body that is taken at once.
@@ -74,28 +83,49 @@ pub enum Tcp {
 pub struct State {
     handle: Handle,
     daemon: Arc<Daemon>,
+    logins: Arc<Logins>,
+    hub: Arc<events::Hub>,
 }
 
 impl State {
     /// For the daemon behind `handle`.
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
+        let logins = Logins::open(daemon.places.logins(), daemon.started_at);
         State {
+            hub: events::Hub::new(handle.clone()),
             handle,
             daemon: Arc::new(daemon),
+            logins: Arc::new(logins),
         }
+    }
+}
+
+/// Waits until the login ends that a request showed; for ever where it showed none.
+async fn login_ends(state: &State, who: &who::Who) {
+    match who.login() {
+        Some(login) => state.logins.until_ended(login).await,
+        None => std::future::pending().await,
     }
 }
 
 /// All routes.
 pub fn router(state: State) -> Router {
     Router::new()
+        .route("/v1/health", get(status::health))
         .route("/v1/status", get(status::status))
         .route("/v1/stop", post(status::stop))
+        .route("/v1/logins", post(login::offer))
+        .route(login::PATH, post(login::login))
+        .route("/v1/logout", post(login::logout))
+        .route("/v1/events", get(events::events))
         .route("/v1/tools", get(tools::list))
         .route("/v1/tools/{name}", post(tools::call))
-        .route("/v1/sessions", get(sessions::list))
+        .route("/v1/search", get(search::search))
+        .route("/v1/sessions", get(sessions::list).post(sessions::start))
         .route("/v1/sessions/{id}", get(sessions::one))
         .route("/v1/sessions/{id}/log", get(follow::log))
+        .route("/v1/sessions/{id}/log/raw", get(raw::raw))
+        .route("/v1/sessions/{id}/terminal", get(terminal::terminal))
         .route("/v1/sessions/{id}/paint", get(paint::paint))
         .route("/v1/sessions/{id}/kill", post(act::kill))
         .route("/v1/sessions/{id}/signal", post(act::signal))
@@ -111,8 +141,9 @@ pub fn router(state: State) -> Router {
         .route("/v1/timers/{id}/{act}", post(timers::act))
         .route("/v1/wait", post(timers::wait))
         .route("/v1/messages", get(messages::list))
+        .route("/v1/messages/{id}/wake", post(messages::wake))
         .route("/v1/runs", post(runs::run))
-        .fallback(problem::no_such_route)
+        .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(state)

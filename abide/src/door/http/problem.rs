@@ -39,13 +39,29 @@ impl Problem {
 
     /// Nobody we know.
     pub fn unauthorized() -> Self {
-        let detail = "this needs `Authorization: Bearer` with the token of this abide";
+        let detail = "this needs a login (`abide open` makes one), or `Authorization: Bearer` with \
+                      the token of this abide";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+    }
+
+    /// Too often.
+    pub fn too_many(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
     }
 
     /// A body that is not JSON.
     pub fn not_json(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", detail)
+    }
+
+    /// Not a request to talk over a channel.
+    pub fn upgrade_required(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UPGRADE_REQUIRED, "upgrade-required", detail)
+    }
+
+    /// No such part of it.
+    pub fn no_such_range(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "no-such-range", detail)
     }
 
     /// More than is taken at once.
@@ -87,7 +103,7 @@ impl From<&Refusal> for Problem {
             Refusal::QuestionClosed(..) | Refusal::SessionEnded(_) | Refusal::KeyReused(_) => {
                 Self::conflict(detail)
             }
-            Refusal::TooMany(_) => Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail),
+            Refusal::TooMany(_) => Self::too_many(detail),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_core::{Outcome, QuestionId, Request};
+use abide_core::{Millis, Outcome, QuestionId, Request};
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -15,10 +15,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::State;
 use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::who::Who;
+use super::{State, glance};
 use crate::daemon::{Change, Handle, QuestionView};
 use crate::door::tools::question_facts;
 use crate::world::store::closing_word;
@@ -39,11 +39,10 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let Listing { follow } = query(listing)?;
     if !follow {
-        let open = seen(&state.handle, &who);
-        let open: Vec<Value> = open
-            .iter()
-            .map(|question| question_facts(question))
-            .collect();
+        let mut open = Vec::new();
+        for question in seen(&state.handle, &who) {
+            open.push(facts(&state.handle, &question).await);
+        }
         return Ok(Json(json!({"questions": open})).into_response());
     }
     let watcher = who.may_be_a_person().then(|| state.handle.watch());
@@ -64,6 +63,17 @@ pub async fn list(
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// Everything a person wants to know before they answer.
+pub async fn facts(handle: &Handle, question: &QuestionView) -> Value {
+    let mut facts = question_facts(question);
+    facts["facts"] = facts["doing"].clone();
+    if let Some(view) = handle.board().session(question.state.session) {
+        facts["idle_for"] = super::sessions::facts(&view)["idle_for"].clone();
+        facts["tail"] = json!(glance::tail(handle, &view).await);
+    }
+    facts
 }
 
 fn seen(handle: &Handle, who: &Who) -> Vec<Arc<QuestionView>> {
@@ -152,11 +162,36 @@ pub async fn answer(
             return Err(Problem::bad_input(detail));
         }
     };
-    let request = Request::Answer { question, answer };
+    let quiet_for = quiet(body.get("quiet_for"), answer)?;
+    let request = Request::Answer {
+        question,
+        answer,
+        quiet_for,
+    };
     let pending = state.handle.call(who.caller(), request, None).await;
     match pending.done().await {
         None => Err(Problem::stopping()),
         Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
         Some(_) => Ok(Json(json!({"question_id": id, "answer": word}))),
     }
+}
+
+/// For how long not to ask again, which only a yes can say.
+fn quiet(given: Option<&Value>, answer: abide_core::Answer) -> Result<Option<Millis>, Problem> {
+    let Some(given) = given.filter(|given| !given.is_null()) else {
+        return Ok(None);
+    };
+    if answer == abide_core::Answer::No {
+        return Err(Problem::bad_input(
+            "`quiet_for` goes with \"yes\" only: after a no there is nothing left to ask about",
+        ));
+    }
+    let seconds = given.as_f64().filter(|seconds| *seconds > 0.0);
+    let time = seconds.map(|seconds| Millis((seconds * 1_000.0) as u64));
+    let time = time.filter(|time| *time <= Millis::MAX);
+    time.map(Some).ok_or_else(|| {
+        Problem::bad_input(format!(
+            "`quiet_for` must be a number of seconds above 0 and at most 100 years; got {given}"
+        ))
+    })
 }

@@ -283,6 +283,7 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
         | Outcome::Timer(..)
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
+        | Outcome::TimersSeen(_)
         | Outcome::TimersStopped(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..)

@@ -1,34 +1,38 @@
 //! Sessions, as lists and one by one. The fields are called what they are called in tool results.
 
 use std::path::Path as FilePath;
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use abide_core::SessionId;
 use abide_core::session::Phase;
+use abide_core::{Millis, SessionId};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::State;
-use super::body::query;
+use super::body::{JsonBody, query};
 use super::problem::Problem;
-use super::who::Who;
+use super::tools::context;
+use super::who::{self, Who};
+use super::{State, glance, listing};
 use crate::daemon::SessionView;
-use crate::door::tools::{leftovers, session_facts};
+use crate::door::tools::{self, leftovers, session_facts};
 use crate::keeper::log::LOG_FOLDER;
-
-/// Sessions in one answer where the request names no limit.
-const PAGE: usize = 100;
-/// The most it may name.
-const PAGE_LIMIT: usize = 1_000;
+use crate::world::clock::{Clock, SystemClock};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listing {
+pub struct Wanted {
     #[serde(default)]
     include_ended: bool,
+    /// Whether the last lines of what runs are wanted, and what the kernel knows of it.
+    #[serde(default)]
+    tails: bool,
+    q: Option<String>,
     limit: Option<usize>,
     after: Option<String>,
 }
@@ -37,21 +41,20 @@ pub struct Listing {
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
-    listing: Result<Query<Listing>, QueryRejection>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let listing = query(listing)?;
-    let limit = listing.limit.unwrap_or(PAGE);
-    if !(1..=PAGE_LIMIT).contains(&limit) {
-        return Err(Problem::bad_input(format!(
-            "`limit` must be 1 to {PAGE_LIMIT}; got {limit}"
-        )));
-    }
+    let wanted = query(wanted)?;
+    let limit = listing::limit(wanted.limit)?;
     let mut views = state.handle.board().sessions();
+    let text = wanted.q.as_deref().map(listing::Text::new);
     views.retain(|view| {
-        view.visible_to(who.agent.as_ref()) && (listing.include_ended || is_alive(view))
+        let seen = view.visible_to(who.agent.as_ref());
+        seen && (wanted.include_ended || is_alive(view))
+            && text.as_ref().is_none_or(|text| is_about(view, text))
     });
+    let total = views.len();
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
-    if let Some(after) = &listing.after {
+    if let Some(after) = &wanted.after {
         let last = who.session(&state, after)?;
         views.retain(|view| place(view) < place(&last));
     }
@@ -61,11 +64,33 @@ pub async fn list(
         .last()
         .filter(|_| more)
         .map(|view| view.id.to_string());
-    let sessions: Vec<Value> = views
-        .iter()
-        .map(|view| Value::Object(facts(view)))
-        .collect();
-    Ok(Json(json!({"sessions": sessions, "next": next})))
+    let sessions = match wanted.tails {
+        false => views.iter().map(|view| facts(view)).collect(),
+        true => with_glances(&state, &views).await,
+    };
+    Ok(Json(
+        json!({"sessions": sessions, "next": next, "total": total}),
+    ))
+}
+
+fn is_about(view: &SessionView, text: &listing::Text) -> bool {
+    let state = &view.state;
+    text.is_in(&state.command) || text.is_in(&view.id.to_string()) || text.is_in(&state.agent.0)
+}
+
+/// Sessions with a glance at each that runs.
+async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Map<String, Value>> {
+    let running: Vec<_> = views.iter().filter(|view| view.runs()).cloned().collect();
+    let mut glances = glance::at_all(&state.handle, running).await;
+    let mut all = Vec::with_capacity(views.len());
+    for view in views {
+        let mut facts = facts(view);
+        if let Some(glance) = glances.remove(&view.id) {
+            glance.add_to(&mut facts);
+        }
+        all.push(facts);
+    }
+    all
 }
 
 /// Order of creation; the id decides between those of the same moment.
@@ -86,6 +111,43 @@ pub async fn one(
     Ok(Json(facts(&*who.session(&state, &id)?)))
 }
 
+/// Starts a session with a terminal. A person may start one for an agent.
+pub async fn start(
+    Shared(state): Shared<State>,
+    who: Who,
+    headers: HeaderMap,
+    JsonBody(mut body): JsonBody,
+) -> Result<Response, Problem> {
+    let named = match body.remove("agent") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(who::agent(name.as_bytes())?),
+        Some(other) => {
+            let detail = format!("`agent` must be a name; got {other}");
+            return Err(Problem::bad_input(detail));
+        }
+    };
+    if let (Some(named), Some(me)) = (&named, &who.agent)
+        && named != me
+    {
+        return Err(Problem::forbidden(
+            "an agent starts sessions of its own only",
+        ));
+    }
+    let agent = named.or(who.agent.clone());
+    let context = context(agent, who.may_be_a_person(), &headers)?;
+    body.insert("action".into(), json!("start"));
+    let call = tools::begin(&state.handle, "terminal_session", body, context).await;
+    let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;
+    let result = call.result_only().await.ok_or_else(Problem::stopping)?;
+    if result.is_error {
+        return Err(Problem::conflict(result.text));
+    }
+    let id = result.facts["session_id"].as_str().unwrap_or_default();
+    let started = Json(facts(&*who.session(&state, id)?));
+    let place = [(header::LOCATION, format!("/v1/sessions/{id}"))];
+    Ok((StatusCode::CREATED, place, started).into_response())
+}
+
 /// Everything that is said of a session.
 pub fn facts(view: &SessionView) -> Map<String, Value> {
     let mut facts = session_facts(view, false);
@@ -96,11 +158,19 @@ pub fn facts(view: &SessionView) -> Map<String, Value> {
     facts.insert("created_at".into(), json!(state.created.0));
     facts.insert("cwd".into(), json!(view.cwd.to_string_lossy()));
     facts.insert("pty".into(), json!(view.pty));
+    let seconds = |limit: Option<Millis>| limit.map(|limit| limit.0 as f64 / 1_000.0);
+    facts.insert("timeout".into(), json!(seconds(view.deadline)));
+    facts.insert("idle".into(), json!(seconds(state.idle)));
     facts.insert(
-        "idle".into(),
-        json!(state.idle.map(|idle| idle.0 as f64 / 1_000.0)),
+        "inactivity_timeout".into(),
+        json!(seconds(state.inactivity)),
     );
-    facts.insert("last_activity".into(), json!(last_activity(view)));
+    let last = last_activity(view);
+    facts.insert("last_activity".into(), json!(last));
+    let idle_for = view
+        .runs()
+        .then(|| SystemClock.now().wall.0.saturating_sub(last) as f64 / 1_000.0);
+    facts.insert("idle_for".into(), json!(idle_for));
     if let Phase::Failed { fault } = &state.phase {
         facts.insert("error".into(), json!(fault.as_ref()));
     }

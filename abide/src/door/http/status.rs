@@ -10,6 +10,11 @@ use super::who::Who;
 use super::{State, Tcp};
 use crate::config::Containment;
 
+/// Says that it is there, to whoever asks, and nothing else.
+pub async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
 pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
     let sessions = state.handle.board().sessions();
     let seen = || {

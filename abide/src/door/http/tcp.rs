@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::lock::{Lock, locked};
+use super::who::Looked;
 use super::{ACCEPT_PAUSE, State, mcp, router};
 use crate::door::mcp::{Http, Seal};
 use crate::world::clock::pause;
@@ -30,13 +31,13 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// The longest head, and the most that is held of an answer that is not read.
 const HEAD_LIMIT: usize = 64 << 10;
 
-/// Serves whoever shows the token, for as long as the daemon lives.
+/// Serves whoever shows the token or has logged in, for as long as the daemon lives.
 pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, token: String) {
     let Ok(address) = listener.local_addr() else {
         tracing::error!("the door over TCP has no address");
         return;
     };
-    let lock = Arc::new(Lock::new(token, address));
+    let lock = Arc::new(Lock::new(token, state.logins.clone(), address));
     let mcp = Http::new(
         state.handle.clone(),
         seal,
@@ -81,17 +82,20 @@ async fn converse(stream: TcpStream, router: Router) {
         return;
     };
     let peer = ConnectInfo(Peer::Tcp { theirs, ours });
+    let looked = Looked::default();
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(looked.clone());
         routes.call(request)
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_LIMIT)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
     if let Err(fault) = served.await {
         tracing::debug!("a connection broke: {fault}");
     }

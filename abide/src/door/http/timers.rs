@@ -1,8 +1,11 @@
 //! Timers for people and programs: no message is taken along the way.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use abide_core::{Outcome, Request};
+use abide_core::request::Caller;
+use abide_core::time::Wall;
+use abide_core::{Millis, Outcome, Request, TimerId, timer};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
@@ -10,36 +13,143 @@ use axum::http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::State;
 use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::tools::context;
 use super::who::Who;
+use super::{State, listing};
+use crate::daemon::Handle;
 use crate::door::tools::{self, Args, NotCalled};
-use crate::world::clock::pause;
-use crate::world::store::{StoreFault, Which};
+use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::store::{Ended, Order, StoreFault, TimerRow, TimersWanted};
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
 
-/// Rows of the past at once.
-const MOST: usize = 1_000;
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Listing {
+pub struct Wanted {
     #[serde(default)]
     include_ended: bool,
+    /// States, with commas between them.
+    status: Option<String>,
+    q: Option<String>,
+    #[serde(default)]
+    sort: Sort,
+    limit: Option<usize>,
+    after: Option<String>,
 }
 
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Sort {
+    #[default]
+    Created,
+    Remaining,
+    Status,
+}
+
+/// Timers, a page at a time. `next` is the `after` of the following page.
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
-    headers: HeaderMap,
-    listing: Result<Query<Listing>, QueryRejection>,
-) -> Answer {
-    let Listing { include_ended } = query(listing)?;
-    let arguments = Map::from_iter([("include_ended".to_owned(), json!(include_ended))]);
-    call(&state, &who, &headers, "read_timer", arguments).await
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let wanted = query(wanted)?;
+    let rows = TimersWanted {
+        agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
+        statuses: statuses(wanted.status.as_deref())?,
+        ended: match wanted.include_ended {
+            true => Ended::Too,
+            false => Ended::No,
+        },
+        text: wanted.q,
+        order: match wanted.sort {
+            Sort::Created => Order::Created,
+            Sort::Remaining => Order::Remaining,
+            Sort::Status => Order::Status,
+        },
+        after: cursor(wanted.after.as_deref())?,
+        most: listing::limit(wanted.limit)?,
+    };
+    page(&state, &who, rows).await
+}
+
+const STATUSES: [&str; 5] = [
+    "running",
+    "running_background",
+    "paused",
+    "completed",
+    "stopped",
+];
+
+fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
+    let words = given.into_iter().flat_map(|given| given.split(','));
+    words
+        .map(|word| match STATUSES.contains(&word) {
+            true => Ok(word.to_owned()),
+            false => Err(Problem::bad_input(format!(
+                "`status` must be one or more of {}; got {}",
+                STATUSES.join(","),
+                tools::shown(word)
+            ))),
+        })
+        .collect()
+}
+
+fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
+    let parsed = after.map(str::parse).transpose();
+    parsed.map_err(|_| Problem::bad_input("`after` must be the `next` of the page before"))
+}
+
+async fn page(state: &State, who: &Who, wanted: TimersWanted) -> Result<Json<Value>, Problem> {
+    let handle = state.handle.clone();
+    let page = aside(move || handle.past().timers(&wanted)).await?;
+    let page = page.ok_or_else(|| {
+        Problem::bad_input("`after` names a timer that is not kept any more; begin again")
+    })?;
+    let next = page.rows.last().filter(|_| page.more);
+    let next = next.map(|row| row.id.to_string());
+    let timers = seen(&state.handle, who.caller(), &page.rows).await;
+    Ok(Json(
+        json!({"timers": timers, "next": next, "total": page.total}),
+    ))
+}
+
+/// Timers as they stand now, told with their texts.
+pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<Map<String, Value>> {
+    let live = rows.iter().filter(|row| row.ended.is_none());
+    let live: Vec<TimerId> = live.map(|row| row.id).collect();
+    let mut standing = HashMap::new();
+    if !live.is_empty() {
+        let request = Request::Timer(timer::Request::See { timers: live });
+        let pending = handle.call(caller, request, None).await;
+        if let Some(Outcome::TimersSeen(all)) = pending.done().await {
+            standing.extend(all.into_iter().map(|seen| (seen.timer.id, seen)));
+        }
+    }
+    rows.iter()
+        .map(|row| facts(handle, row, standing.get(&row.id)))
+        .collect()
+}
+
+/// Everything that is said of a timer.
+fn facts(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> Map<String, Value> {
+    let mut facts = match seen {
+        Some(seen) => tools::timer_facts(&seen.timer, Some(row)),
+        None => tools::timer_row_facts(row),
+    };
+    let standing_by = seen.is_some_and(|seen| seen.standing_by);
+    facts.insert("standing_by".into(), json!(standing_by));
+    let until = row.condition.as_deref();
+    let until = until.and_then(|text| serde_json::from_str(text).ok());
+    let until = until.as_ref().map(tools::written_condition);
+    if until.is_some()
+        && let Some(saw) = handle.prober().saw(row.id).filter(|saw| !saw.is_empty())
+    {
+        facts.insert("last_look".into(), json!(saw));
+    }
+    facts.insert("until".into(), json!(until));
+    facts
 }
 
 pub async fn one(
@@ -49,7 +159,14 @@ pub async fn one(
     Path(id): Path<String>,
 ) -> Answer {
     let arguments = Map::from_iter([("timer_id".to_owned(), json!(id))]);
-    call(&state, &who, &headers, "read_timer", arguments).await
+    let Json(mut told) = call(&state, &who, &headers, "read_timer", arguments).await?;
+    if let Ok(id) = id.parse::<TimerId>()
+        && let Ok(Some(row)) = state.handle.past().timer(id)
+        && let Some(facts) = seen(&state.handle, who.caller(), &[row]).await.pop()
+    {
+        told.extend(facts);
+    }
+    Ok(Json(told))
 }
 
 /// Makes a timer and stands by on it, or with `timers` many at once and stands by on none.
@@ -132,7 +249,9 @@ async fn call(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Past {
+    q: Option<String>,
     limit: Option<usize>,
+    after: Option<String>,
 }
 
 /// Timers that have ended, the newest first.
@@ -141,26 +260,48 @@ pub async fn history(
     who: Who,
     past: Result<Query<Past>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
-    let most = query(past)?.limit.unwrap_or(100).min(MOST);
-    let rows = aside(move || {
-        let agent = who.agent.as_ref().map(|agent| agent.0.as_ref());
-        state.handle.past().ended(Which { agent, most })
-    });
-    let rows: Vec<Value> = rows
-        .await?
-        .iter()
-        .map(|row| Value::Object(tools::timer_row_facts(row)))
-        .collect();
-    Ok(Json(json!({"timers": rows})))
+    let past = query(past)?;
+    let wanted = TimersWanted {
+        agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
+        ended: Ended::Only,
+        text: past.q,
+        order: Order::Ended,
+        after: cursor(past.after.as_deref())?,
+        most: listing::limit(past.limit)?,
+        statuses: Vec::new(),
+    };
+    page(&state, &who, wanted).await
 }
+
+/// Days that are told of.
+const DAYS: u64 = 30;
+/// How often a loop would look that has nothing to wait with.
+const LOOKS_EVERY: Millis = Millis::from_secs(30);
 
 /// What all timers come to.
 pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
-    let stats = aside(move || {
+    let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
+    let (stats, days, saved) = aside(move || {
         let agent = who.agent.as_ref().map(|agent| agent.0.as_ref());
-        state.handle.past().stats(agent)
+        let past = state.handle.past();
+        Ok((
+            past.stats(agent)?,
+            past.timer_days(agent, Wall(since))?,
+            past.calls_saved(agent, LOOKS_EVERY)?,
+        ))
     })
     .await?;
+    let days: Vec<Value> = days
+        .into_iter()
+        .map(|day| {
+            json!({
+                "day": day.day,
+                "completed": day.completed,
+                "stopped": day.stopped,
+                "waited": day.waited.0 as f64 / 1_000.0,
+            })
+        })
+        .collect();
     Ok(Json(json!({
         "made": stats.made,
         "running": stats.running,
@@ -169,6 +310,8 @@ pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
         "stopped": stats.stopped,
         "elapsed_total": stats.elapsed.0 as f64 / 1_000.0,
         "latest": stats.latest.0 as f64 / 1_000.0,
+        "days": days,
+        "calls_saved": saved,
     })))
 }
 

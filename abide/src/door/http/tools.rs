@@ -45,7 +45,7 @@ pub async fn call(
     JsonBody(arguments): JsonBody,
 ) -> Result<Response, Problem> {
     let sees_all = who.may_be_a_person();
-    let quiet = headers.contains_key(wire::QUIET_HEADER);
+    let quiet = headers.contains_key(wire::QUIET_HEADER) || who.is_a_person_over_tcp();
     let context = context(who.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {

@@ -8,11 +8,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::lock::Shown;
 use super::problem::Problem;
 use super::{State, wire};
 use crate::config;
 use crate::daemon::SessionView;
+use crate::world::logins::LoginId;
 use crate::world::peer::Peer;
 
 /// The longest name of an agent, in bytes.
@@ -31,8 +34,8 @@ enum Way {
     Local(Peer),
     /// Over TCP, from an agent.
     Agent,
-    /// Over TCP, from somebody outside every session who says to be a person.
-    Person,
+    /// Over TCP, from somebody outside every session who says to be a person, or has logged in.
+    Person(Option<LoginId>),
     /// Nobody knows.
     Unknown,
 }
@@ -63,7 +66,7 @@ impl Who {
     pub fn may_be_seated(&self) -> bool {
         match self.way {
             Way::Local(peer) => !peer.is_inside_a_session(),
-            Way::Person => true,
+            Way::Person(_) => true,
             Way::Agent | Way::Unknown => false,
         }
     }
@@ -72,8 +75,21 @@ impl Who {
     pub fn is_inside_a_session(&self) -> bool {
         match self.way {
             Way::Local(peer) => peer.is_inside_a_session(),
-            Way::Person | Way::Agent => false,
+            Way::Person(_) | Way::Agent => false,
             Way::Unknown => true,
+        }
+    }
+
+    /// Whether a person asks over TCP, who reads no agent's messages by asking.
+    pub fn is_a_person_over_tcp(&self) -> bool {
+        matches!(self.way, Way::Person(_))
+    }
+
+    /// The login that the request shows.
+    pub fn login(&self) -> Option<LoginId> {
+        match self.way {
+            Way::Person(login) => login,
+            Way::Local(_) | Way::Agent | Way::Unknown => None,
         }
     }
 
@@ -93,19 +109,22 @@ impl<S: Sync> FromRequestParts<S> for Who {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let named = named_agent(&parts.headers)?;
         let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+        let login = match parts.extensions.get::<Shown>() {
+            Some(Shown::Login(login)) => Some(*login),
+            Some(Shown::Token | Shown::Nothing) | None => None,
+        };
         let (agent, way) = match peer.map(|info| info.0) {
             None => (named, Way::Unknown),
             Some(peer @ Peer::Process { .. }) => (named, Way::Local(peer)),
-            Some(peer @ Peer::Tcp { .. }) if says_person(&parts.headers)? => {
+            Some(Peer::Tcp { .. }) if says_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
                     return Err(Problem::bad_input(format!(
-                        "`{}` and `{}` exclude each other: a person is not an agent",
-                        wire::PERSON_HEADER,
+                        "`{}` is for agents only: a person is not an agent",
                         wire::AGENT_HEADER
                     )));
                 }
-                be_outside(peer).await?;
-                (None, Way::Person)
+                be_outside(parts).await?;
+                (None, Way::Person(login))
             }
             Some(Peer::Tcp { .. }) => (Some(named.unwrap_or_default()), Way::Agent),
         };
@@ -113,16 +132,35 @@ impl<S: Sync> FromRequestParts<S> for Who {
     }
 }
 
-/// Looks, beside the loop, whether a command is at the other end.
-async fn be_outside(peer: Peer) -> Result<(), Problem> {
-    let looked = tokio::task::spawn_blocking(move || peer.is_inside_a_session());
-    match looked.await {
-        Ok(false) => Ok(()),
-        Ok(true) | Err(_) => Err(Problem::forbidden(
+/// Whether a connection was found to be held from outside every session. Looking takes a while, and
+/// whoever holds a connection does not hand it to a command.
+#[derive(Clone, Default)]
+pub struct Looked(Arc<AtomicBool>);
+
+/// Looks, beside the loop and once for each connection, whether a command is at the other end.
+pub async fn be_outside(parts: &Parts) -> Result<(), Problem> {
+    let looked = parts.extensions.get::<Looked>();
+    if looked.is_some_and(|looked| looked.0.load(Ordering::Relaxed)) {
+        return Ok(());
+    }
+    let inside = match parts.extensions.get::<ConnectInfo<Peer>>() {
+        None => true,
+        Some(ConnectInfo(peer)) => {
+            let peer = *peer;
+            let look = tokio::task::spawn_blocking(move || peer.is_inside_a_session());
+            look.await.unwrap_or(true)
+        }
+    };
+    if inside {
+        return Err(Problem::forbidden(
             "a command cannot speak for a person, and nobody else could be found at the other end \
              of this connection",
-        )),
+        ));
     }
+    if let Some(looked) = looked {
+        looked.0.store(true, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 fn says_person(headers: &HeaderMap) -> Result<bool, Problem> {
@@ -161,7 +199,8 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
     value.map_err(|_| Problem::bad_input(format!("`{name}` must be plain ASCII")))
 }
 
-fn agent(name: &[u8]) -> Result<Agent, Problem> {
+/// The agent of this name.
+pub fn agent(name: &[u8]) -> Result<Agent, Problem> {
     let name = std::str::from_utf8(name).ok().filter(|name| {
         (1..=AGENT_LIMIT).contains(&name.len()) && !name.chars().any(char::is_control)
     });

@@ -24,7 +24,7 @@ use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way, is_modern};
 use super::slip::Slip;
 use super::wire::Note;
-use super::{cancel, limits};
+use super::{cancel, client, limits};
 use crate::daemon::QuestionView;
 use crate::door::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
 use crate::world::clock::{Clock, SystemClock, pause};
@@ -42,6 +42,7 @@ pub async fn run(
 ) -> Result<CallToolResponse, ErrorData> {
     let client = Client::of(&cx);
     let origin = server.origin(&cx)?;
+    client::note_call(&server.handle, &origin, &cx.meta);
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
     let round = match &request.request_state {
@@ -397,7 +398,11 @@ impl Wait<'_> {
 /// Gives a person's answer. One that comes too late changes nothing.
 async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
     let agent = Some(origin.agent.clone());
-    let request = Request::Answer { question, answer };
+    let request = Request::Answer {
+        question,
+        answer,
+        quiet_for: None,
+    };
     let given = server.handle.call(Caller { agent }, request, None).await;
     given.done().await;
 }

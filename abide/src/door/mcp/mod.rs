@@ -7,6 +7,7 @@
 mod ask;
 mod call;
 mod cancel;
+mod client;
 mod front;
 mod hello;
 mod http;
@@ -23,6 +24,7 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_core::Agent;
 use rmcp::ServiceExt;
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -76,6 +78,11 @@ async fn converse(stream: Stream, handle: Handle, seal: Arc<Seal>, _place: Owned
         tracing::debug!("a connection that did not say hello was closed");
         return;
     };
+    let _here = handle.clients().connected(&hello.front);
+    if let Some(client) = client::of_a_front(&hello) {
+        let agent = Agent(hello.agent.as_str().into());
+        handle.heard_of(&agent, client, Some(&hello.front));
+    }
     let wire = wire::Wire::new(stream, read, &hello);
     let server = Server::of_a_front(handle, seal, Origin::from(hello));
     match server.serve(wire).await {

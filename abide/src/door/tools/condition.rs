@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use abide_core::SessionId;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context};
 use crate::daemon::Handle;
 use crate::world::probe::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+use crate::world::web::Address;
 
 /// Simple conditions within one.
 const MOST_LEAVES: usize = 32;
@@ -37,6 +38,43 @@ pub(super) fn read(
         )));
     }
     Ok(condition)
+}
+
+/// A condition in the words in which it is given.
+pub(crate) fn written(condition: &Condition) -> Value {
+    let mut written = match condition {
+        Condition::Port { host: None, port } => json!({"port": port}),
+        Condition::Port {
+            host: Some(host),
+            port,
+        } => json!({"port": format!("{host}:{port}")}),
+        Condition::Url(wanted) => {
+            json!({"url": wanted.url, "status": wanted.status, "body": wanted.body})
+        }
+        Condition::File(wanted) => {
+            let is = match wanted.is {
+                FileState::Present => "present",
+                FileState::Gone => "gone",
+                FileState::Changed { .. } => "changed",
+            };
+            json!({"file": wanted.path.to_string_lossy(), "is": is, "matches": wanted.matches})
+        }
+        Condition::Session { session, want } => match want {
+            SessionWant::Ended => json!({"session": session.to_string(), "is": "ended"}),
+            SessionWant::Output(pattern) => {
+                json!({"session": session.to_string(), "output": pattern})
+            }
+        },
+        Condition::Command(wanted) => {
+            json!({"command": wanted.command, "every": wanted.every_ms as f64 / 1_000.0})
+        }
+        Condition::All(parts) => json!({"all": parts.iter().map(written).collect::<Vec<_>>()}),
+        Condition::Any(parts) => json!({"any": parts.iter().map(written).collect::<Vec<_>>()}),
+    };
+    if let Value::Object(fields) = &mut written {
+        fields.retain(|_, value| !value.is_null());
+    }
+    written
 }
 
 struct Reader<'a> {
@@ -256,27 +294,12 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
             &given.clone().into(),
         )
     };
-    let address: hyper::Uri = given.trim().parse().map_err(|_| bad())?;
-    match address.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(BadInput(format!(
-                "`{at}` must begin with http://; for https use a command, such as \
-                 {{\"command\": \"curl -fsS {}\"}}.",
-                shown(&given)
-            )));
-        }
-        _ => return Err(bad()),
-    }
-    let host = address
-        .host()
-        .filter(|host| !host.is_empty())
-        .ok_or_else(bad)?;
-    let path = address.path_and_query().map_or("/", |path| path.as_str());
+    let address = Address::read(&given).ok_or_else(bad)?;
     Ok(Condition::Url(Url {
-        host: host.to_owned(),
-        port: address.port_u16().unwrap_or(80),
-        path: path.to_owned(),
+        tls: address.tls,
+        host: address.host,
+        port: address.port,
+        path: address.path,
         url: given,
         status,
         body,

@@ -23,11 +23,12 @@ use serde_json::{Map, Value};
 
 pub(crate) use args::shown_text as shown;
 pub use args::{Args, BadInput};
+pub(crate) use condition::written as written_condition;
 pub use describe::{Described, all, named};
 pub(crate) use messages::words as message_words;
 pub(crate) use report::{leftovers, session_facts};
 pub use report::{question_facts, question_text};
-pub(crate) use timer::row_facts as timer_row_facts;
+pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
 use crate::world::probe::Condition;

@@ -143,14 +143,14 @@ fn so_far(log: &Log) -> (u64, u64) {
     )
 }
 
-fn code_of(exit: Exit) -> Option<i32> {
+pub(super) fn code_of(exit: Exit) -> Option<i32> {
     match exit {
         Exit::Code(code) => Some(code),
         Exit::Signal(_) => None,
     }
 }
 
-fn signal_of(exit: Exit) -> Option<i32> {
+pub(super) fn signal_of(exit: Exit) -> Option<i32> {
     match exit {
         Exit::Code(_) => None,
         Exit::Signal(signal) => Some(signal),

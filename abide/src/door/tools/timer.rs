@@ -131,12 +131,8 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
     let total = total.ok_or_else(|| {
         BadInput("`total_duration` is required for a new timer and must be a number of seconds above 0; got nothing.".into())
     })?;
-    if kind == Kind::Mission && standby.is_some() {
-        return Err(BadInput(
-            "`timeout_duration` has no meaning for a `mission`: you end your turn and are woken."
-                .into(),
-        ));
-    }
+    // A mission returns at once, however long its caller would have stood by.
+    let standby = standby.filter(|_| kind == Kind::Waiting);
     let until = match until {
         None => None,
         Some(given) => {
@@ -494,7 +490,7 @@ fn what_next(act: Act, timer: &Timer) -> String {
 }
 
 /// A timer as fields.
-pub(super) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
+pub(crate) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
     let mut facts = row.map(row_facts).unwrap_or_default();
     facts.insert("timer_id".into(), json!(timer.id.to_string()));
     facts.insert("timer_type".into(), json!(timer.kind.as_str()));
@@ -564,6 +560,5 @@ fn number(time: Millis) -> String {
 
 /// `600 seconds`.
 pub(super) fn seconds(time: Millis) -> String {
-    let unit = if time.0 == 1_000 { "second" } else { "seconds" };
-    format!("{} {unit}", number(time))
+    format!("{} seconds", number(time))
 }

@@ -11,6 +11,7 @@ use super::Keepers;
 use crate::keeper::folder::{self, EndingFile, Meta};
 use crate::keeper::frame::Exited;
 use crate::keeper::tree;
+use crate::world::limits::{self, Moved};
 use crate::world::log::Log;
 
 pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
@@ -81,13 +82,17 @@ fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Pha
 }
 
 fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
+    let limits = limits::moved(path).unwrap_or(Moved {
+        idle: meta.idle_ms.map(Millis),
+        inactivity: meta.inactivity_ms.map(Millis),
+    });
     Session {
         agent: Agent(meta.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.command).into(),
         key: meta.key.as_deref().map(|key| Key(key.into())),
         created: Wall(meta.created_wall_ms),
-        idle: meta.idle_ms.map(Millis),
-        inactivity: meta.inactivity_ms.map(Millis),
+        idle: limits.idle,
+        inactivity: limits.inactivity,
         bytes: Log::open(path).end().unwrap_or(0),
         phase,
     }

@@ -209,6 +209,8 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
     loop {
         let (link, next) = (kept.link.clone(), kept.read_frames(&keepers, id));
         let next = tokio::select! {
+            biased;
+            () = keepers.leaving.cancelled() => return,
             next = next => next.ok().flatten(),
             _ = link.flush() => None,
         };

@@ -11,13 +11,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use abide_core::{Containment, Event, Session, SessionId};
+use abide_core::{Containment, Event, Millis, Session, SessionId};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 pub use link::{Follower, Tide};
 
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, ToKeeper};
+use crate::world::limits::{self, Moved};
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
 use link::Link;
@@ -36,6 +38,18 @@ pub struct Keepers {
     spares: Mutex<VecDeque<SessionId>>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
+    leaving: CancellationToken,
+}
+
+/// What is remembered of a session of an earlier daemon.
+#[derive(Debug, Default)]
+pub struct Recalled {
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// Whether it has a terminal.
+    pub pty: bool,
+    /// The hard limit it was started with.
+    pub deadline: Option<Millis>,
 }
 
 impl Keepers {
@@ -55,6 +69,7 @@ impl Keepers {
             spares: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
+            leaving: CancellationToken::new(),
         })
     }
 
@@ -124,6 +139,13 @@ impl Keepers {
         }
     }
 
+    /// Writes limits down that were moved: the next daemon goes by them too.
+    pub fn keep_limits(&self, id: SessionId, moved: Moved) {
+        if let Err(fault) = limits::remember(&self.folder(id), moved) {
+            tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
+        }
+    }
+
     /// Writes to the command's input; waits while the command does not take it.
     pub async fn input(&self, id: SessionId, bytes: &[u8]) -> io::Result<()> {
         let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
@@ -157,20 +179,30 @@ impl Keepers {
             .copied()
     }
 
-    /// Where a session of an earlier daemon runs, and whether it has a terminal.
-    pub fn recalled(&self, id: SessionId) -> (PathBuf, bool) {
+    /// What is known of a session of an earlier daemon.
+    pub fn recalled(&self, id: SessionId) -> Recalled {
         match folder::read_meta(&self.folder(id)) {
-            Ok(Some(meta)) => (
-                std::ffi::OsString::from_vec(meta.cwd).into(),
-                meta.pty.is_some(),
-            ),
-            _ => (PathBuf::new(), false),
+            Ok(Some(meta)) => Recalled {
+                cwd: std::ffi::OsString::from_vec(meta.cwd).into(),
+                pty: meta.pty.is_some(),
+                deadline: meta.deadline_ms.map(Millis),
+            },
+            _ => Recalled::default(),
         }
     }
 
     /// Lets go of a session that never came to be.
     pub fn forget(&self, id: SessionId) {
         self.links.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
+    /// and is not taken for their end.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+        self.nursery.lock().expect("no holder panics").take();
+        self.spares.lock().expect("no holder panics").clear();
+        self.links.lock().expect("no holder panics").clear();
     }
 
     /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of

@@ -41,6 +41,9 @@ pub enum Condition {
 pub struct Url {
     /// The whole address.
     pub url: String,
+    /// Whether it is asked over TLS.
+    #[serde(default)]
+    pub tls: bool,
     /// Its host.
     pub host: String,
     /// Its port.

@@ -24,6 +24,7 @@ use tokio::task::AbortHandle;
 pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
 pub use session::Sessions;
 
+use super::web::Web;
 use inotify::Watcher;
 use pace::Pace;
 
@@ -47,18 +48,20 @@ struct Watched {
 struct Tools {
     sessions: OnceLock<Arc<dyn Sessions>>,
     watcher: Watcher,
+    web: Arc<Web>,
     pace: Pace,
 }
 
 impl Prober {
-    /// What holds is told to `events`.
-    pub fn new(events: mpsc::Sender<Event>) -> Arc<Self> {
+    /// What holds is told to `events`; web servers are asked through `web`.
+    pub fn new(events: mpsc::Sender<Event>, web: Arc<Web>) -> Arc<Self> {
         Arc::new(Prober {
             watched: Mutex::default(),
             events,
             tools: Arc::new(Tools {
                 sessions: OnceLock::new(),
                 watcher: Watcher::default(),
+                web,
                 pace: Pace::default(),
             }),
         })

@@ -2,7 +2,8 @@
 //! and what a person's terminal is shown first when they join.
 //!
 //! Some of what must be kept can only be asked of the emulation by making it move, so folding uses
-//! the screen up; unfolding gives an equal one back.
+//! the screen up; unfolding gives an equal one back. One thing is not kept: that a blank was half of a
+//! wide character whose other half is gone.
 
 use std::io::Write;
 
@@ -174,7 +175,12 @@ impl Picture {
                 .last()
                 .is_some_and(|cell| cell.flags.contains(Flags::WRAPLINE));
             let next = self.rows.get(at + 1).and_then(|row| row.first());
-            let wide_next = next.is_some_and(|cell| cell.flags.contains(Flags::WIDE_CHAR));
+            // A wide character that does not fit leaves a blank in its own colours before it wraps.
+            let leaves_a_blank = |blank: &Cell| {
+                next.is_some_and(|wide| {
+                    wide.flags.contains(Flags::WIDE_CHAR) && same_pen(wide, blank)
+                })
+            };
             let written = match row.iter().rposition(|cell| *cell != Cell::default()) {
                 _ if wraps => row.len(),
                 Some(last) => last + 1,
@@ -185,7 +191,10 @@ impl Picture {
                 paint.say(format_args!("\x1b[{};1H", at + 1));
             }
             for cell in &row[..written] {
-                paint.cell(cell, wraps && wide_next);
+                let left = cell.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER);
+                if !(left && wraps && leaves_a_blank(cell)) {
+                    paint.cell(cell);
+                }
             }
             flows_on = wraps;
         }
@@ -212,7 +221,7 @@ impl Picture {
             let col = column.0 - usize::from(wide);
             paint.say(format_args!("\x1b[{row};{}H", col + 1));
             paint.charsets(&Cursor::default());
-            paint.cell(&cells[col], false);
+            paint.cell(&cells[col]);
         } else {
             paint.say(format_args!("\x1b[{row};{}H", column.0 + 1));
         }
@@ -237,6 +246,18 @@ const SHOWN: Flags = Flags::INVERSE
     .union(Flags::STRIKEOUT)
     .union(Flags::ALL_UNDERLINES);
 
+fn same_ink(left: &Cell, right: &Cell) -> bool {
+    left.flags & SHOWN == right.flags & SHOWN
+        && left.fg == right.fg
+        && left.bg == right.bg
+        && left.underline_color() == right.underline_color()
+}
+
+/// Whether both were written without anything said in between.
+fn same_pen(left: &Cell, right: &Cell) -> bool {
+    same_ink(left, right) && left.hyperlink() == right.hyperlink()
+}
+
 impl Paint {
     fn put(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
@@ -246,10 +267,8 @@ impl Paint {
         let _ = self.out.write_fmt(words);
     }
 
-    fn cell(&mut self, cell: &Cell, wide_follows: bool) {
-        if cell.flags.contains(Flags::WIDE_CHAR_SPACER)
-            || (cell.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER) && wide_follows)
-        {
+    fn cell(&mut self, cell: &Cell) {
+        if cell.flags.contains(Flags::WIDE_CHAR_SPACER) {
             return;
         }
         self.pen(cell);
@@ -275,8 +294,7 @@ impl Paint {
 
     /// Takes up the pen that wrote a cell.
     fn pen(&mut self, cell: &Cell) {
-        let same_link = self.pen.hyperlink() == cell.hyperlink();
-        if !same_link {
+        if self.pen.hyperlink() != cell.hyperlink() {
             match cell.hyperlink() {
                 Some(link) => {
                     self.say(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
@@ -284,14 +302,9 @@ impl Paint {
                 None => self.put(b"\x1b]8;;\x1b\\"),
             }
         }
-        let (old, new) = (self.pen.flags & SHOWN, cell.flags & SHOWN);
-        let same = old == new
-            && self.pen.fg == cell.fg
-            && self.pen.bg == cell.bg
-            && self.pen.underline_color() == cell.underline_color();
-        if !same {
+        if !same_ink(&self.pen, cell) {
             self.put(b"\x1b[0");
-            self.attributes(new);
+            self.attributes(cell.flags & SHOWN);
             self.color(38, cell.fg, NamedColor::Foreground);
             self.color(48, cell.bg, NamedColor::Background);
             if let Some(color) = cell.underline_color() {

@@ -1,6 +1,6 @@
 //! Rows become facts again: at start what is not over yet, later what is asked for.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use abide_core::id::Shuffle;
 use abide_core::limit;
@@ -12,6 +12,7 @@ use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::StoreFault;
+use super::deliver::{self, Delivery};
 
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let mut rows =
@@ -222,7 +223,9 @@ fn subject(about: &str) -> Option<About> {
 /// Reads what is over, and the texts that nobody keeps in memory.
 pub struct Past {
     db: Mutex<Connection>,
-    shuffle: Shuffle,
+    /// For what reads many rows, so that it holds up nobody who reads one.
+    pub(super) aside: Mutex<Connection>,
+    pub(super) shuffle: Shuffle,
 }
 
 /// A timer's row.
@@ -275,12 +278,23 @@ pub struct MessageRow {
     pub made: Wall,
     /// When it was seen.
     pub seen: Option<Wall>,
-    /// When its agent was woken for it, or that was given up.
+    /// When its agent was woken for it, where that was before deliveries were kept.
     pub woken: Option<Wall>,
-    /// How often that was tried.
-    pub wake_attempts: u64,
-    /// What went wrong the last time.
-    pub wake_fault: Option<String>,
+    /// What came of it, by each waker.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// Which messages, from the newest on.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// Of one agent, or of all.
+    pub agent: Option<&'a str>,
+    /// Only those that were not seen.
+    pub unseen: bool,
+    /// Only those before this one.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub most: usize,
 }
 
 /// Which rows of the past.
@@ -311,15 +325,15 @@ pub struct Stats {
     pub latest: Millis,
 }
 
-const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
+pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms FROM timer";
-const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, wake_attempts, \
-    wake_fault FROM message";
+const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms FROM message";
 
 impl Past {
-    pub(super) fn new(db: Connection, shuffle: Shuffle) -> Self {
+    pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
         Past {
             db: Mutex::new(db),
+            aside: Mutex::new(aside),
             shuffle,
         }
     }
@@ -374,24 +388,27 @@ impl Past {
         let db = self.db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(&format!("{MESSAGE} WHERE number = ?"))?;
         Ok(select
-            .query_row([number], message_row)
+            .query_row([number], |row| message_row(&db, row))
             .optional()?
             .flatten())
     }
 
-    /// The newest messages, seen or not, oldest first.
-    pub fn messages(&self, which: Which<'_>, unseen: bool) -> Result<Vec<MessageRow>, StoreFault> {
+    /// Messages, the newest first.
+    pub fn messages(&self, page: Page<'_>) -> Result<Vec<MessageRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(&format!(
             "{MESSAGE} WHERE (?1 IS NULL OR agent = ?1) AND (NOT ?3 OR seen_ms IS NULL) \
-             ORDER BY number DESC LIMIT ?2"
+             AND (?4 IS NULL OR number < ?4) ORDER BY number DESC LIMIT ?2"
         ))?;
-        let rows = select.query_map(params![which.agent, which.most, unseen], message_row)?;
-        let mut rows = rows
+        let chosen = params![page.agent, page.most, page.unseen, page.before];
+        let rows = select.query_map(chosen, |row| message_row(&db, row))?;
+        Ok(rows
             .filter_map(Result::transpose)
-            .collect::<Result<Vec<_>, _>>()?;
-        rows.reverse();
-        Ok(rows)
+            .collect::<Result<Vec<_>, _>>()?)
+    }
+
+    pub(super) fn db(&self) -> MutexGuard<'_, Connection> {
+        self.db.lock().expect("no holder panics")
     }
 
     /// The number under which a message is kept.
@@ -399,7 +416,7 @@ impl Past {
         self.shuffle.for_messages().sort(id.0.bits())
     }
 
-    fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
+    pub(super) fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
         let number: u64 = row.get(0)?;
         let word: String = row.get(2)?;
         Ok(TimerRow {
@@ -422,20 +439,20 @@ impl Past {
     }
 }
 
-fn message_row(row: &Row<'_>) -> rusqlite::Result<Option<MessageRow>> {
+fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<MessageRow>> {
     let (id, about): (String, String) = (row.get(1)?, row.get(3)?);
     let (Ok(id), Some(about)) = (id.parse(), subject(&about)) else {
         return Ok(None);
     };
+    let number = row.get(0)?;
     Ok(Some(MessageRow {
-        number: row.get(0)?,
+        number,
         id,
         agent: row.get(2)?,
         about,
         made: Wall(row.get(4)?),
         seen: row.get::<_, Option<u64>>(5)?.map(Wall),
         woken: row.get::<_, Option<u64>>(6)?.map(Wall),
-        wake_attempts: row.get(7)?,
-        wake_fault: row.get(8)?,
+        deliveries: deliver::of_message(db, number)?,
     }))
 }

@@ -62,6 +62,32 @@ const MIGRATIONS: &[&str] = &[
         wall_ahead_ms INTEGER NOT NULL,
         reached_ms INTEGER NOT NULL
     ) STRICT;",
+    // What the columns of `message` said of waking is said by waker since.
+    "CREATE TABLE delivery (
+        message INTEGER NOT NULL,
+        waker TEXT NOT NULL,
+        name TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        failures INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        at_ms INTEGER,
+        fault TEXT,
+        next_ms INTEGER,
+        hold_ms INTEGER,
+        PRIMARY KEY (message, waker)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE waker (
+        id TEXT PRIMARY KEY,
+        ended_ms INTEGER NOT NULL,
+        fault TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE client (
+        agent TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        facts TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        PRIMARY KEY (agent, kind)
+    ) STRICT;",
 ];
 
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {

@@ -7,7 +7,7 @@ use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Course, Place, Status};
 use rusqlite::{Connection, Transaction, params};
 
-use super::{StoreFault, WakeNote};
+use super::StoreFault;
 use crate::keeper::crash_point;
 
 /// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
@@ -249,30 +249,18 @@ fn message(turn: &Transaction<'_>, record: &message::Record) -> Result<(), Store
     Ok(())
 }
 
-pub(super) fn note_wake(db: &mut Connection, note: &WakeNote) -> Result<(), StoreFault> {
-    let turn = db.transaction()?;
-    for number in &note.messages {
-        turn.prepare_cached(
-            "UPDATE message SET wake_attempts = wake_attempts + 1, wake_fault = ?, woken_ms = ? \
-             WHERE number = ?",
-        )?
-        .execute(params![
-            note.fault,
-            note.woken.then_some(note.at_ms),
-            number
-        ])?;
-    }
-    turn.commit()?;
-    Ok(())
-}
-
 /// The newest row of each table stays, so that no number is ever given out twice; a timer stays while
 /// a message about it has not been seen.
 pub(super) fn tidy(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
     let round = db.transaction()?;
+    let old = "(SELECT number FROM message \
+         WHERE seen_ms < ?1 AND number < (SELECT max(number) FROM message) LIMIT ?2)";
+    round.execute(
+        &format!("DELETE FROM delivery WHERE message IN {old}"),
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
     let messages = round.execute(
-        "DELETE FROM message WHERE number IN (SELECT number FROM message \
-         WHERE seen_ms < ?1 AND number < (SELECT max(number) FROM message) LIMIT ?2)",
+        &format!("DELETE FROM message WHERE number IN {old}"),
         params![before_ms, TIDY_AT_ONCE],
     )?;
     crash_point("gc.mid");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use abide_core::Millis;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::super::span;
 use super::{Agent, Json};
@@ -198,22 +198,65 @@ pub struct Wait {
     pub json: Json,
 }
 
+const MESSAGES_HELP: &str = "\
+Examples:
+  abide messages --deliveries               and what came of bringing them to their agents
+  abide messages resend message_k3v9x2bc    bring one again, by every waker of its agent
+
+As a hook of Claude Code, which wakes an idle session with its messages (`settings.json`):
+  {\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"asyncRewake\": true,
+    \"timeout\": 86400, \"command\": \"abide messages --hook claude-code\"}]}]}}
+It waits while the agent has timers or sessions that run, and ends with exit code 2 and the
+messages on standard error as soon as there are some. That counts as seen.";
+
 /// Show the messages that agents were sent; looking takes none away
 #[derive(Debug, Args)]
+#[command(after_help = MESSAGES_HELP, args_conflicts_with_subcommands = true)]
 pub struct Messages {
+    #[command(subcommand)]
+    pub act: Option<MessagesAct>,
     /// Only those that their agent has not seen
     #[arg(long)]
     pub unseen: bool,
+    /// Show what came of bringing each to its agent
+    #[arg(long)]
+    pub deliveries: bool,
     /// Stay and show those that come
     #[arg(long, short)]
     pub follow: bool,
     /// At most so many of the past
     #[arg(long, default_value_t = 20, value_name = "COUNT")]
     pub limit: usize,
+    /// Wait for messages as a hook of this client
+    #[arg(long, value_name = "CLIENT", conflicts_with_all = ["unseen", "deliveries", "follow", "json"])]
+    pub hook: Option<Hook>,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]
     pub json: Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum MessagesAct {
+    Resend(Resend),
+}
+
+/// Bring a message to its agent again, seen or not
+#[derive(Debug, Args)]
+pub struct Resend {
+    /// Which message
+    pub message: String,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Clients that run hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hook {
+    /// Claude Code: a Stop hook with asyncRewake
+    ClaudeCode,
 }
 
 const CALL_HELP: &str = "\

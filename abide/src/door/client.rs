@@ -1,34 +1,52 @@
-//! The way to the daemon: HTTP on its unix socket. Where there is no daemon, one is started.
+//! The way to an abide: HTTP on the daemon's unix socket, where one is started if there is none, or
+//! the very same routes of an engine within this process.
 
+use std::path::{Path, PathBuf};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderValue};
+use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-use super::trouble::{OWN, Trouble};
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
 use crate::door::http::wire::{AGENT_HEADER, QUIET_HEADER, ROOT_HEADER};
+use crate::world::peer::Peer;
 
-/// Calls the daemon on behalf of a person or of an agent.
+/// Calls abide on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
 pub struct Client {
-    places: Places,
+    way: Way,
     agent: Option<String>,
 }
 
+/// Where abide is.
+#[derive(Clone, Debug)]
+enum Way {
+    /// A daemon, started with this program where there is none.
+    Daemon { places: Places, program: PathBuf },
+    /// Within this process.
+    Within(Router),
+}
+
 /// Why there is no answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
     /// The connection broke before the answer was there.
+    #[error("abide went away before it answered: {0}")]
     Broken(String),
-    /// The daemon said no.
+    /// It said no, and changed nothing.
+    #[error("{detail}")]
     Refused {
         /// The status of its answer.
         status: StatusCode,
@@ -36,13 +54,35 @@ pub enum Unanswered {
         detail: String,
     },
     /// There is no daemon, and none can be started.
+    #[error("{0}")]
     NoDaemon(String),
 }
 
 impl Client {
-    /// A person's client, or with a name that agent's.
+    /// A person's client, or with a name that agent's. Where there is no daemon this very program is
+    /// started as one.
     pub fn new(places: Places, agent: Option<String>) -> Self {
-        Client { places, agent }
+        Client::starting(places, "/proc/self/exe".into(), agent)
+    }
+
+    /// The same for another program than abide itself: `program` is abide.
+    pub fn starting(places: Places, program: PathBuf, agent: Option<String>) -> Self {
+        let way = Way::Daemon { places, program };
+        Client { way, agent }
+    }
+
+    /// Calls an engine within this process by its routes.
+    pub fn within(routes: Router, agent: Option<String>) -> Self {
+        let way = Way::Within(routes);
+        Client { way, agent }
+    }
+
+    /// The same abide, on behalf of an agent.
+    pub fn of_agent(&self, name: &str) -> Self {
+        Client {
+            agent: Some(name.to_owned()),
+            ..self.clone()
+        }
     }
 
     /// The same, for a person.
@@ -82,13 +122,6 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<Answer, Unanswered> {
-        let stream = self.connect().await;
-        let stream = stream.map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
-        let broken = |fault: hyper::Error| Unanswered::Broken(fault.to_string());
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(broken)?;
-        tokio::spawn(connection);
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -110,7 +143,7 @@ impl Client {
         let request = request
             .body(Full::new(body))
             .map_err(|fault| Unanswered::Broken(fault.to_string()))?;
-        let response = sender.send_request(request).await.map_err(broken)?;
+        let response = self.way.send(request).await?;
         if response.status().is_success() {
             return Ok(Answer {
                 body: response.into_body(),
@@ -119,17 +152,43 @@ impl Client {
         }
         Err(refused(response).await)
     }
+}
 
-    /// A daemon that runs is reached at once; starting one takes a while, and a thread.
-    async fn connect(&self) -> std::io::Result<UnixStream> {
-        if let Ok(stream) = life::connect_running(&self.places, Door::Http) {
-            return from_std(stream);
+impl Way {
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, Unanswered> {
+        match self {
+            Way::Daemon { places, program } => {
+                let stream = connect(places, program).await;
+                let stream = stream.map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
+                let broken = |fault: hyper::Error| Unanswered::Broken(fault.to_string());
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(broken)?;
+                tokio::spawn(connection);
+                let response = sender.send_request(request).await.map_err(broken)?;
+                Ok(response.map(Body::new))
+            }
+            Way::Within(routes) => {
+                let pid = i32::try_from(std::process::id()).ok();
+                let ourselves = ConnectInfo(Peer::Process { pid });
+                request.extensions_mut().insert(ourselves);
+                let routes = TowerToHyperService::new(routes.clone());
+                let answered = routes.call(request).await;
+                answered.map_err(|never| match never {})
+            }
         }
-        let places = self.places.clone();
-        let connect = move || life::connect(&places, Door::Http);
-        let stream = tokio::task::spawn_blocking(connect).await;
-        from_std(stream.map_err(std::io::Error::other)??)
     }
+}
+
+/// A daemon that runs is reached at once; starting one takes a while, and a thread.
+async fn connect(places: &Places, program: &Path) -> std::io::Result<UnixStream> {
+    if let Ok(stream) = life::connect_running(places, Door::Http) {
+        return from_std(stream);
+    }
+    let (places, program) = (places.clone(), program.to_owned());
+    let connect = move || life::connect_starting(&places, Door::Http, &program);
+    let stream = tokio::task::spawn_blocking(connect).await;
+    from_std(stream.map_err(std::io::Error::other)??)
 }
 
 /// Names may hold letters of any language; the header takes their bytes.
@@ -145,7 +204,7 @@ fn from_std(stream: std::os::unix::net::UnixStream) -> std::io::Result<UnixStrea
     UnixStream::from_std(stream)
 }
 
-async fn refused(response: Response<Incoming>) -> Unanswered {
+async fn refused(response: Response<Body>) -> Unanswered {
     let status = response.status();
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
@@ -161,7 +220,7 @@ async fn refused(response: Response<Incoming>) -> Unanswered {
 
 /// An answer on its way.
 pub struct Answer {
-    body: Incoming,
+    body: Body,
     arrived: BytesMut,
 }
 
@@ -217,26 +276,6 @@ impl Answer {
                     }
                 }
             }
-        }
-    }
-}
-
-impl From<Unanswered> for Trouble {
-    fn from(unanswered: Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Refused { status, detail } => {
-                let trouble = Trouble::new(detail);
-                if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
-                    return trouble.next("`abide session list --all` shows the sessions there are");
-                }
-                trouble
-            }
-            Unanswered::Broken(why) => Trouble::new(format!("the daemon went away: {why}"))
-                .next("run the command again; its log says why it went")
-                .code(OWN),
-            Unanswered::NoDaemon(why) => Trouble::new(why)
-                .next("`abide serve` runs it in the foreground and shows what is wrong")
-                .code(OWN),
         }
     }
 }

@@ -1,0 +1,57 @@
+//! Setting abide up and looking after it, as it is typed.
+
+use clap::{Args, ValueEnum};
+
+use super::{Agent, Json};
+
+const SETUP_HELP: &str = "\
+Examples:
+  abide setup claude-code             show the change, ask, and write it
+  abide setup codex --print           only show it
+  abide setup vscode --project --yes  for this project, without asking
+  abide setup cursor --undo           take it back
+
+Only abide's own entry is changed; everything else in the file stays as it is. A copy of the file
+as it was is kept beside it, and --undo brings exactly that back, unless the file has changed
+since: then only abide's entry goes.
+
+Exit codes: 0 it is done or there was nothing to do, 1 nothing was written.";
+
+/// Tell a client about abide, in its configuration file
+#[derive(Debug, Args)]
+#[command(after_help = SETUP_HELP)]
+pub struct Setup {
+    /// Which client
+    pub client: ClientName,
+    /// Only show what would be written
+    #[arg(long, conflicts_with = "yes")]
+    pub print: bool,
+    /// Write it without asking
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Take back what setup has written
+    #[arg(long)]
+    pub undo: bool,
+    /// Only for the project in this folder, whose file others may share
+    #[arg(long)]
+    pub project: bool,
+    #[command(flatten)]
+    pub agent: Agent,
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// A client that can be set up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClientName {
+    /// Claude Code
+    ClaudeCode,
+    /// Codex
+    Codex,
+    /// Cursor
+    Cursor,
+    /// Visual Studio Code
+    Vscode,
+    /// Gemini CLI
+    Gemini,
+}

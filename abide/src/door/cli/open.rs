@@ -1,0 +1,58 @@
+//! `abide open`.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use super::args::Open;
+use super::client::Client;
+use super::show;
+use super::show::{complain, say};
+use super::trouble::Trouble;
+
+/// What opens a link on a desktop.
+const OPENER: &str = "xdg-open";
+
+pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
+    let offer = client.post("/v1/logins", &json!({})).await?;
+    let link = offer["url"].as_str().unwrap_or_default();
+    let opened = !args.print && !args.json.json && has_a_display() && start_browser(link);
+    if args.json.json {
+        show::json(&offer);
+        return Ok(0);
+    }
+    say!("{link}");
+    if !args.print {
+        let seconds = offer["expires_in"].as_u64().unwrap_or(0);
+        let faint = show::FAINT;
+        let what = match opened {
+            true => "opened in your browser",
+            false => "open it in a browser on this machine",
+        };
+        complain!("{faint}{what}; the link is good once and for {seconds} seconds{faint:#}");
+    }
+    Ok(0)
+}
+
+fn has_a_display() -> bool {
+    ["WAYLAND_DISPLAY", "DISPLAY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+/// Whether something could be started that opens links. It lives on without us.
+fn start_browser(link: &str) -> bool {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a person's own browser, which is nobody's session"
+    )]
+    let mut opener = Command::new(OPENER);
+    opener
+        .arg(link)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    opener.spawn().is_ok()
+}

@@ -1,0 +1,531 @@
+//! Changes one member of a JSON text and leaves every other byte as it is. Comments and trailing commas,
+//! which several clients allow in their settings, are read and kept.
+
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::ser::{PrettyFormatter, Serializer};
+
+/// Deeper texts are not settings.
+const DEPTH: usize = 128;
+/// What a level is indented by where the text shows no habit of its own.
+const INDENT: &str = "  ";
+
+/// Where and why a text is not JSON, in words that follow the file's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault(pub String);
+
+type Result<T> = std::result::Result<T, Fault>;
+
+/// The value at `path`, where there is one.
+pub fn get(text: &str, path: &[&str]) -> Result<Option<Value>> {
+    let Some(mut node) = parse(text)? else {
+        return Ok(None);
+    };
+    for name in path {
+        match node.member(name) {
+            Some(member) => node = member.value.clone(),
+            None => return Ok(None),
+        }
+    }
+    plain(text, &node).map(Some)
+}
+
+/// The text with `value` at `path`. Objects on the way there are made where they are missing.
+pub fn set(text: &str, path: &[&str], value: &impl Serialize) -> Result<String> {
+    let text = match parse(text)? {
+        Some(_) => text.to_owned(),
+        None => format!("{}{{}}\n", text.trim_end_matches([' ', '\t'])),
+    };
+    let mut node = parse(&text)?.ok_or_else(|| Fault("it is empty".into()))?;
+    for (depth, name) in path.iter().enumerate() {
+        node.object(name)?;
+        match node.member(name) {
+            Some(member) if depth + 1 == path.len() => {
+                let style = Style::of(&text, &node);
+                let new = style.render(value, &style.inner)?;
+                return Ok(replaced(&text, member.value.span.clone(), &new));
+            }
+            Some(member) => node = member.value.clone(),
+            None => return insert(&text, &node, &path[depth..], value),
+        }
+    }
+    Err(Fault("there is no member to set".into()))
+}
+
+/// The text without the member at `path`; the same text where there is none.
+pub fn remove(text: &str, path: &[&str]) -> Result<String> {
+    let Some(mut node) = parse(text)? else {
+        return Ok(text.to_owned());
+    };
+    let Some((last, way)) = path.split_last() else {
+        return Ok(text.to_owned());
+    };
+    for name in way {
+        match node.member(name) {
+            Some(member) => node = member.value.clone(),
+            None => return Ok(text.to_owned()),
+        }
+    }
+    let Some(place) = node.members.iter().position(|member| member.key == *last) else {
+        return Ok(text.to_owned());
+    };
+    Ok(cut(text, &node, place))
+}
+
+fn cut(text: &str, node: &Node, place: usize) -> String {
+    let member = &node.members[place];
+    let begin = text[..member.start].trim_end().len();
+    let only = node.members.len() == 1;
+    let inside = node.span.start + 1..node.span.end - 1;
+    let (begin, end) = match member.comma {
+        Some(comma) => (begin, comma + 1),
+        None => (begin, member.value.span.end),
+    };
+    if only
+        && text[inside.start..begin].trim().is_empty()
+        && text[end..inside.end].trim().is_empty()
+    {
+        return replaced(text, inside, "");
+    }
+    let mut rest = replaced(text, begin..end, "");
+    let before = place.checked_sub(1).map(|before| &node.members[before]);
+    if member.comma.is_none()
+        && let Some(comma) = before.and_then(|before| before.comma)
+    {
+        rest.remove(comma);
+    }
+    rest
+}
+
+fn insert(text: &str, node: &Node, path: &[&str], value: &impl Serialize) -> Result<String> {
+    let style = Style::of(text, node);
+    let (name, deeper) = path
+        .split_first()
+        .ok_or_else(|| Fault("nothing to insert".into()))?;
+    let mut new = style.render(value, &nested(&style, deeper.len()))?;
+    for (depth, name) in deeper.iter().enumerate().rev() {
+        let (outer, inner) = (nested(&style, depth), nested(&style, depth + 1));
+        let line = &style.line;
+        new = format!("{{{line}{inner}{}: {new}{line}{outer}}}", quoted(name));
+    }
+    let member = format!("{}: {new}", quoted(name));
+    let Some(last) = node.members.last() else {
+        let inside = node.span.start + 1..node.span.end - 1;
+        let kept = text[inside.clone()].trim_end();
+        let (line, inner, outer) = (&style.line, &style.inner, &style.outer);
+        let filled = format!("{kept}{line}{inner}{member}{line}{outer}");
+        return Ok(replaced(text, inside, &filled));
+    };
+    // After whatever stands behind the last member, such as a remark on its line.
+    let end = text[..node.span.end - 1].trim_end().len();
+    let before = if style.spread {
+        format!("{}{}", style.line, style.inner)
+    } else {
+        " ".to_owned()
+    };
+    let trailing = if last.comma.is_some() { "," } else { "" };
+    let mut filled = replaced(text, end..end, &format!("{before}{member}{trailing}"));
+    if last.comma.is_none() {
+        filled.insert(last.value.span.end, ',');
+    }
+    Ok(filled)
+}
+
+fn nested(style: &Style, depth: usize) -> String {
+    format!("{}{}", style.inner, style.unit.repeat(depth))
+}
+
+fn quoted(name: &str) -> String {
+    Value::from(name).to_string()
+}
+
+fn replaced(text: &str, range: Range<usize>, new: &str) -> String {
+    let mut text = text.to_owned();
+    text.replace_range(range, new);
+    text
+}
+
+/// How an object is laid out, so that what is added looks like what is there.
+struct Style {
+    line: &'static str,
+    unit: String,
+    /// Before the object's closing brace.
+    outer: String,
+    /// Before its members.
+    inner: String,
+    /// Whether its members stand on lines of their own.
+    spread: bool,
+}
+
+impl Style {
+    fn of(text: &str, node: &Node) -> Self {
+        let line = if text.contains("\r\n") { "\r\n" } else { "\n" };
+        let unit = first_indent(text).unwrap_or(INDENT).to_owned();
+        let outer = indent_at(text, node.span.start);
+        let first = node.members.first();
+        let own_line = |member: &Member| {
+            let begin = text[..member.start].rfind('\n').map_or(0, |at| at + 1);
+            begin > node.span.start && text[begin..member.start].trim().is_empty()
+        };
+        let inner = match first {
+            Some(member) if own_line(member) => indent_at(text, member.start),
+            _ => format!("{outer}{unit}"),
+        };
+        Style {
+            line,
+            unit,
+            outer,
+            inner,
+            spread: first.is_none_or(own_line),
+        }
+    }
+
+    /// The value as it stands at this indentation, without one before its first line.
+    fn render(&self, value: &impl Serialize, indent: &str) -> Result<String> {
+        if !self.spread {
+            let compact = serde_json::to_string(value);
+            return compact.map_err(|fault| Fault(fault.to_string()));
+        }
+        let mut bytes = Vec::new();
+        let pretty = PrettyFormatter::with_indent(self.unit.as_bytes());
+        value
+            .serialize(&mut Serializer::with_formatter(&mut bytes, pretty))
+            .map_err(|fault| Fault(fault.to_string()))?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.replace('\n', &format!("{}{indent}", self.line)))
+    }
+}
+
+/// The indentation of the first line that has one.
+fn first_indent(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let rest = line.trim_start();
+        let indent = &line[..line.len() - rest.len()];
+        (rest.starts_with('"') && !indent.is_empty()).then_some(indent)
+    })
+}
+
+/// The white space at the begin of the line that holds this place.
+fn indent_at(text: &str, at: usize) -> String {
+    let begin = text[..at].rfind('\n').map_or(0, |line| line + 1);
+    let line = &text[begin..at];
+    line[..line.len() - line.trim_start().len()].to_owned()
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    span: Range<usize>,
+    is_object: bool,
+    members: Vec<Member>,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    key: String,
+    start: usize,
+    value: Node,
+    comma: Option<usize>,
+}
+
+impl Node {
+    /// The last of this name, which is the one that counts.
+    fn member(&self, name: &str) -> Option<&Member> {
+        self.members.iter().rfind(|member| member.key == name)
+    }
+
+    fn object(&self, wanted: &str) -> Result<()> {
+        if self.is_object {
+            return Ok(());
+        }
+        Err(Fault(format!(
+            "what should hold \"{wanted}\" is not an object"
+        )))
+    }
+}
+
+/// The text without comments and trailing commas, as a value.
+fn plain(text: &str, node: &Node) -> Result<Value> {
+    let bare = Bare::of(&text[node.span.clone()]);
+    serde_json::from_str(&bare).map_err(|fault| Fault(fault.to_string()))
+}
+
+/// Takes comments and trailing commas out of a text that has been read already.
+struct Bare;
+
+impl Bare {
+    fn of(text: &str) -> String {
+        let mut reader = Reader { text, at: 0 };
+        let mut bare = String::with_capacity(text.len());
+        while reader.skip().is_ok() && reader.at < text.len() {
+            let begin = reader.at;
+            match text.as_bytes()[begin] {
+                b'"' => {
+                    if reader.string().is_err() {
+                        break;
+                    }
+                    bare.push_str(&text[begin..reader.at]);
+                }
+                b',' => {
+                    reader.at += 1;
+                    let _ = reader.skip();
+                    if !matches!(reader.peek(), Some(b'}' | b']') | None) {
+                        bare.push(',');
+                    }
+                }
+                _ => {
+                    let end = text[begin..].chars().next().map_or(1, char::len_utf8);
+                    reader.at += end;
+                    bare.push_str(&text[begin..reader.at]);
+                }
+            }
+        }
+        bare
+    }
+}
+
+/// The tree of a text; `None`: there is nothing but white space and comments.
+fn parse(text: &str) -> Result<Option<Node>> {
+    let mut reader = Reader { text, at: 0 };
+    if text.starts_with('\u{feff}') {
+        reader.at = '\u{feff}'.len_utf8();
+    }
+    reader.skip()?;
+    if reader.at == text.len() {
+        return Ok(None);
+    }
+    let node = reader.value(0)?;
+    reader.skip()?;
+    match reader.at == text.len() {
+        true => Ok(Some(node)),
+        false => Err(reader.fault("something stands after its end")),
+    }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn fault(&self, what: &str) -> Fault {
+        let line = self.text[..self.at.min(self.text.len())]
+            .matches('\n')
+            .count()
+            + 1;
+        Fault(format!("line {line}: {what}"))
+    }
+
+    /// Goes over white space and comments.
+    fn skip(&mut self) -> Result<()> {
+        loop {
+            let rest = &self.text[self.at..];
+            if let Some(byte) = self.peek()
+                && byte.is_ascii_whitespace()
+            {
+                self.at += 1;
+            } else if rest.starts_with("//") {
+                self.at += rest.find('\n').unwrap_or(rest.len());
+            } else if rest.starts_with("/*") {
+                let end = rest.find("*/").map(|end| end + 2);
+                self.at += end.ok_or_else(|| self.fault("a comment is not closed"))?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Node> {
+        if depth > DEPTH {
+            return Err(self.fault("it is nested too deeply"));
+        }
+        let start = self.at;
+        let mut members = Vec::new();
+        match self.peek() {
+            Some(b'{') => members = self.members(depth)?,
+            Some(b'[') => self.items(depth)?,
+            Some(b'"') => drop(self.string()?),
+            _ => self.word()?,
+        }
+        Ok(Node {
+            is_object: self.text.as_bytes()[start] == b'{',
+            span: start..self.at,
+            members,
+        })
+    }
+
+    fn members(&mut self, depth: usize) -> Result<Vec<Member>> {
+        let mut members = Vec::new();
+        self.at += 1;
+        loop {
+            self.skip()?;
+            if self.peek() == Some(b'}') {
+                self.at += 1;
+                return Ok(members);
+            }
+            let start = self.at;
+            if self.peek() != Some(b'"') {
+                return Err(self.fault("a name in quotes was expected"));
+            }
+            let key = self.string()?;
+            self.skip()?;
+            if self.peek() != Some(b':') {
+                return Err(self.fault("a colon was expected"));
+            }
+            self.at += 1;
+            self.skip()?;
+            let value = self.value(depth + 1)?;
+            self.skip()?;
+            let comma = self.comma(b'}')?;
+            members.push(Member {
+                key,
+                start,
+                value,
+                comma,
+            });
+        }
+    }
+
+    fn items(&mut self, depth: usize) -> Result<()> {
+        self.at += 1;
+        loop {
+            self.skip()?;
+            if self.peek() == Some(b']') {
+                self.at += 1;
+                return Ok(());
+            }
+            self.value(depth + 1)?;
+            self.skip()?;
+            self.comma(b']')?;
+        }
+    }
+
+    /// Takes a comma; without one the end must follow.
+    fn comma(&mut self, end: u8) -> Result<Option<usize>> {
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(Some(self.at - 1))
+            }
+            Some(byte) if byte == end => Ok(None),
+            _ => Err(self.fault("a comma or the end was expected")),
+        }
+    }
+
+    fn string(&mut self) -> Result<String> {
+        let begin = self.at;
+        let bytes = self.text.as_bytes();
+        let mut at = begin + 1;
+        loop {
+            match bytes.get(at) {
+                Some(b'"') => break,
+                Some(b'\\') => at += 2,
+                Some(b'\n') | None => return Err(self.fault("a text in quotes is not closed")),
+                Some(_) => at += 1,
+            }
+        }
+        self.at = at + 1;
+        serde_json::from_str(&self.text[begin..self.at])
+            .map_err(|_| self.fault("a text in quotes is not right"))
+    }
+
+    /// A number, `true`, `false` or `null`.
+    fn word(&mut self) -> Result<()> {
+        let rest = &self.text[self.at..];
+        let end = rest
+            .find(|c: char| !(c.is_ascii_alphanumeric() || "+-.".contains(c)))
+            .unwrap_or(rest.len());
+        let value = serde_json::from_str::<Value>(&rest[..end]);
+        if value.is_err() {
+            return Err(self.fault("a value was expected"));
+        }
+        self.at += end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn added(text: &str) -> String {
+        set(text, &["servers", "abide"], &json!({"a": [1]})).unwrap()
+    }
+
+    #[test]
+    fn what_is_added_looks_like_what_is_there() {
+        let two = "{\n  \"x\": 1,\n  \"servers\": {\n    \"y\": {}\n  }\n}\n";
+        let wanted = two.replace(
+            "\"y\": {}\n",
+            "\"y\": {},\n    \"abide\": {\n      \"a\": [\n        1\n      ]\n    }\n",
+        );
+        assert_eq!(added(two), wanted);
+        let tabs = "{\r\n\t\"servers\": {},\r\n}";
+        assert_eq!(
+            added(tabs),
+            "{\r\n\t\"servers\": {\r\n\t\t\"abide\": {\r\n\t\t\t\"a\": [\r\n\t\t\t\t1\r\n\t\t\t]\r\n\t\t}\r\n\t},\r\n}"
+        );
+        assert_eq!(
+            added("{\"servers\": {\"y\": 1}}"),
+            "{\"servers\": {\"y\": 1, \"abide\": {\"a\":[1]}}}"
+        );
+        assert!(added("").starts_with("{\n  \"servers\": {\n    \"abide\": {"));
+    }
+
+    #[test]
+    fn comments_stay_where_they_are() {
+        let text =
+            "// mine\n{\n  \"servers\": {\n    \"y\": 1 // keep\n    /* last */\n  } // end\n}";
+        let with = added(text);
+        assert!(with.starts_with(
+            "// mine\n{\n  \"servers\": {\n    \"y\": 1, // keep\n    /* last */\n    \"abide\""
+        ));
+        assert_eq!(remove(&with, &["servers", "abide"]).unwrap(), text);
+        assert_eq!(
+            get(&with, &["servers", "abide", "a"]).unwrap(),
+            Some(json!([1]))
+        );
+    }
+
+    #[test]
+    fn what_was_added_can_be_taken_out() {
+        for text in [
+            "{\n  \"servers\": {\n    \"y\": 1\n  }\n}\n",
+            "{\n  \"servers\": {\n    \"y\": 1,\n  },\n}\n",
+            "{\"servers\":{\"y\":1}}",
+            "{\n  \"servers\": {}\n}\n",
+        ] {
+            let with = added(text);
+            assert_eq!(remove(&with, &["servers", "abide"]).unwrap(), text);
+            assert_eq!(added(&with), with, "a second time changes nothing");
+        }
+        let first = "{\"a\": 1, \"b\": 2}";
+        assert_eq!(remove(first, &["a"]).unwrap(), "{ \"b\": 2}");
+        assert_eq!(remove(first, &["nothing"]).unwrap(), first);
+    }
+
+    #[test]
+    fn what_is_no_json_is_refused_with_its_line() {
+        for (text, line) in [
+            ("{\n\"a\": 1\n\"b\": 2}", "line 3"),
+            ("{\"a\": nope}", "line 1"),
+            ("{\"a\": \"x}", "line 1"),
+            ("{} {}", "line 1"),
+            ("/* x", "line 1"),
+            ("{\"a\": 1e}", "line 1"),
+        ] {
+            let Fault(why) = set(text, &["servers", "abide"], &1).unwrap_err();
+            assert!(why.contains(line), "{text}: {why}");
+        }
+        assert!(set("{\"servers\": 3}", &["servers", "abide"], &1).is_err());
+        assert!(set("[]", &["servers", "abide"], &1).is_err());
+        let deep = "[".repeat(10_000);
+        assert!(get(&deep, &[]).is_err());
+    }
+}

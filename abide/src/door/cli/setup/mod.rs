@@ -1,0 +1,312 @@
+//! `abide setup`: tells a client about abide, by changing its configuration file. The change is shown
+//! first, everything else in the file stays as it is, and it can be undone.
+
+mod diff;
+mod jsonc;
+pub mod server;
+mod toml;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::args::Setup;
+use super::show::{self, say};
+use super::trouble::Trouble;
+use crate::world::rewrite;
+use jsonc::Fault;
+use server::{Form, Server};
+
+pub fn setup(args: Setup) -> Result<u8, Trouble> {
+    let agent = args.agent.clone().name();
+    let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
+    if agent.chars().any(char::is_control) {
+        return Err(Trouble::new("the name of an agent must not hold control characters").code(2));
+    }
+    let mut changes = Vec::new();
+    for (file, edit) in edits(&args, &agent)? {
+        let change = Change::read(file, edit)?;
+        changes.push(match args.undo {
+            false => change.made()?,
+            true => change.undone()?,
+        });
+    }
+    let wanted: Vec<&Change> = changes.iter().filter(|change| change.is_one()).collect();
+    let may_write = !args.print && !wanted.is_empty();
+    let written = may_write && (args.yes || (!args.json.json && agreed(&wanted)?));
+    if written {
+        for change in &wanted {
+            change.write()?;
+        }
+    }
+    if args.json.json {
+        show::json(&facts(&args, &agent, &changes, written));
+        return Ok(0);
+    }
+    tell(&args, &agent, &wanted, written);
+    Ok(u8::from(may_write && !written))
+}
+
+/// What is to be done to which file.
+fn edits(args: &Setup, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
+    let project = match args.project {
+        true => Some(std::env::current_dir()?),
+        false => None,
+    };
+    let server = args.client.server(&program()?, agent, args.project);
+    let file = args.client.file(project.as_deref());
+    Ok(vec![(file, Edit::Server(args.client.form(), server))])
+}
+
+/// One thing that is put into a file.
+enum Edit {
+    Server(Form, Server),
+}
+
+impl Edit {
+    fn is_in(&self, text: &str) -> Result<bool, Fault> {
+        match self {
+            Edit::Server(form, _) => form.has_server(text),
+        }
+    }
+
+    fn put_into(&self, text: &str) -> Result<String, Fault> {
+        match self {
+            Edit::Server(form, server) => form.add(text, server),
+        }
+    }
+
+    fn take_out_of(&self, text: &str, before: Option<&str>) -> Result<String, Fault> {
+        match self {
+            Edit::Server(form, _) => form.take_out(text, before),
+        }
+    }
+}
+
+/// This very program, by a path that a client can start it with.
+fn program() -> Result<String, Trouble> {
+    let program = std::env::current_exe()?;
+    let usable = program.exists().then(|| program.to_str()).flatten();
+    usable.map(str::to_owned).ok_or_else(|| {
+        Trouble::new(format!(
+            "{} cannot be written into a configuration file",
+            program.display()
+        ))
+        .next("install abide in a folder with a plain name and run it from there")
+    })
+}
+
+/// Shows the changes and asks at the terminal. Where there is none, nobody has agreed.
+fn agreed(changes: &[&Change]) -> Result<bool, Trouble> {
+    show_changes(changes);
+    if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
+        return Ok(false);
+    }
+    let mut out = std::io::stdout();
+    write!(out, "\nWrite this? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    let answer = answer.trim().to_ascii_lowercase();
+    Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
+fn show_changes(changes: &[&Change]) {
+    let heading = show::HEADING;
+    for change in changes {
+        let what = match change.word() {
+            "create" => " (new)",
+            "remove" => " (removed)",
+            _ => "",
+        };
+        say!("{heading}{}{heading:#}{what}", change.path.display());
+        for line in diff::lines(change.text(), change.new_text()) {
+            say!("{}", line.coloured(show::room()));
+        }
+    }
+}
+
+fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
+    let client = args.client.title();
+    if changes.is_empty() {
+        match args.undo {
+            true => say!("{client} knows nothing of abide; there is nothing to undo."),
+            false => say!("{client} is set up already, as agent {agent}; nothing to change."),
+        }
+        return;
+    }
+    if args.print || args.yes {
+        show_changes(changes);
+    }
+    if args.print {
+        return;
+    }
+    if !written {
+        say!("\nNothing was written; --yes writes it without asking.");
+    } else if args.undo {
+        say!("\n{client} is as it was before.");
+    } else {
+        say!("\n{client} is set up, as agent {agent}. Start it anew to let it see abide.");
+        for change in changes.iter().filter(|change| change.backup().exists()) {
+            say!("The file as it was: {}", change.backup().display());
+        }
+        let project = if args.project { " --project" } else { "" };
+        let word = args.client.word();
+        say!("`abide setup {word}{project} --undo` takes it back.");
+    }
+}
+
+fn facts(args: &Setup, agent: &str, changes: &[Change], written: bool) -> Value {
+    let files: Vec<Value> = changes.iter().map(Change::facts).collect();
+    json!({
+        "client": args.client.word(),
+        "agent": agent,
+        "written": written,
+        "files": files,
+    })
+}
+
+/// A file, and what it is to become.
+struct Change {
+    path: PathBuf,
+    edit: Edit,
+    before: Option<String>,
+    after: Option<String>,
+    copy: Copy,
+}
+
+/// What becomes of the copy of how a file was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// It stays as it is.
+    Keep,
+    /// It is made of what is there now.
+    Make,
+    /// It has done its duty.
+    Remove,
+}
+
+impl Change {
+    fn read(path: PathBuf, edit: Edit) -> Result<Self, Trouble> {
+        let before = rewrite::read(&path).map_err(|fault| cannot(&path, "read", &fault))?;
+        Ok(Change {
+            after: before.clone(),
+            before,
+            path,
+            edit,
+            copy: Copy::Keep,
+        })
+    }
+
+    /// With what is wanted in its text.
+    fn made(mut self) -> Result<Self, Trouble> {
+        let new = self.edit.put_into(self.text());
+        let new = new.map_err(|fault| self.unreadable(&fault))?;
+        if new == self.text() {
+            return Ok(self);
+        }
+        // A copy of a file that was set up already would not show how it was before abide.
+        let was_in = self.edit.is_in(self.text());
+        let was_in = was_in.map_err(|fault| self.unreadable(&fault))?;
+        let keep = self.before.is_none() || (was_in && self.copied()?.is_some());
+        self.copy = if keep { Copy::Keep } else { Copy::Make };
+        self.after = Some(new);
+        Ok(self)
+    }
+
+    /// As it was before abide was set up: exactly so where nothing else has changed since, and
+    /// otherwise only without what setup added.
+    fn undone(mut self) -> Result<Self, Trouble> {
+        let is_in = self.edit.is_in(self.text());
+        if !is_in.map_err(|fault| self.unreadable(&fault))? {
+            return Ok(self);
+        }
+        let copied = self.copied()?;
+        let added = self.edit.put_into(copied.as_deref().unwrap_or_default());
+        let untouched = added.is_ok_and(|added| added == self.text());
+        self.after = match (untouched, &copied) {
+            (true, Some(copied)) => Some(copied.clone()),
+            (true, None) => None,
+            (false, _) => {
+                let rest = self.edit.take_out_of(self.text(), copied.as_deref());
+                Some(rest.map_err(|fault| self.unreadable(&fault))?)
+            }
+        };
+        if copied.is_some() {
+            self.copy = Copy::Remove;
+        }
+        Ok(self)
+    }
+
+    /// The file as it was before abide.
+    fn copied(&self) -> Result<Option<String>, Trouble> {
+        let copy = self.backup();
+        rewrite::read(&copy).map_err(|fault| cannot(&copy, "read", &fault))
+    }
+
+    fn is_one(&self) -> bool {
+        self.before != self.after
+    }
+
+    fn text(&self) -> &str {
+        self.before.as_deref().unwrap_or_default()
+    }
+
+    fn new_text(&self) -> &str {
+        self.after.as_deref().unwrap_or_default()
+    }
+
+    /// Where the file is kept as it was.
+    fn backup(&self) -> PathBuf {
+        self.path.with_added_extension("before-abide")
+    }
+
+    fn write(&self) -> Result<(), Trouble> {
+        let copy = self.backup();
+        if let (Copy::Make, Some(before)) = (self.copy, &self.before) {
+            rewrite::copy_beside(&self.path, &copy, before)
+                .map_err(|fault| cannot(&copy, "write", &fault))?;
+        }
+        rewrite::replace(&self.path, self.before.as_deref(), self.after.as_deref())
+            .map_err(|fault| cannot(&self.path, "write", &fault))?;
+        if self.copy == Copy::Remove {
+            std::fs::remove_file(copy)?;
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, Fault(why): &Fault) -> Trouble {
+        Trouble::new(format!(
+            "{} was left as it is, since it cannot be understood: {why}",
+            self.path.display()
+        ))
+        .next("mend the file and run this again")
+    }
+
+    /// What is done to the file, in a word.
+    fn word(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            _ if !self.is_one() => "none",
+            (None, _) => "create",
+            (_, None) => "remove",
+            _ => "update",
+        }
+    }
+
+    fn facts(&self) -> Value {
+        let diff = diff::lines(self.text(), self.new_text());
+        let diff: Vec<String> = diff.iter().map(ToString::to_string).collect();
+        let backup = self.backup();
+        json!({
+            "path": self.path,
+            "change": self.word(),
+            "diff": diff.join("\n"),
+            "backup": backup.exists().then_some(backup),
+        })
+    }
+}
+
+fn cannot(path: &Path, verb: &str, fault: &std::io::Error) -> Trouble {
+    Trouble::new(format!("cannot {verb} {}: {fault}", path.display()))
+}

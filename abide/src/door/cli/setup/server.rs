@@ -1,0 +1,205 @@
+//! The clients that can be set up: where each keeps its servers, and what it is told about abide.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::ser::SerializeMap;
+
+use super::jsonc::{self, Fault};
+use super::toml;
+use crate::config::clients;
+use crate::door::cli::args::ClientName;
+
+/// What abide is called in the clients' files.
+pub const NAME: &str = "abide";
+
+/// Seconds that a client is told to wait for a call, where it has such a setting and would otherwise
+/// give up after minutes. abide is told the same, and answers before.
+const CALL_LIMIT: u64 = 3_600;
+
+/// How abide is started by a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The program.
+    pub command: String,
+    /// Its words.
+    pub args: Vec<String>,
+    /// Variables besides those that the client hands on.
+    pub env: Vec<(String, String)>,
+    /// Seconds that a call may take.
+    pub call_limit: Option<u64>,
+}
+
+/// In which words a client's file says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON: a member of this name holds the servers.
+    Json {
+        /// `mcpServers`, or another word for it.
+        key: &'static str,
+        /// Whether the kind of server is said.
+        typed: bool,
+        /// Whether the limit on a call is said, in milliseconds.
+        limit: bool,
+    },
+    /// Codex's TOML.
+    Codex,
+}
+
+impl ClientName {
+    /// As it is typed, which is also the agent that it is by default.
+    pub fn word(self) -> &'static str {
+        match self {
+            ClientName::ClaudeCode => "claude-code",
+            ClientName::Codex => "codex",
+            ClientName::Cursor => "cursor",
+            ClientName::Vscode => "vscode",
+            ClientName::Gemini => "gemini",
+        }
+    }
+
+    /// As its makers write it.
+    pub fn title(self) -> &'static str {
+        match self {
+            ClientName::ClaudeCode => "Claude Code",
+            ClientName::Codex => "Codex",
+            ClientName::Cursor => "Cursor",
+            ClientName::Vscode => "Visual Studio Code",
+            ClientName::Gemini => "Gemini CLI",
+        }
+    }
+
+    /// Its file: of the user, or of the project in this folder.
+    pub fn file(self, project: Option<&Path>) -> PathBuf {
+        match (self, project) {
+            (ClientName::ClaudeCode, None) => clients::claude_code(),
+            (ClientName::Codex, None) => clients::codex(),
+            (ClientName::Cursor, None) => clients::cursor(),
+            (ClientName::Vscode, None) => clients::vscode(),
+            (ClientName::Gemini, None) => clients::gemini(),
+            (ClientName::ClaudeCode, Some(folder)) => folder.join(".mcp.json"),
+            (ClientName::Codex, Some(folder)) => folder.join(".codex/config.toml"),
+            (ClientName::Cursor, Some(folder)) => folder.join(".cursor/mcp.json"),
+            (ClientName::Vscode, Some(folder)) => folder.join(".vscode/mcp.json"),
+            (ClientName::Gemini, Some(folder)) => folder.join(".gemini/settings.json"),
+        }
+    }
+
+    /// What its file looks like.
+    pub fn form(self) -> Form {
+        let json = |key, typed, limit| Form::Json { key, typed, limit };
+        match self {
+            ClientName::ClaudeCode | ClientName::Cursor => json("mcpServers", true, false),
+            ClientName::Vscode => json("servers", true, false),
+            ClientName::Gemini => json("mcpServers", false, true),
+            ClientName::Codex => Form::Codex,
+        }
+    }
+
+    /// The limit on a call that it is told.
+    fn call_limit(self) -> Option<u64> {
+        // Claude Code waits for as long as it hears of progress; the others know no such setting.
+        matches!(self, ClientName::Codex | ClientName::Gemini).then_some(CALL_LIMIT)
+    }
+
+    /// What it is told to start. Others work on a project too, so nothing of this machine is in its
+    /// file.
+    pub fn server(self, program: &str, agent: &str, project: bool) -> Server {
+        let mut env = if project {
+            Vec::new()
+        } else {
+            clients::own_variables()
+        };
+        let call_limit = self.call_limit();
+        if let Some(limit) = call_limit {
+            env.push(("ABIDE_CALL_LIMIT".into(), limit.to_string()));
+        }
+        Server {
+            command: if project { NAME.into() } else { program.into() },
+            args: vec!["mcp".into(), "--agent".into(), agent.into()],
+            env,
+            call_limit,
+        }
+    }
+}
+
+impl Form {
+    /// Whether abide is set up in this text.
+    pub fn has_server(self, text: &str) -> Result<bool, Fault> {
+        match self {
+            Form::Json { key, .. } => Ok(jsonc::get(text, &[key, NAME])?.is_some()),
+            Form::Codex => toml::has_server(text, NAME),
+        }
+    }
+
+    /// The text with abide.
+    pub fn add(self, text: &str, server: &Server) -> Result<String, Fault> {
+        match self {
+            Form::Json { key, typed, limit } => {
+                let entry = Entry {
+                    server,
+                    typed,
+                    limit,
+                };
+                let wanted =
+                    serde_json::to_value(&entry).map_err(|fault| Fault(fault.to_string()))?;
+                if jsonc::get(text, &[key, NAME])? == Some(wanted) {
+                    return Ok(text.to_owned());
+                }
+                jsonc::set(text, &[key, NAME], &entry)
+            }
+            Form::Codex => toml::add_server(text, NAME, server),
+        }
+    }
+
+    /// The text without abide; where `before` had another one, with that.
+    pub fn take_out(self, text: &str, before: Option<&str>) -> Result<String, Fault> {
+        let Form::Json { key, .. } = self else {
+            return toml::take_out_server(text, NAME, before);
+        };
+        let old = |path: &[&str]| match before {
+            Some(before) => jsonc::get(before, path),
+            None => Ok(None),
+        };
+        if let Some(entry) = old(&[key, NAME])? {
+            return jsonc::set(text, &[key, NAME], &entry);
+        }
+        let rest = jsonc::remove(text, &[key, NAME])?;
+        let empty = jsonc::get(&rest, &[key])?.is_some_and(|all| all == serde_json::json!({}));
+        if empty && old(&[key])?.is_none() {
+            return jsonc::remove(&rest, &[key]);
+        }
+        Ok(rest)
+    }
+}
+
+/// A server as JSON files have it, in the order that people write it in.
+struct Entry<'a> {
+    server: &'a Server,
+    typed: bool,
+    limit: bool,
+}
+
+impl Serialize for Entry<'_> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        if self.typed {
+            map.serialize_entry("type", "stdio")?;
+        }
+        map.serialize_entry("command", &self.server.command)?;
+        map.serialize_entry("args", &self.server.args)?;
+        if !self.server.env.is_empty() {
+            let env: serde_json::Map<_, _> = self
+                .server
+                .env
+                .iter()
+                .map(|(name, text)| (name.clone(), text.as_str().into()))
+                .collect();
+            map.serialize_entry("env", &env)?;
+        }
+        if let Some(limit) = self.server.call_limit.filter(|_| self.limit) {
+            map.serialize_entry("timeout", &(limit * 1_000))?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,184 @@
+//! Changes one table of a TOML text and leaves the rest as it is, comments included.
+
+use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, value};
+
+use super::jsonc::Fault;
+use super::server::Server;
+
+/// Codex's name for its servers.
+const SERVERS: &str = "mcp_servers";
+
+type Result<T> = std::result::Result<T, Fault>;
+
+fn parse(text: &str) -> Result<DocumentMut> {
+    text.parse().map_err(|fault: toml_edit::TomlError| {
+        let line = fault.span().map_or(1, |span| {
+            text[..span.start.min(text.len())].matches('\n').count() + 1
+        });
+        Fault(format!(
+            "line {line}: {}",
+            fault.message().replace('\n', ", ")
+        ))
+    })
+}
+
+/// Lines end as they did before.
+fn written(document: &DocumentMut, before: &str) -> String {
+    let text = document.to_string();
+    match before.contains("\r\n") {
+        true => text.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => text,
+    }
+}
+
+fn servers(document: &DocumentMut) -> Option<&dyn TableLike> {
+    document.get(SERVERS)?.as_table_like()
+}
+
+/// Whether the server is named there.
+pub fn has_server(text: &str, name: &str) -> Result<bool> {
+    Ok(servers(&parse(text)?).is_some_and(|servers| servers.contains_key(name)))
+}
+
+/// The text with this server.
+pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
+    let mut document = parse(text)?;
+    let all = document.entry(SERVERS).or_insert_with(|| {
+        let mut all = Table::new();
+        all.set_implicit(true);
+        Item::Table(all)
+    });
+    let inline = all.is_inline_table();
+    let all = all
+        .as_table_like_mut()
+        .ok_or_else(|| Fault(format!("`{SERVERS}` is not a table")))?;
+    if let Some(found) = all.get_mut(name).and_then(Item::as_table_like_mut) {
+        fill(found, server);
+    } else if inline {
+        let mut new = InlineTable::new();
+        fill(&mut new, server);
+        all.insert(name, value(new));
+    } else {
+        let mut new = Table::new();
+        fill(&mut new, server);
+        all.insert(name, Item::Table(new));
+    }
+    Ok(written(&document, text))
+}
+
+/// Sets what is ours; other settings of the server, which somebody has made, stay.
+fn fill(table: &mut dyn TableLike, server: &Server) {
+    let mut put = |name: &str, new: toml_edit::Value| {
+        let same = table
+            .get(name)
+            .and_then(Item::as_value)
+            .is_some_and(|old| plain(old) == plain(&new));
+        if !same {
+            table.insert(name, value(new));
+        }
+    };
+    put("command", server.command.as_str().into());
+    put("args", server.args.iter().map(String::as_str).collect());
+    if let Some(limit) = server.call_limit {
+        put("tool_timeout_sec", limit.cast_signed().into());
+    }
+    let mut env = InlineTable::new();
+    for (name, text) in &server.env {
+        env.insert(name, text.as_str().into());
+    }
+    if !env.is_empty() {
+        put("env", env.into());
+    }
+}
+
+/// A value without the white space and comments around it.
+fn plain(of: &toml_edit::Value) -> String {
+    let mut of = of.clone();
+    of.decor_mut().clear();
+    if let Some(list) = of.as_array_mut() {
+        list.fmt();
+    }
+    if let Some(table) = of.as_inline_table_mut() {
+        table.fmt();
+    }
+    of.to_string()
+}
+
+/// The text without this server; where `before` had one, with that.
+pub fn take_out_server(text: &str, name: &str, before: Option<&str>) -> Result<String> {
+    let mut document = parse(text)?;
+    let old = before.map(parse).transpose()?;
+    let old = old.as_ref().and_then(servers).and_then(|all| all.get(name));
+    if let Some(all) = document.get_mut(SERVERS).and_then(Item::as_table_like_mut) {
+        match old {
+            Some(old) => drop(all.insert(name, old.clone())),
+            None => drop(all.remove(name)),
+        }
+        let had_any = before.is_some_and(|before| before.contains(SERVERS));
+        if all.is_empty() && !had_any {
+            document.remove(SERVERS);
+        }
+    }
+    Ok(written(&document, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        Server {
+            command: "/bin/abide".into(),
+            args: vec!["mcp".into()],
+            env: vec![("A".into(), "b".into())],
+            call_limit: Some(60),
+        }
+    }
+
+    #[test]
+    fn everything_else_stays() {
+        let text =
+            "# mine\nmodel = \"x\" # fast\n\n[mcp_servers.other]\ncommand = 'y'\n\n[tui]\na = 1\n";
+        let with = add_server(text, "abide", &server()).unwrap();
+        assert!(
+            with.starts_with(
+                "# mine\nmodel = \"x\" # fast\n\n[mcp_servers.other]\ncommand = 'y'\n"
+            )
+        );
+        assert!(with.contains("[mcp_servers.abide]\ncommand = \"/bin/abide\"\nargs = [\"mcp\"]\ntool_timeout_sec = 60\nenv = { A = \"b\" }\n"), "{with}");
+        assert!(with.contains("[tui]\na = 1\n"));
+        assert_eq!(add_server(&with, "abide", &server()).unwrap(), with);
+        assert_eq!(take_out_server(&with, "abide", None).unwrap(), text);
+        assert!(has_server(&with, "abide").unwrap() && !has_server(text, "abide").unwrap());
+    }
+
+    #[test]
+    fn what_stood_there_before_comes_back() {
+        let before = "[mcp_servers.abide]\ncommand = \"old\"\nenabled = false\n";
+        let with = add_server(before, "abide", &server()).unwrap();
+        assert!(with.contains("enabled = false"), "{with}");
+        let later = format!("{with}\n[later]\nx = 1\n");
+        let back = take_out_server(&later, "abide", Some(before)).unwrap();
+        assert!(
+            back.contains("command = \"old\"") && back.contains("[later]"),
+            "{back}"
+        );
+    }
+
+    #[test]
+    fn other_shapes_are_understood_or_refused() {
+        let inline = "mcp_servers = { other = { command = \"y\" } }\n";
+        let with = add_server(inline, "abide", &server()).unwrap();
+        assert!(has_server(&with, "abide").unwrap(), "{with}");
+        assert!(add_server("mcp_servers = 3\n", "abide", &server()).is_err());
+        let Fault(why) = add_server("a = 1\nb = \n", "abide", &server()).unwrap_err();
+        assert!(why.starts_with("line 2"), "{why}");
+        let windows = "a = 1\r\n";
+        assert!(
+            !add_server(windows, "abide", &server())
+                .unwrap()
+                .replace("\r\n", "")
+                .contains('\n')
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! Moments as others write them.
+
+const DAY: u64 = 86_400;
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
+/// Unix milliseconds as in RFC 3339, in UTC.
+pub fn rfc3339(ms: u64) -> String {
+    let (days, rest) = (ms / 1_000 / DAY, ms / 1_000 % DAY);
+    let (year, month, day) = date(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        rest / 3_600,
+        rest / 60 % 60,
+        rest % 60,
+        ms % 1_000
+    )
+}
+
+/// A date as servers write it (`Sun, 06 Nov 1994 08:49:37 GMT`), in Unix milliseconds.
+pub fn http_date(text: &str) -> Option<u64> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = words[..] else {
+        return None;
+    };
+    let month = MONTHS.iter().position(|name| *name == month)? as u64 + 1;
+    let (day, year): (u64, u64) = (day.parse().ok()?, year.parse().ok()?);
+    let mut clock = time.split(':').map(|part| part.parse::<u64>().ok());
+    let mut part = |below: u64| clock.next()?.filter(|part| *part < below);
+    let (hours, minutes, seconds) = (part(24)?, part(60)?, part(61)?);
+    if !(1970..=9_999).contains(&year) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let seconds = days(year, month, day) * DAY + hours * 3_600 + minutes * 60 + seconds;
+    Some(seconds * 1_000)
+}
+
+/// The date so many days after the first of January 1970. Years begin in March here, so that the day
+/// that comes every four years is their last.
+fn date(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    (year, month, day)
+}
+
+/// How many days after the first of January 1970 a date is.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let year = year - u64::from(month <= 2);
+    let (era, year_of_era) = (year / 400, year % 400);
+    let from_march = (month + 9) % 12;
+    let day_of_year = (153 * from_march + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_and_read() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_827_696_007), "2000-02-29T12:34:56.007Z");
+        assert_eq!(rfc3339(4_102_444_799_999), "2099-12-31T23:59:59.999Z");
+        let text = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(http_date(text), Some(784_111_777_000));
+        for nonsense in ["", "soon", "Sun, 06 Nov 1994 25:49:37 GMT", "06 Nov 1994"] {
+            assert_eq!(http_date(nonsense), None, "{nonsense}");
+        }
+        for day in (0..40_000).step_by(13) {
+            let (year, month, date) = date(day);
+            assert_eq!(days(year, month, date), day);
+        }
+    }
+}

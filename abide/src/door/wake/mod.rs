@@ -1,0 +1,504 @@
+//! Wakes agents that do not read their messages, by the wakers of the configuration. What came of
+//! each try is a row in the database before the next is made, so that nothing is silent and a restart
+//! goes on where the last daemon was.
+
+mod attempt;
+mod clients;
+mod webhook;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use abide_core::time::Steady;
+use abide_core::wake::{Failed, OWNER, Rules, Waker};
+use abide_core::{Agent, Event, Millis, Mono};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::config::{WakerConfig, WakingWay};
+use crate::daemon::{Change, Handle, SendAgain};
+use crate::world::clock::{Clock, sleep_until};
+use crate::world::entropy;
+use crate::world::store::{Delivery, DeliveryState, MessageRow, Note, Page};
+use crate::world::web::Web;
+use attempt::{Attempt, Fault};
+
+/// Messages that one waker keeps in mind; the rest stays in the database until these are through.
+const IN_MIND: usize = 1_000;
+
+/// Wakes for as long as the daemon lives.
+pub async fn keep_awake(
+    handle: Handle,
+    clock: Arc<dyn Clock>,
+    web: Arc<Web>,
+    mut again: mpsc::Receiver<SendAgain>,
+) {
+    if handle.config().wakers.is_empty() {
+        return;
+    }
+    let mut changes = handle.board().follow();
+    let ended = handle.past().ended_wakers().unwrap_or_default();
+    let mut watch = Watch {
+        handle,
+        clock,
+        wakers: BTreeMap::new(),
+        ended: ended.into_iter().collect(),
+    };
+    watch.catch_up();
+    let mut tries = JoinSet::new();
+    loop {
+        watch.note_held_back().await;
+        let alarm = watch.wakers.values().filter_map(|w| w.waker.alarm()).min();
+        let alarm = alarm.map(|at| watch.on_the_clock(at));
+        tokio::select! {
+            change = changes.recv() => match change {
+                Ok(Change::Message(agent, id)) => {
+                    let number = watch.handle.past().number_of(id);
+                    watch.posted(&agent, number);
+                }
+                Ok(_) => {}
+                Err(RecvError::Lagged(_)) => watch.catch_up(),
+                Err(RecvError::Closed) => return,
+            },
+            Some(wanted) = again.recv() => watch.send_again(&wanted).await,
+            Some(Ok(tried)) = tries.join_next() => watch.tried(tried).await,
+            () = sleep_until(&*watch.clock, alarm) => {
+                for attempt in watch.due().await {
+                    let (handle, web) = (watch.handle.clone(), web.clone());
+                    let at_ms = watch.clock.now().wall.0;
+                    tries.spawn(async move {
+                        let outcome = attempt.wake(&handle, &web, at_ms).await;
+                        Tried { attempt, outcome }
+                    });
+                }
+            }
+        }
+    }
+}
+
+struct Watch {
+    handle: Handle,
+    clock: Arc<dyn Clock>,
+    /// By the waker's place in the configuration and the agent.
+    wakers: BTreeMap<(usize, Agent), Watched>,
+    /// Wakers that are wanted no more, and why.
+    ended: HashMap<String, String>,
+}
+
+struct Watched {
+    waker: Waker,
+    /// There are more messages than it keeps in mind.
+    more: bool,
+    /// That the budget holds these back has been noted.
+    held_back: Option<Steady>,
+}
+
+struct Tried {
+    attempt: Attempt,
+    outcome: Result<(), Fault>,
+}
+
+impl Watch {
+    fn now(&self) -> Steady {
+        Steady(self.clock.now().boot.0)
+    }
+
+    /// When the runtime's own clock shows what this names.
+    fn on_the_clock(&self, at: Steady) -> Mono {
+        let now = self.clock.now();
+        Mono(now.mono.0 + at.since(Steady(now.boot.0)).0)
+    }
+
+    /// When the calendar does.
+    fn on_the_calendar(&self, at: Steady) -> u64 {
+        let now = self.clock.now();
+        now.wall.0 + at.since(Steady(now.boot.0)).0
+    }
+
+    /// Messages that nobody has been woken for yet, from before or missed.
+    fn catch_up(&mut self) {
+        let page = Page {
+            agent: None,
+            unseen: true,
+            before: None,
+            most: IN_MIND,
+        };
+        let rows = self.handle.past().messages(page).unwrap_or_default();
+        let wakers = self.handle.config().wakers.clone();
+        for row in rows.iter().rev().filter(|row| row.woken.is_none()) {
+            for (place, config) in wakers.iter().enumerate() {
+                self.take_up(place, config, row);
+            }
+        }
+    }
+
+    fn take_up(&mut self, place: usize, config: &WakerConfig, row: &MessageRow) {
+        if !self.is_woken_by(config, &row.agent) {
+            return;
+        }
+        let id = config.id();
+        let before = row.deliveries.iter().find(|known| known.waker == id);
+        let (failures, hold) = match before {
+            None => (0, None),
+            Some(known) if known.state == DeliveryState::Waiting => {
+                let failures = usize::try_from(known.failures).unwrap_or(usize::MAX);
+                (failures, known.hold_ms)
+            }
+            Some(_) => return,
+        };
+        let now = self.clock.now();
+        let hold = hold.map(|at| Steady(now.boot.0 + at.saturating_sub(now.wall.0)));
+        let agent = Agent(row.agent.as_str().into());
+        if let Some(watched) = self.watched(place, config, &agent) {
+            let now = Steady(now.boot.0);
+            watched.waker.kept(now, row.number, failures, hold);
+        }
+    }
+
+    fn is_woken_by(&self, config: &WakerConfig, agent: &str) -> bool {
+        agent != OWNER && config.is_for(agent) && !self.ended.contains_key(&config.id())
+    }
+
+    fn posted(&mut self, agent: &Agent, message: u64) {
+        let now = self.now();
+        let wakers = self.handle.config().wakers.clone();
+        for (place, config) in wakers.iter().enumerate() {
+            if self.is_woken_by(config, &agent.0)
+                && let Some(watched) = self.watched(place, config, agent)
+            {
+                watched.waker.posted(now, message);
+            }
+        }
+    }
+
+    /// The waker of one agent; `None`: it has enough in mind.
+    fn watched(
+        &mut self,
+        place: usize,
+        config: &WakerConfig,
+        agent: &Agent,
+    ) -> Option<&mut Watched> {
+        let fresh = || Watched {
+            waker: Waker::new(rules(config)),
+            more: false,
+            held_back: None,
+        };
+        let entry = self.wakers.entry((place, agent.clone()));
+        let watched = entry.or_insert_with(fresh);
+        watched.more |= watched.waker.len() >= IN_MIND;
+        (!watched.more).then_some(watched)
+    }
+
+    /// Somebody wants a message sent again, seen or not, by every waker of its agent.
+    async fn send_again(&mut self, wanted: &SendAgain) {
+        let Ok(Some(row)) = self.handle.past().message(wanted.message) else {
+            return;
+        };
+        let (now, agent) = (self.now(), Agent(row.agent.as_str().into()));
+        let wakers = self.handle.config().wakers.clone();
+        let mut notes = Vec::new();
+        for (place, config) in wakers.iter().enumerate() {
+            if *agent.0 == *OWNER || !config.is_for(&agent.0) {
+                continue;
+            }
+            let id = config.id();
+            if self.ended.remove(&id).is_some() {
+                self.note(Note::WakerBack(id)).await;
+            }
+            if let Some(watched) = self.watched(place, config, &agent) {
+                watched.waker.urge(now, row.number);
+                let delivery = self.delivery(row.number, config);
+                let again = Delivery {
+                    failures: 0,
+                    state: DeliveryState::Waiting,
+                    next_ms: Some(self.clock.now().wall.0),
+                    hold_ms: None,
+                    ..delivery
+                };
+                notes.push((row.number, again));
+            }
+        }
+        self.note(Note::Deliveries(notes)).await;
+    }
+
+    /// The tries that are to be made now.
+    async fn due(&mut self) -> Vec<Attempt> {
+        let now = self.now();
+        let mut due = Vec::new();
+        let mut seen = Vec::new();
+        for ((place, agent), watched) in &mut self.wakers {
+            let waker = &mut watched.waker;
+            if waker.alarm().is_none_or(|at| at > now) {
+                continue;
+            }
+            let waiting: Vec<u64> = waker.waiting().collect();
+            for number in waiting {
+                let unseen = match self.handle.past().message(number) {
+                    Ok(Some(row)) => row.seen.is_none(),
+                    _ => false,
+                };
+                if !unseen && waker.urged() != Some(number) {
+                    waker.settled(number);
+                    seen.push((*place, number));
+                }
+            }
+            if let Some(messages) = waker.take(now) {
+                due.push((*place, agent.clone(), messages));
+            }
+        }
+        self.note_seen(seen).await;
+        let attempts = due.into_iter().filter_map(|(place, agent, messages)| {
+            let config = self.handle.config().wakers.get(place)?;
+            let tries = |number: &u64| (*number, self.delivery(*number, config).attempts);
+            let messages = messages.iter().map(tries).collect();
+            Some(Attempt::new(place, agent, messages))
+        });
+        attempts.collect()
+    }
+
+    /// Messages that were read before anybody was woken need nothing more.
+    async fn note_seen(&self, seen: Vec<(usize, u64)>) {
+        let wakers = &self.handle.config().wakers;
+        let begun = seen.into_iter().filter_map(|(place, number)| {
+            let known = self
+                .handle
+                .past()
+                .delivery(number, &wakers.get(place)?.id());
+            let delivery = Delivery {
+                state: DeliveryState::Seen,
+                next_ms: None,
+                ..known.ok().flatten()?
+            };
+            Some((number, delivery))
+        });
+        let begun: Vec<_> = begun.collect();
+        if !begun.is_empty() {
+            self.note(Note::Deliveries(begun)).await;
+        }
+    }
+
+    async fn tried(&mut self, tried: Tried) {
+        let Tried { attempt, outcome } = tried;
+        let config = self.handle.config().wakers.get(attempt.place).cloned();
+        let (now, numbers) = (self.now(), attempt.numbers());
+        let place = (attempt.place, attempt.agent.clone());
+        let (Some(config), Some(watched)) = (config, self.wakers.get_mut(&place)) else {
+            return;
+        };
+        let (name, agent) = (config.name(), attempt.agent.clone());
+        let notes = match outcome {
+            Ok(()) => {
+                watched.waker.done(now, &numbers);
+                if config.way.tells_the_agent() {
+                    let messages = numbers.clone();
+                    let told = Event::Woken { agent, messages };
+                    self.handle.tell(told).await;
+                }
+                self.made(&config, &numbers)
+            }
+            Err(Fault::Ended(why)) => {
+                tracing::error!("{name} is used no more: {why}");
+                watched.waker.done(now, &numbers);
+                self.end(&config, &why).await;
+                self.given_up(&config, &numbers, &why)
+            }
+            Err(fault) => {
+                let (why, no_sooner) = fault.parts();
+                let jitter = (entropy::bits() % 1_000) as u16;
+                let verdicts = watched.waker.failed(now, &numbers, no_sooner, jitter);
+                for (number, failed) in &verdicts {
+                    let what = match failed {
+                        Failed::Again(at) => format!("tried again in {}", at.since(now)),
+                        Failed::GivenUp => "given up".into(),
+                    };
+                    tracing::warn!("message {number} to {}: {name}: {why}; {what}", agent.0);
+                }
+                self.missed(&config, &verdicts, &why, no_sooner.is_some())
+            }
+        };
+        self.note(Note::Deliveries(notes)).await;
+        let watched = self.wakers.get_mut(&place);
+        if let Some(watched) = watched.filter(|watched| watched.more && watched.waker.is_empty()) {
+            watched.more = false;
+            self.catch_up();
+        }
+    }
+
+    fn made(&self, config: &WakerConfig, numbers: &[u64]) -> Vec<(u64, Delivery)> {
+        let made = |number: &u64| {
+            let made = Delivery {
+                state: DeliveryState::Done,
+                failures: 0,
+                fault: None,
+                next_ms: None,
+                hold_ms: None,
+                ..self.one_more(*number, config)
+            };
+            (*number, made)
+        };
+        numbers.iter().map(made).collect()
+    }
+
+    fn given_up(&self, config: &WakerConfig, numbers: &[u64], why: &str) -> Vec<(u64, Delivery)> {
+        let over = |number: &u64| {
+            let over = Delivery {
+                state: DeliveryState::GivenUp,
+                fault: Some(why.to_owned()),
+                next_ms: None,
+                hold_ms: None,
+                ..self.one_more(*number, config)
+            };
+            (*number, over)
+        };
+        numbers.iter().map(over).collect()
+    }
+
+    fn missed(
+        &self,
+        config: &WakerConfig,
+        verdicts: &[(u64, Failed)],
+        why: &str,
+        on_request: bool,
+    ) -> Vec<(u64, Delivery)> {
+        let missed = |(number, failed): &(u64, Failed)| {
+            let next_ms = match failed {
+                Failed::Again(at) => Some(self.on_the_calendar(*at)),
+                Failed::GivenUp => None,
+            };
+            let state = match failed {
+                Failed::Again(_) => DeliveryState::Waiting,
+                Failed::GivenUp => DeliveryState::GivenUp,
+            };
+            let before = self.one_more(*number, config);
+            let missed = Delivery {
+                state,
+                failures: before.failures + 1,
+                fault: Some(why.to_owned()),
+                next_ms,
+                hold_ms: next_ms.filter(|_| on_request),
+                ..before
+            };
+            (*number, missed)
+        };
+        verdicts.iter().map(missed).collect()
+    }
+
+    /// What is known of a delivery, tried once more just now.
+    fn one_more(&self, message: u64, config: &WakerConfig) -> Delivery {
+        let before = self.delivery(message, config);
+        Delivery {
+            attempts: before.attempts + 1,
+            at_ms: Some(self.clock.now().wall.0),
+            ..before
+        }
+    }
+
+    fn delivery(&self, message: u64, config: &WakerConfig) -> Delivery {
+        let id = config.id();
+        let known = self.handle.past().delivery(message, &id);
+        known.ok().flatten().unwrap_or_else(|| Delivery {
+            waker: id,
+            name: config.name(),
+            attempts: 0,
+            failures: 0,
+            state: DeliveryState::Waiting,
+            at_ms: None,
+            fault: None,
+            next_ms: None,
+            hold_ms: None,
+        })
+    }
+
+    /// Says of what the budget holds back that it does, and until when.
+    async fn note_held_back(&mut self) {
+        let mut held = Vec::new();
+        for ((place, _), watched) in &mut self.wakers {
+            let until = watched.waker.held_back();
+            if until != watched.held_back {
+                watched.held_back = until;
+                let messages = watched.waker.waiting().collect::<Vec<_>>();
+                held.extend(until.map(|until| (*place, until, messages)));
+            }
+        }
+        let mut notes = Vec::new();
+        for (place, until, messages) in held {
+            let Some(config) = self.handle.config().wakers.get(place) else {
+                continue;
+            };
+            let next_ms = Some(self.on_the_calendar(until));
+            let fault = format!(
+                "held back: at most {} an hour (most_per_hour)",
+                config.most_per_hour
+            );
+            notes.extend(messages.into_iter().map(|number| {
+                let fault = Some(fault.clone());
+                let before = self.delivery(number, config);
+                let held = Delivery {
+                    fault,
+                    next_ms,
+                    ..before
+                };
+                (number, held)
+            }));
+        }
+        if !notes.is_empty() {
+            self.note(Note::Deliveries(notes)).await;
+        }
+    }
+
+    /// A waker is wanted no more: nothing waits for it any longer.
+    async fn end(&mut self, config: &WakerConfig, why: &str) {
+        let (id, at_ms) = (config.id(), self.clock.now().wall.0);
+        self.ended.insert(id.clone(), why.to_owned());
+        let wakers = &self.handle.config().wakers;
+        let mut notes = Vec::new();
+        for ((place, _), watched) in &mut self.wakers {
+            if wakers.get(*place).is_some_and(|other| other.id() == id) {
+                notes.extend(watched.waker.waiting());
+                *watched = Watched {
+                    waker: Waker::new(rules(config)),
+                    more: false,
+                    held_back: None,
+                };
+            }
+        }
+        let notes = notes.into_iter().map(|number| {
+            let over = Delivery {
+                state: DeliveryState::GivenUp,
+                fault: Some(why.to_owned()),
+                next_ms: None,
+                ..self.delivery(number, config)
+            };
+            (number, over)
+        });
+        let notes = notes.collect();
+        self.note(Note::Deliveries(notes)).await;
+        self.note(Note::WakerEnded {
+            waker: id,
+            at_ms,
+            fault: why.to_owned(),
+        })
+        .await;
+    }
+
+    async fn note(&self, note: Note) {
+        let fault = match self.handle.store().note(note).await {
+            Ok(Ok(())) => return,
+            Ok(Err(fault)) => fault.to_string(),
+            Err(_) => "the database's writer is gone".into(),
+        };
+        tracing::warn!("a delivery could not be noted: {fault}");
+    }
+}
+
+fn rules(config: &WakerConfig) -> Rules {
+    Rules {
+        after: Millis((config.after * 1_000.0) as u64),
+        budget: config.most_per_hour,
+        at_once: match config.way {
+            WakingWay::Webhook(_) => 1,
+            _ => usize::MAX,
+        },
+    }
+}

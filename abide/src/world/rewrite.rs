@@ -1,0 +1,88 @@
+//! Replaces a file of somebody else's: whole or not at all, with the same permissions, and only as
+//! long as it is still what was read.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Longer files are no settings.
+const LONGEST: u64 = 64 << 20;
+/// Of files that are made.
+const PRIVATE: u32 = 0o600;
+
+/// The text of a file; `None`: there is none.
+pub fn read(path: &Path) -> io::Result<Option<String>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut text = String::new();
+    let read = file.take(LONGEST + 1).read_to_string(&mut text)?;
+    if read as u64 > LONGEST {
+        return Err(io::Error::other("it is too long"));
+    }
+    Ok(Some(text))
+}
+
+/// Puts `after` where `before` was; `None` on either side: no file. A link is followed, so that it
+/// stays one. Fails without a change where the file is not `before` any more.
+pub fn replace(path: &Path, before: Option<&str>, after: Option<&str>) -> io::Result<()> {
+    let place = target(path)?;
+    if read(&place)?.as_deref() != before {
+        return Err(io::Error::other("it has changed meanwhile; run this again"));
+    }
+    let Some(after) = after else {
+        return std::fs::remove_file(place);
+    };
+    let mode = std::fs::metadata(&place).map_or(PRIVATE, |found| found.permissions().mode());
+    write(&place, after, mode)
+}
+
+/// Writes a copy beside a file, with the file's own permissions.
+pub fn copy_beside(path: &Path, copy: &Path, text: &str) -> io::Result<()> {
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    write(copy, text, mode)
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    let new = path.with_added_extension(format!("new-{}", std::process::id()));
+    let mut file = File::options()
+        .create_new(true)
+        .write(true)
+        .mode(PRIVATE)
+        .open(&new)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.set_permissions(Permissions::from_mode(mode & 0o7777)))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&new, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}
+
+/// What a path leads to, over links, also where nothing is there yet.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    match std::fs::canonicalize(path) {
+        Ok(target) => Ok(target),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {
+            match std::fs::symlink_metadata(path) {
+                Ok(_) => Err(io::Error::other("it is a link to a file that is not there")),
+                Err(_) => Ok(path.to_owned()),
+            }
+        }
+        Err(fault) => Err(fault),
+    }
+}

@@ -1,0 +1,236 @@
+//! Lists over all timers, ended or not: filtered, sorted, a page at a time. They may look at every
+//! row there is, so they have a connection of their own.
+
+use abide_core::time::Wall;
+use abide_core::{Millis, TimerId};
+use rusqlite::types::Value;
+use rusqlite::{OptionalExtension, params_from_iter};
+
+use super::StoreFault;
+use super::read::{Past, TIMER, TimerRow};
+
+/// Which timers, and in what order.
+#[derive(Clone, Debug, Default)]
+pub struct TimersWanted {
+    /// Of one agent, or of all.
+    pub agent: Option<String>,
+    /// Only those in one of these states; empty: in any.
+    pub statuses: Vec<String>,
+    /// Whether those that have ended are wanted, where no states are named.
+    pub ended: Ended,
+    /// Only those with this in their text or their id, large and small letters alike.
+    pub text: Option<String>,
+    /// In what order.
+    pub order: Order,
+    /// Only those that come after this one.
+    pub after: Option<TimerId>,
+    /// At most so many.
+    pub most: usize,
+}
+
+/// Whether timers are wanted that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// They are not.
+    #[default]
+    No,
+    /// They are, too.
+    Too,
+    /// Only they.
+    Only,
+}
+
+/// The order of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The newest first.
+    #[default]
+    Created,
+    /// What is due soonest first, then what is paused, then what has ended, the last first.
+    Remaining,
+    /// By state, those that run first.
+    Status,
+    /// Those first that ended last.
+    Ended,
+}
+
+impl Order {
+    /// Two numbers by which rows are sorted; those that are equal in both go by their age.
+    fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Order::Created => ("0", "-number"),
+            Order::Remaining => (
+                "CASE WHEN ended_ms IS NOT NULL THEN 2 WHEN due_ms IS NULL THEN 1 ELSE 0 END",
+                "CASE WHEN ended_ms IS NOT NULL THEN -ended_ms \
+                 ELSE coalesce(due_ms, remaining_ms, 0) END",
+            ),
+            Order::Status => (
+                "CASE status WHEN 'running' THEN 0 WHEN 'running_background' THEN 1 \
+                 WHEN 'paused' THEN 2 WHEN 'completed' THEN 3 ELSE 4 END",
+                "-number",
+            ),
+            Order::Ended => ("ended_ms IS NULL", "-coalesce(ended_ms, 0)"),
+        }
+    }
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Default)]
+pub struct TimerPage {
+    /// In order.
+    pub rows: Vec<TimerRow>,
+    /// Whether there are more after these.
+    pub more: bool,
+    /// How many there are in all.
+    pub total: u64,
+}
+
+/// What became of timers on one day (of the calendar in Greenwich).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Day {
+    /// As `2026-11-15`.
+    pub day: String,
+    /// Completed on it.
+    pub completed: u64,
+    /// Stopped on it.
+    pub stopped: u64,
+    /// How long the completed ones ran, added up.
+    pub waited: Millis,
+}
+
+/// A condition on rows, piece by piece, with what it is filled in with.
+#[derive(Default)]
+struct Filter {
+    sql: String,
+    values: Vec<Value>,
+}
+
+impl Filter {
+    fn new(wanted: &TimersWanted) -> Self {
+        let mut filter = Filter::default();
+        if let Some(agent) = &wanted.agent {
+            filter.and("agent = ?", [Value::from(agent.clone())]);
+        }
+        if wanted.statuses.is_empty() {
+            match wanted.ended {
+                Ended::No => filter.and("ended_ms IS NULL", []),
+                Ended::Only => filter.and("ended_ms IS NOT NULL", []),
+                Ended::Too => {}
+            }
+        } else {
+            let marks = vec!["?"; wanted.statuses.len()].join(", ");
+            let words = wanted.statuses.iter().cloned().map(Value::from);
+            filter.and(&format!("status IN ({marks})"), words);
+        }
+        if let Some(text) = &wanted.text {
+            let like = Value::from(format!("%{}%", escaped(text)));
+            filter.and(
+                "(text LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\')",
+                [like.clone(), like],
+            );
+        }
+        filter
+    }
+
+    fn and(&mut self, sql: &str, values: impl IntoIterator<Item = Value>) {
+        self.sql.push_str(if self.sql.is_empty() {
+            " WHERE "
+        } else {
+            " AND "
+        });
+        self.sql.push_str(sql);
+        self.values.extend(values);
+    }
+}
+
+/// Text in which nothing stands for anything else.
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut escaped, c| {
+        if matches!(c, '%' | '_' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(c);
+        escaped
+    })
+}
+
+impl Past {
+    /// A page of timers; `None`: there is no such timer as the page is to come after.
+    pub fn timers(&self, wanted: &TimersWanted) -> Result<Option<TimerPage>, StoreFault> {
+        let db = self.aside.lock().expect("no holder panics");
+        let mut filter = Filter::new(wanted);
+        let count = format!("SELECT count(*) FROM timer{}", filter.sql);
+        let total = db
+            .prepare_cached(&count)?
+            .query_row(params_from_iter(&filter.values), |row| row.get(0))?;
+        let (first, second) = wanted.order.keys();
+        if let Some(after) = wanted.after {
+            let number = self.shuffle.sort(after.0.bits());
+            let find = format!("SELECT {first}, {second} FROM timer WHERE number = ?");
+            let place = db
+                .prepare_cached(&find)?
+                .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?;
+            let Some((group, rank)): Option<(i64, i64)> = place else {
+                return Ok(None);
+            };
+            let number = Value::from(number.cast_signed());
+            match wanted.order {
+                Order::Created => filter.and("number < ?", [number]),
+                Order::Remaining | Order::Status | Order::Ended => filter.and(
+                    &format!("({first}, {second}, -number) > (?, ?, -?)"),
+                    [group.into(), rank.into(), number],
+                ),
+            }
+        }
+        let order = match wanted.order {
+            Order::Created => "number DESC".to_owned(),
+            _ => format!("{first}, {second}, number DESC"),
+        };
+        let select = format!("{TIMER}{} ORDER BY {order} LIMIT ?", filter.sql);
+        let most = i64::try_from(wanted.most).unwrap_or(i64::MAX - 1) + 1;
+        filter.values.push(most.into());
+        let mut select = db.prepare_cached(&select)?;
+        let rows = select.query_map(params_from_iter(&filter.values), |row| self.timer_row(row))?;
+        let mut rows: Vec<TimerRow> = rows.collect::<Result<_, _>>()?;
+        let more = rows.len() > wanted.most;
+        rows.truncate(wanted.most);
+        Ok(Some(TimerPage { rows, more, total }))
+    }
+
+    /// How many calls all ended timers have saved, next to a loop that looks every `every`: its looks
+    /// for as long as each ran, less the calls that were made. Those are not counted one by one; a
+    /// wait is taken to have been called for again after each standby of the last call's length.
+    pub fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
+        let db = self.aside.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(
+            "SELECT coalesce(sum(max(0, ran / ?1 - CASE WHEN standby_ms > 0 \
+             THEN max(1, (ran + standby_ms - 1) / standby_ms) ELSE 1 END)), 0) FROM \
+             (SELECT total_ms - coalesce(remaining_ms, 0) AS ran, standby_ms FROM timer \
+             WHERE ended_ms IS NOT NULL AND (?2 IS NULL OR agent = ?2))",
+        )?;
+        Ok(select.query_row(rusqlite::params![every.0, agent], |row| row.get(0))?)
+    }
+
+    /// What became of timers on each day since `from` on which something did.
+    pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<Day>, StoreFault> {
+        let db = self.aside.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(
+            "SELECT date(ended_ms / 1000, 'unixepoch') AS day, \
+             count(*) FILTER (WHERE status = 'completed'), \
+             count(*) FILTER (WHERE status = 'stopped'), \
+             coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0) \
+             FROM timer WHERE ended_ms >= ?1 AND (?2 IS NULL OR agent = ?2) \
+             GROUP BY day ORDER BY day",
+        )?;
+        let rows = select.query_map(rusqlite::params![from.0, agent], |row| {
+            Ok(Day {
+                day: row.get(0)?,
+                completed: row.get(1)?,
+                stopped: row.get(2)?,
+                waited: Millis(row.get(3)?),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,244 @@
+//! Asks web servers, plainly and over TLS. Who they are is checked against the certificates that the
+//! machine trusts, and against those of `ca_file` besides. Nothing is followed and nothing is kept.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::clock::pause;
+
+/// How abide names itself.
+pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
+/// A connection that is not there by then has failed.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Where a web server is, and what is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Whether it is spoken to over TLS.
+    pub tls: bool,
+    /// Its host, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// Its path and query.
+    pub path: String,
+}
+
+impl Address {
+    /// Reads `http://…` or `https://…`. `None`: it is neither, or names no host.
+    pub fn read(text: &str) -> Option<Self> {
+        let uri: Uri = text.trim().parse().ok()?;
+        let tls = match uri.scheme_str()? {
+            "http" => false,
+            "https" => true,
+            _ => return None,
+        };
+        let host = uri.host()?.trim_matches(['[', ']']);
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        (!host.is_empty()).then(|| Address {
+            tls,
+            host: host.to_owned(),
+            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            path: path.to_owned(),
+        })
+    }
+
+    /// As it stands in the header `host`.
+    pub fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match (self.tls, self.port) {
+            (false, 80) | (true, 443) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+/// Asks web servers. What the machine trusts is read once, when it is first needed.
+#[derive(Default)]
+pub struct Web {
+    ca_file: Option<PathBuf>,
+    tls: OnceCell<Result<TlsConnector, String>>,
+}
+
+/// An answer, whose connection lasts for as long as this is held.
+pub struct Answer {
+    /// The answer itself.
+    pub response: Response<Incoming>,
+    _line: AbortOnDropHandle<()>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl Web {
+    /// One that also trusts the certificates in `ca_file`.
+    pub fn new(ca_file: Option<PathBuf>) -> Self {
+        Web {
+            ca_file,
+            tls: OnceCell::new(),
+        }
+    }
+
+    /// Sends one request to `address` over a connection of its own.
+    pub async fn send(
+        &self,
+        address: &Address,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Answer, String> {
+        let stream = TokioIo::new(self.open(address).await?);
+        let (mut sender, line) = hyper::client::conn::http1::handshake(stream)
+            .await
+            .map_err(|e| e.to_string())?;
+        let line = tokio::spawn(async move {
+            let _ = line.await;
+        });
+        let line = AbortOnDropHandle::new(line);
+        let response = sender.send_request(request).await.map_err(|e| whole(&e))?;
+        Ok(Answer {
+            response,
+            _line: line,
+        })
+    }
+
+    async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, String> {
+        let late = || Err(format!("no connection within {}s", CONNECT.as_secs()));
+        let connected = tokio::select! {
+            stream = TcpStream::connect((address.host.as_str(), address.port)) => stream,
+            () = pause(CONNECT) => return late(),
+        };
+        let stream = connected.map_err(|e| match e.kind() {
+            std::io::ErrorKind::ConnectionRefused => "connection refused".into(),
+            _ => e.to_string(),
+        })?;
+        let _ = stream.set_nodelay(true);
+        if !address.tls {
+            return Ok(Box::new(stream));
+        }
+        let connector = self.connector().await?;
+        let name = ServerName::try_from(address.host.clone())
+            .map_err(|_| format!("{:?} cannot be the name of a server", address.host))?;
+        tokio::select! {
+            stream = connector.connect(name, stream) => match stream {
+                Ok(stream) => Ok(Box::new(stream)),
+                Err(e) => Err(format!("its certificate or TLS was refused: {e}")),
+            },
+            () = pause(CONNECT) => late(),
+        }
+    }
+
+    async fn connector(&self) -> Result<TlsConnector, String> {
+        let made = self.tls.get_or_init(async || {
+            let ca_file = self.ca_file.clone();
+            let made = tokio::task::spawn_blocking(move || connector(ca_file));
+            made.await.unwrap_or_else(|e| Err(e.to_string()))
+        });
+        made.await.clone()
+    }
+}
+
+/// Trusts what the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` move that), and `ca_file`.
+fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if let Some(path) = ca_file {
+        let bad = |why: String| format!("cannot read `ca_file` {}: {why}", path.display());
+        let more = CertificateDer::pem_file_iter(&path).map_err(|e| bad(e.to_string()))?;
+        for certificate in more {
+            let certificate = certificate.map_err(|e| bad(e.to_string()))?;
+            roots.add(certificate).map_err(|e| bad(e.to_string()))?;
+        }
+    }
+    if roots.is_empty() {
+        return Err(
+            "this machine trusts no certificates; install the package ca-certificates, \
+             or name a file of them in `ca_file`"
+                .into(),
+        );
+    }
+    let ring = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(ring)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| e.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// A fault with what caused it, which the library leaves to be asked for.
+fn whole(fault: &dyn std::error::Error) -> String {
+    match fault.source() {
+        Some(cause) => format!("{fault}: {}", whole(cause)),
+        None => fault.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_and_written() {
+        for (text, tls, host, port, path) in [
+            (
+                "http://localhost:3000/health",
+                false,
+                "localhost",
+                3000,
+                "/health",
+            ),
+            ("https://a.example", true, "a.example", 443, "/"),
+            (
+                "https://a.example:8443/x?y=1",
+                true,
+                "a.example",
+                8443,
+                "/x?y=1",
+            ),
+            ("http://[::1]:80/", false, "::1", 80, "/"),
+        ] {
+            let address = Address::read(text).expect(text);
+            assert_eq!((address.tls, address.host.as_str()), (tls, host), "{text}");
+            assert_eq!(
+                (address.port, address.path.as_str()),
+                (port, path),
+                "{text}"
+            );
+            assert_eq!(Address::read(&address.to_string()), Some(address), "{text}");
+        }
+        for nonsense in ["", "localhost:80", "ftp://x", "https://", "http:///x", "/x"] {
+            assert_eq!(Address::read(nonsense), None, "{nonsense}");
+        }
+        assert_eq!(
+            Address::read("http://[::1]:80/").unwrap().authority(),
+            "[::1]"
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! `abide setup`: files of clients, changed and changed back.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Seat, text};
+
+/// Every client, its file under the home folder, and where its servers are.
+const CLIENTS: [(&str, &str, &str); 4] = [
+    ("claude-code", ".claude.json", "mcpServers"),
+    ("cursor", ".cursor/mcp.json", "mcpServers"),
+    ("vscode", ".config/Code/User/mcp.json", "servers"),
+    ("gemini", ".gemini/settings.json", "mcpServers"),
+];
+
+fn command(abide: &Abide, words: &[&str]) -> Command {
+    let mut command = abide.command(["setup"].iter().chain(words));
+    command.env("HOME", abide.path("home"));
+    for name in [
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "GEMINI_CLI_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "VSCODE_PORTABLE",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn setup(abide: &Abide, words: &[&str]) -> Output {
+    command(abide, words).output().expect("abide runs")
+}
+
+#[track_caller]
+fn done(abide: &Abide, words: &[&str]) -> String {
+    let output = setup(abide, words);
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    text(&output.stdout)
+}
+
+fn home(abide: &Abide, file: &str) -> PathBuf {
+    abide.path("home").join(file)
+}
+
+fn put(path: &PathBuf, content: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+fn read(path: &PathBuf) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn a_client_without_settings_gets_some_and_loses_them_again() {
+    for (client, file, key) in CLIENTS {
+        let abide = Abide::new();
+        let path = home(&abide, file);
+        done(&abide, &[client, "--yes"]);
+        let made: Value = serde_json::from_str(&read(&path)).unwrap();
+        let server = &made[key]["abide"];
+        assert_eq!(server["command"], env!("CARGO_BIN_EXE_abide"), "{client}");
+        assert_eq!(server["args"], json!(["mcp", "--agent", client]));
+        let folder = abide.path("abide");
+        assert_eq!(server["env"]["ABIDE_DIR"], folder.to_str().unwrap());
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(done(&abide, &[client, "--yes"]).contains("nothing to change"));
+        done(&abide, &[client, "--undo", "--yes"]);
+        assert!(!path.exists(), "{client}");
+        assert!(done(&abide, &[client, "--undo"]).contains("nothing to undo"));
+    }
+}
+
+#[test]
+fn what_else_is_in_the_file_stays_byte_for_byte() {
+    let mine = "// mine\n{\n\t\"theme\": \"dark\", // at night\n\t\"KEY\": {\n\t\t\"other\": { \"command\": \"x\" }, /* used */\n\t},\n}\n";
+    for (client, file, key) in CLIENTS {
+        let abide = Abide::new();
+        let path = home(&abide, file);
+        let before = mine.replace("KEY", key);
+        put(&path, &before);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+        done(&abide, &[client, "--yes"]);
+        let after = read(&path);
+        for line in before.lines() {
+            assert!(after.contains(line), "{client}: {line:?} in {after}");
+        }
+        assert!(after.contains("\n\t\t\"abide\": {\n\t\t\t\""), "{after}");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        let copy = path.with_added_extension("before-abide");
+        assert_eq!(read(&copy), before);
+        done(&abide, &[client, "--undo", "--yes"]);
+        assert_eq!(read(&path), before);
+        assert!(!copy.exists());
+    }
+}
+
+#[test]
+fn a_file_that_has_changed_since_loses_only_what_is_ours() {
+    let abide = Abide::new();
+    let path = home(&abide, ".claude.json");
+    put(&path, "{\n  \"a\": 1\n}");
+    done(&abide, &["claude-code", "--yes"]);
+    let later = read(&path).replacen("\"a\": 1", "\"a\": 2,\n  \"b\": 3", 1);
+    put(&path, &later);
+    done(&abide, &["claude-code", "--undo", "--yes"]);
+    assert_eq!(read(&path), "{\n  \"a\": 2,\n  \"b\": 3\n}");
+}
+
+#[test]
+fn an_entry_that_stood_there_before_comes_back() {
+    let abide = Abide::new();
+    let path = home(&abide, ".cursor/mcp.json");
+    let before = "{\"mcpServers\": {\"abide\": {\"command\": \"mine\"}}}";
+    put(&path, before);
+    done(&abide, &["cursor", "--yes"]);
+    done(&abide, &["cursor", "--yes", "--agent", "another"]);
+    assert!(read(&path).contains("another"));
+    put(&path, &read(&path).replacen('{', "{\"new\": 1, ", 1));
+    done(&abide, &["cursor", "--undo", "--yes"]);
+    let back: Value = serde_json::from_str(&read(&path)).unwrap();
+    assert_eq!(
+        back,
+        json!({"new": 1, "mcpServers": {"abide": {"command": "mine"}}})
+    );
+}
+
+#[test]
+fn codex_keeps_its_comments_and_is_told_to_wait() {
+    let abide = Abide::new();
+    let path = abide.path("codex/config.toml");
+    let before = "# mine\nmodel = \"m\" # fast\n\n[mcp_servers.other]\ncommand = \"x\"\n";
+    put(&path, before);
+    let run = |words: &[&str]| {
+        let mut command = command(&abide, words);
+        let output = command.env("CODEX_HOME", abide.path("codex")).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    run(&["codex", "--yes"]);
+    let after = read(&path);
+    assert!(after.starts_with(before), "{after}");
+    assert!(after.contains("tool_timeout_sec = 3600"), "{after}");
+    assert!(after.contains("ABIDE_CALL_LIMIT = \"3600\""), "{after}");
+    run(&["codex", "--undo", "--yes"]);
+    assert_eq!(read(&path), before);
+}
+
+#[test]
+fn files_that_make_no_sense_are_left_alone() {
+    let abide = Abide::new();
+    for (client, file, broken) in [
+        (
+            "claude-code",
+            ".claude.json",
+            "{\n  \"a\": 1\n  \"b\": 2\n}",
+        ),
+        ("gemini", ".gemini/settings.json", "{\"mcpServers\": []}"),
+        ("codex", ".codex/config.toml", "a = 1\nb =\n"),
+        ("codex", ".codex/config.toml", "mcp_servers = 1\n"),
+        ("cursor", ".cursor/mcp.json", "{} trailing"),
+    ] {
+        let path = home(&abide, file);
+        put(&path, broken);
+        for words in [&[client, "--yes"][..], &[client, "--undo", "--yes"]] {
+            let output = setup(&abide, words);
+            let why = text(&output.stderr);
+            if output.status.success() {
+                // It parses, and there is nothing of ours in it.
+                assert!(words.contains(&"--undo"), "{words:?} {output:?}");
+            } else {
+                assert!(why.contains("was left as it is"), "{why}");
+                assert!(why.contains(file), "{why}");
+            }
+        }
+        assert_eq!(read(&path), broken);
+        assert!(!path.with_added_extension("before-abide").exists());
+    }
+}
+
+#[test]
+fn nothing_is_written_unless_somebody_says_so() {
+    let abide = Abide::new();
+    let path = home(&abide, ".claude.json");
+    let output = setup(&abide, &["claude-code"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(said.contains("+   \"mcpServers\": {"), "{said}");
+    assert!(said.contains("Nothing was written"), "{said}");
+    let printed = done(&abide, &["claude-code", "--print"]);
+    assert!(printed.contains("+   \"mcpServers\": {"), "{printed}");
+    let facts: Value = serde_json::from_str(&done(&abide, &["claude-code", "--json"])).unwrap();
+    assert_eq!(facts["written"], false);
+    assert_eq!(facts["files"][0]["change"], "create");
+    assert!(!path.exists());
+    let facts = done(&abide, &["claude-code", "--json", "--yes"]);
+    let facts: Value = serde_json::from_str(&facts).unwrap();
+    assert_eq!(facts["written"], true);
+    assert!(path.exists());
+}
+
+#[test]
+fn a_person_is_asked_and_no_is_the_default() {
+    let abide = Abide::new();
+    let path = home(&abide, ".claude.json");
+    for (answer, written) in [("\n", false), ("n\n", false), ("y\n", true)] {
+        let mut seat = Seat::at(command(&abide, &["claude-code"]));
+        seat.wait_for("[y/N]");
+        seat.type_in(answer.as_bytes());
+        let (status, _) = seat.end();
+        assert_eq!(status.success(), written);
+        assert_eq!(path.exists(), written, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_project_file_names_nothing_of_this_machine() {
+    let abide = Abide::new();
+    for (client, file) in [
+        ("claude-code", ".mcp.json"),
+        ("codex", ".codex/config.toml"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json"),
+        ("gemini", ".gemini/settings.json"),
+    ] {
+        done(&abide, &[client, "--project", "--yes"]);
+        let made = read(&abide.path(file));
+        assert!(made.contains("\"abide\""), "{made}");
+        let root = abide.path("");
+        assert!(!made.contains(root.to_str().unwrap()), "{made}");
+    }
+    assert!(!abide.path("home").exists());
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let abide = Abide::new();
+    let real = abide.path("dotfiles/claude.json");
+    put(&real, "{}\n");
+    std::fs::create_dir_all(abide.path("home")).unwrap();
+    let link = home(&abide, ".claude.json");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    done(&abide, &["claude-code", "--yes"]);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(read(&real).contains("\"abide\""));
+    done(&abide, &["claude-code", "--undo", "--yes"]);
+    assert_eq!(read(&real), "{}\n");
+}
+
+#[test]
+fn setting_up_starts_no_daemon() {
+    let abide = Abide::new();
+    done(&abide, &["gemini", "--yes"]);
+    assert!(!abide.path("abide").exists());
+}

@@ -1,0 +1,237 @@
+//! What happens, as a page hears of it.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Answer, feed};
+
+const PERSON: &str = "abide-person: true\r\n";
+
+fn follow(abide: &Abide, query: &str, headers: &str) -> Answer {
+    let stream = abide.open(&format!("GET /v1/events{query}"), headers, "");
+    assert_eq!(stream.status, 200);
+    assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+    stream
+}
+
+fn timer(abide: &Abide, agent: &str, more: &Value) -> Value {
+    let mut body = json!({"total_duration": 1000, "mission": "later"});
+    for (field, value) in more.as_object().expect("fields") {
+        body[field] = value.clone();
+    }
+    let agent = format!("abide-agent: {agent}\r\n");
+    abide.good("POST /v1/timers", &agent, &body)
+}
+
+#[test]
+fn a_stream_opens_with_who_speaks_and_tells_of_sessions() {
+    let abide = Abide::new();
+    let mut stream = follow(&abide, "", PERSON);
+    let (id, name, hello) = stream.told();
+    assert_eq!(name, "hello");
+    assert!(id.contains('-'), "{id}");
+    assert_eq!(hello["pid"], abide.status()["daemon"]["pid"]);
+    assert!(hello["now"].as_u64().unwrap() >= hello["started_at"].as_u64().unwrap());
+    let ran = abide.shell("echo hello");
+    let session = ran["session_id"].clone();
+    let over = |told: &Value| told["session_id"] == session && told["status"] == "exited";
+    let (_, told) = stream.until("session", over);
+    let line = format!("GET /v1/sessions/{}", session.as_str().unwrap());
+    assert_eq!(told, abide.good(&line, "", &Value::Null), "the same object");
+}
+
+#[test]
+fn an_agent_hears_of_its_own() {
+    let abide = Abide::new();
+    let mut mine = follow(&abide, "", "abide-agent: me\r\n");
+    timer(&abide, "other", &json!({"mission": "not mine"}));
+    timer(&abide, "me", &json!({"mission": "mine"}));
+    let (_, told) = mine.until("timer", |_| true);
+    assert_eq!(told["mission"], "mine", "{told}");
+    assert_eq!(told["agent"], "me");
+}
+
+#[test]
+fn a_stream_that_broke_is_taken_up_where_it_broke() {
+    let abide = Abide::new();
+    let mut stream = follow(&abide, "", PERSON);
+    let first = timer(&abide, "a", &json!({"mission": "first"}));
+    let (id, told) = stream.until("timer", |_| true);
+    assert_eq!(told["timer_id"], first["timer_id"]);
+    drop(stream);
+    let missed = timer(&abide, "a", &json!({"mission": "missed"}));
+    let headers = format!("{PERSON}last-event-id: {id}\r\n");
+    let mut again = follow(&abide, "", &headers);
+    let (hello_id, name, _) = again.told();
+    assert_eq!((hello_id, name.as_str()), (id, "hello"));
+    let (_, name, told) = again.told();
+    assert_eq!(name, "timer", "{told}");
+    assert_eq!(told["timer_id"], missed["timer_id"]);
+}
+
+#[test]
+fn one_that_cannot_be_taken_up_is_told_so() {
+    let abide = Abide::new();
+    for last in ["0123456789ab-7", "nonsense", "-", "0123456789ab-"] {
+        let headers = format!("{PERSON}last-event-id: {last}\r\n");
+        let mut stream = follow(&abide, "", &headers);
+        assert_eq!(stream.told().1, "hello");
+        assert_eq!(stream.told().1, "reset", "{last}");
+    }
+}
+
+#[test]
+fn timers_come_whole_and_say_who_stands_by() {
+    let abide = Abide::new();
+    let mut stream = follow(&abide, "", PERSON);
+    let wait = json!({
+        "total_duration": 1000, "reason": "a file", "until": {"file": abide.path("never"), "is": "present"},
+    });
+    let call = abide.send("POST /v1/timers", "abide-agent: me\r\n", &wait.to_string());
+    let (_, told) = stream.until("timer", |_| true);
+    assert_eq!(told["standing_by"], true, "{told}");
+    assert_eq!(told["until"]["is"], "present");
+    assert_eq!(
+        (&told["agent"], &told["reason"]),
+        (&json!("me"), &json!("a file"))
+    );
+    let sum = told["elapsed_time"].as_f64().unwrap() + told["remaining_time"].as_f64().unwrap();
+    assert_eq!(sum, 1000.0);
+    drop(call);
+    let (_, told) = stream.until("timer", |told| told["standing_by"] == false);
+    let id = told["timer_id"].as_str().unwrap();
+    let pause = json!({"pause_duration": 500});
+    abide.good(&format!("POST /v1/timers/{id}/pause"), PERSON, &pause);
+    stream.until("timer", |told| told["status"] == "paused");
+    abide.good(&format!("POST /v1/timers/{id}/stop"), PERSON, &json!({}));
+    let (_, told) = stream.until("timer", |told| told["status"] == "stopped");
+    assert_eq!(told["timer_id"], id);
+}
+
+#[test]
+fn of_a_crowd_of_timers_it_is_only_said_that_they_changed() {
+    let abide = Abide::new();
+    let mut stream = follow(&abide, "", PERSON);
+    assert_eq!(stream.told().1, "hello");
+    let all: Vec<Value> = (0..500)
+        .map(|_| json!({"total_duration": 1000, "mission": "later"}))
+        .collect();
+    abide.good("POST /v1/timers", "", &json!({"timers": all}));
+    assert_eq!(stream.told().1, "timers_changed");
+}
+
+#[test]
+fn a_message_is_heard_of() {
+    let abide = Abide::new();
+    let mut stream = follow(&abide, "", PERSON);
+    let soon = timer(
+        &abide,
+        "me",
+        &json!({"total_duration": 0.05, "mission": "look"}),
+    );
+    let (_, told) = stream.until("message", |_| true);
+    assert_eq!(told["agent"], "me");
+    assert!(told["text"].as_str().unwrap().contains("look"), "{told}");
+    assert!(
+        told["text"]
+            .as_str()
+            .unwrap()
+            .contains(soon["timer_id"].as_str().unwrap())
+    );
+}
+
+#[test]
+fn whoever_holds_the_stream_can_be_asked_and_may_want_quiet() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
+    assert_eq!(stream.told().1, "hello");
+    let fifo = abide.fifo("go");
+    let command = format!("echo one; echo two; cat {}", fifo.display());
+    let call = json!({"command": command, "timeout": 1}).to_string();
+    let call = abide.send("POST /v1/tools/execute_command", "", &call);
+    let (_, asked) = stream.until("question", |_| true);
+    assert_eq!(asked["state"], "open", "{asked}");
+    assert_eq!(asked["tail"], json!(["one", "two"]), "{asked}");
+    assert!(asked["idle_for"].as_f64().unwrap() >= 1.0, "{asked}");
+    for field in [
+        "command",
+        "asked_at",
+        "running_for",
+        "facts",
+        "agent",
+        "session_id",
+    ] {
+        assert!(!asked[field].is_null(), "{field}: {asked}");
+    }
+    let id = asked["question_id"].as_str().unwrap();
+    let listed = abide
+        .ask_bare("GET /v1/questions", &browser, &Value::Null)
+        .1;
+    assert_eq!(listed["questions"][0]["tail"], asked["tail"], "{listed}");
+    let line = format!("POST /v1/questions/{id}/answer");
+    for wrong in [
+        json!({"answer": "no", "quiet_for": 600}),
+        json!({"answer": "yes", "quiet_for": 0}),
+        json!({"answer": "yes", "quiet_for": -1}),
+        json!({"answer": "yes", "quiet_for": "long"}),
+        json!({"answer": "yes", "quiet_for": 1e12}),
+    ] {
+        let (status, problem) = abide.ask_bare(&line, &browser, &wrong);
+        assert_eq!(status, 400, "{wrong}: {problem}");
+    }
+    let yes = json!({"answer": "yes", "quiet_for": 600});
+    assert_eq!(abide.ask_bare(&line, &browser, &yes).0, 200);
+    let (_, closed) = stream.until("question", |told| told["state"] == "closed");
+    assert_eq!(closed["question_id"], id);
+    assert_eq!(closed["closing"], "yes", "{closed}");
+    feed(&fifo, "");
+    let answer = Answer::begin(call).whole().1;
+    assert_eq!(answer["exit_code"], 0, "{answer}");
+}
+
+#[test]
+fn output_is_told_to_those_who_want_it() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut stream = follow(&abide, "?tails=true", PERSON);
+    let mut plain = follow(&abide, "", PERSON);
+    let command = format!(
+        "for n in 1 2 3 4 5 6 7 8; do printf '\\033[31mline %s\\033[0m\\n' $n; done; cat {}",
+        fifo.display()
+    );
+    let call = json!({"command": command}).to_string();
+    let call = abide.send("POST /v1/tools/shell", "", &call);
+    let full = |told: &Value| told["tail"].as_array().is_some_and(|tail| tail.len() == 6);
+    let (_, told) = stream.until("output", full);
+    let lines: Vec<String> = (3..=8).map(|n| format!("line {n}")).collect();
+    assert_eq!(told["tail"], json!(lines), "{told}");
+    assert!(told["bytes_total"].as_u64().unwrap() > 8 * 6, "{told}");
+    assert!(told["last_activity"].as_u64().is_some());
+    let (_, told) = stream.until("output", |told| told["memory"].as_u64() > Some(0));
+    assert_eq!(told["waiting_for_input"], false);
+    let list = abide.good("GET /v1/sessions?tails=true", PERSON, &Value::Null);
+    assert_eq!(list["sessions"][0]["tail"], json!(lines), "{list}");
+    assert!(list["sessions"][0]["memory"].as_u64() > Some(0), "{list}");
+    feed(&fifo, "");
+    Answer::begin(call).rest();
+    loop {
+        let (_, name, told) = plain.told();
+        assert_ne!(name, "output", "it was not asked for");
+        if told["status"] == "exited" {
+            break;
+        }
+    }
+}
+
+#[test]
+fn whoever_logs_out_hears_nothing_more() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
+    assert_eq!(stream.told().1, "hello");
+    assert_eq!(
+        abide.ask_bare("POST /v1/logout", &browser, &json!({})).0,
+        204
+    );
+    assert!(!stream.rest().contains("data:"), "the stream ends");
+}

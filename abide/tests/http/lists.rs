@@ -1,0 +1,172 @@
+//! Lists: filtered, sorted, and a page at a time.
+
+use serde_json::{Value, json};
+
+use crate::harness::Abide;
+
+const PERSON: &str = "abide-person: true\r\n";
+
+fn get(abide: &Abide, path: &str) -> Value {
+    abide.good(&format!("GET {path}"), PERSON, &Value::Null)
+}
+
+/// One field of everything in a list, over all its pages.
+fn all(abide: &Abide, path: &str, list: &str, field: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut page = get(abide, path);
+    loop {
+        let things = page[list].as_array().expect("a list");
+        found.extend(things.iter().map(|thing| text(&thing[field])));
+        match page["next"].as_str() {
+            None => return found,
+            Some(next) => page = get(abide, &format!("{path}&after={next}")),
+        }
+    }
+}
+
+fn text(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[test]
+fn sessions_are_found_by_what_they_are() {
+    let abide = Abide::new();
+    for command in ["echo one", "echo Two", "true three", "echo 100%"] {
+        abide.shell(command);
+    }
+    let path = "/v1/sessions?include_ended=true&limit=1";
+    let commands = all(&abide, path, "sessions", "command");
+    assert_eq!(
+        commands,
+        ["echo 100%", "true three", "echo Two", "echo one"]
+    );
+    let list = get(&abide, &format!("{path}&q=ECHO"));
+    assert_eq!(
+        (&list["total"], &list["sessions"][0]["command"]),
+        (&json!(3), &json!("echo 100%"))
+    );
+    let id = text(&list["sessions"][0]["session_id"]);
+    let list = get(&abide, &format!("{path}&q={id}"));
+    assert_eq!((&list["total"], &list["next"]), (&json!(1), &Value::Null));
+    let session = &list["sessions"][0];
+    assert_eq!(session["timeout"], 100.0, "{session}");
+    for field in ["idle", "idle_for", "inactivity_timeout"] {
+        assert!(
+            session.as_object().unwrap().contains_key(field),
+            "{field}: {session}"
+        );
+    }
+    assert_eq!(get(&abide, "/v1/sessions")["total"], 0, "none runs");
+    for wrong in ["limit=0", "limit=1001", "limit=x", "after=x", "unknown=1"] {
+        let (status, problem) =
+            abide.ask(&format!("GET /v1/sessions?{wrong}"), PERSON, &Value::Null);
+        assert!((400..=404).contains(&status), "{wrong}: {problem}");
+        assert!(
+            problem["type"]
+                .as_str()
+                .unwrap()
+                .starts_with("urn:abide:problem:"),
+            "{problem}"
+        );
+    }
+}
+
+#[test]
+fn timers_are_filtered_sorted_and_paged() {
+    let abide = Abide::new();
+    let make = |total: u32, mission: &str| {
+        let body = json!({"total_duration": total, "mission": mission});
+        text(&abide.good("POST /v1/timers", "", &body)["timer_id"])
+    };
+    let long = make(900, "long Alpha");
+    let short = make(300, "short beta");
+    let paused = make(600, "paused 50%_x");
+    let stopped = make(100, "stopped alpha");
+    let act = |id: &str, act: &str, body: Value| {
+        abide.good(&format!("POST /v1/timers/{id}/{act}"), PERSON, &body);
+    };
+    act(&paused, "pause", json!({"pause_duration": 500}));
+    act(&stopped, "stop", json!({"reason": "enough"}));
+    let ids = |query: &str| {
+        all(
+            &abide,
+            &format!("/v1/timers?limit=1{query}"),
+            "timers",
+            "timer_id",
+        )
+    };
+    assert_eq!(ids(""), [&*paused, &short, &long]);
+    assert_eq!(
+        ids("&include_ended=true"),
+        [&*stopped, &paused, &short, &long]
+    );
+    assert_eq!(ids("&sort=remaining"), [&*short, &long, &paused]);
+    assert_eq!(
+        ids("&sort=remaining&include_ended=true"),
+        [&*short, &long, &paused, &stopped]
+    );
+    assert_eq!(
+        ids("&sort=status&include_ended=true"),
+        [&*short, &long, &paused, &stopped]
+    );
+    assert_eq!(ids("&status=paused,stopped"), [&*stopped, &paused]);
+    assert_eq!(ids("&q=ALPHA"), [&*long]);
+    assert_eq!(ids("&q=alpha&include_ended=true"), [&*stopped, &long]);
+    assert_eq!(
+        ids("&q=50%25_"),
+        [&*paused],
+        "nothing in it stands for anything else"
+    );
+    assert_eq!(ids(&format!("&q={short}")), [&*short]);
+    let page = get(&abide, "/v1/timers?limit=1&include_ended=true");
+    assert_eq!(page["total"], 4);
+    assert_eq!(page["timers"][0]["stop_reason"], "enough", "{page}");
+    for wrong in [
+        "status=gone",
+        "sort=size",
+        "after=x",
+        "after=timer_00000000",
+        "limit=0",
+    ] {
+        let line = format!("GET /v1/timers?{wrong}");
+        let (status, problem) = abide.ask(&line, PERSON, &Value::Null);
+        assert_eq!(status, 400, "{wrong}: {problem}");
+    }
+    let others = abide.good("GET /v1/timers", "abide-agent: other\r\n", &Value::Null);
+    assert_eq!(others["total"], 0, "an agent sees its own");
+    let one = get(&abide, &format!("/v1/timers/{paused}"));
+    assert_eq!(
+        (&one["standing_by"], &one["until"]),
+        (&json!(false), &Value::Null),
+        "{one}"
+    );
+}
+
+#[test]
+fn the_past_is_paged_and_added_up() {
+    let abide = Abide::new();
+    for n in 0..3 {
+        let body = json!({"total_duration": 0.01, "reason": format!("wait {n}")});
+        abide.good("POST /v1/timers", "", &body);
+    }
+    let later = json!({"total_duration": 1000, "mission": "later"});
+    let later = abide.good("POST /v1/timers", "", &later);
+    let id = text(&later["timer_id"]);
+    abide.good(&format!("POST /v1/timers/{id}/stop"), PERSON, &json!({}));
+    let past = all(&abide, "/v1/timers/history?limit=1", "timers", "timer_id");
+    assert_eq!((past.len(), &past[0]), (4, &id));
+    let found = get(&abide, "/v1/timers/history?q=wait");
+    assert_eq!(found["total"], 3);
+    let stats = get(&abide, "/v1/timers/stats");
+    let days = stats["days"].as_array().expect("days");
+    let sum = |field: &str| {
+        days.iter()
+            .map(|day| day[field].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!((sum("completed"), sum("stopped")), (3, 1), "{stats}");
+    assert_eq!(days[0]["day"].as_str().unwrap().len(), "2026-11-15".len());
+    assert_eq!(stats["calls_saved"], 0, "nothing was waited for: {stats}");
+}

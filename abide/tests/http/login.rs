@@ -1,0 +1,188 @@
+//! How a browser gets in, stays in, and is put out; and that no command does.
+
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Answer};
+
+#[test]
+fn a_browser_logs_in_and_is_a_person() {
+    let abide = Abide::new();
+    let ran = abide.good(
+        "POST /v1/tools/shell",
+        "abide-agent: other\r\n",
+        &json!({"command": "true"}),
+    );
+    let browser = abide.log_in();
+    let line = format!("GET /v1/sessions/{}", ran["session_id"].as_str().unwrap());
+    let (status, seen) = abide.ask_bare(&line, &browser, &Value::Null);
+    assert_eq!((status, &seen["agent"]), (200, &json!("other")), "{seen}");
+    let unknown = json!({"answer": "no"});
+    let (status, said) = abide.ask_bare(
+        "POST /v1/questions/question_00000000/answer",
+        &browser,
+        &unknown,
+    );
+    assert_eq!(
+        status, 404,
+        "a person may answer, if there were a question: {said}"
+    );
+}
+
+#[test]
+fn without_a_login_it_is_said_how_to_get_one() {
+    let abide = Abide::new();
+    let answer = Answer::begin(abide.send_bare("GET /v1/sessions", "", ""));
+    assert_eq!(answer.status, 401);
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/problem+json")
+    );
+    let (_, problem) = answer.whole();
+    assert!(
+        problem["detail"].as_str().unwrap().contains("abide open"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn a_code_is_good_once() {
+    let abide = Abide::new();
+    let code = json!({"code": abide.code()});
+    assert_eq!(abide.ask_bare("POST /v1/login", "", &code).0, 204);
+    let (status, problem) = abide.ask_bare("POST /v1/login", "", &code);
+    assert_eq!(status, 403, "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains("abide open"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn whoever_guesses_is_stopped() {
+    let abide = Abide::new();
+    let guess = json!({"code": "0"});
+    let first = (0..100).find(|_| abide.ask_bare("POST /v1/login", "", &guess).0 == 429);
+    assert!(first.is_some_and(|tries| tries > 2), "{first:?}");
+}
+
+#[test]
+fn a_login_and_its_port_outlive_the_daemon() {
+    let abide = Abide::new();
+    let (address, browser) = (abide.address(), abide.log_in());
+    let mode = std::fs::metadata(abide.path("abide/logins"))
+        .unwrap()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let kept = std::fs::read_to_string(abide.path("abide/logins")).unwrap();
+    let secret = browser.lines().next().unwrap().split_once('=').unwrap().1;
+    assert!(!kept.contains(secret));
+    abide.run(&["stop"]);
+    abide.status();
+    assert_eq!(abide.address(), address, "an open page finds it again");
+    assert_eq!(
+        abide.ask_bare("GET /v1/sessions", &browser, &Value::Null).0,
+        200
+    );
+}
+
+#[test]
+fn a_port_that_was_taken_meanwhile_is_let_go_of() {
+    let abide = Abide::new();
+    let address = abide.address();
+    abide.run(&["stop"]);
+    let taken = std::net::TcpListener::bind(address).unwrap();
+    abide.status();
+    assert_ne!(abide.address(), address);
+    drop(taken);
+}
+
+#[test]
+fn whoever_logs_out_is_out() {
+    let abide = Abide::new();
+    let (browser, other) = (abide.log_in(), abide.log_in());
+    let answer = Answer::begin(abide.send_bare("POST /v1/logout", &browser, "{}"));
+    assert_eq!(answer.status, 204);
+    assert!(answer.header("set-cookie").unwrap().contains("max-age=0"));
+    assert_eq!(
+        abide.ask_bare("GET /v1/sessions", &browser, &Value::Null).0,
+        401
+    );
+    assert_eq!(
+        abide.ask_bare("GET /v1/sessions", &other, &Value::Null).0,
+        200
+    );
+    assert_eq!(abide.ask("POST /v1/logout", "", &json!({})).0, 409);
+}
+
+#[test]
+fn no_command_gets_a_link_or_uses_a_login() {
+    refused_inside(&Abide::new());
+}
+
+#[test]
+fn nor_does_one_that_only_its_keeper_holds() {
+    refused_inside(&Abide::with("containment = \"subreaper\"\n"));
+}
+
+fn refused_inside(abide: &Abide) {
+    let browser = abide.log_in();
+    let cookie = browser.replace("\r\n", "\\r\\n");
+    let (address, token) = (abide.address(), abide.token());
+    let port = address.port();
+    let speak = |line: &str, headers: &str, body: &str| {
+        let length = body.len();
+        format!(
+            "exec 3<>/dev/tcp/127.0.0.1/{port}\nprintf '{line} HTTP/1.0\\r\\nhost: {address}\\r\\n\
+             content-type: application/json\\r\\n{headers}content-length: {length}\\r\\n\\r\\n%s' '{body}' \
+             >&3\ncat <&3\n"
+        )
+    };
+    let as_person = format!("authorization: Bearer {token}\\r\\nabide-person: true\\r\\n");
+    let as_agent = format!("authorization: Bearer {token}\\r\\n");
+    let code = json!({"code": abide.code()}).to_string();
+    let script = abide.path("speak");
+    for (line, headers, body) in [
+        ("GET /v1/sessions", cookie.as_str(), ""),
+        ("GET /v1/events", &cookie, ""),
+        (
+            "GET /v1/sessions/session_00000000/terminal",
+            &format!("{cookie}upgrade: websocket\\r\\nconnection: upgrade\\r\\n"),
+            "",
+        ),
+        ("POST /v1/logins", &cookie, "{}"),
+        ("POST /v1/stop", &cookie, "{}"),
+        ("POST /v1/tools/shell", &cookie, r#"{"command":"true"}"#),
+        ("POST /v1/logins", &as_person, "{}"),
+        ("POST /v1/logins", &as_agent, "{}"),
+        ("POST /v1/login", "", &code),
+    ] {
+        std::fs::write(&script, speak(line, headers, body)).unwrap();
+        let result = abide.shell(&format!("bash {}", script.display()));
+        let text = result["text"].as_str().unwrap();
+        assert!(text.contains("403 Forbidden"), "{line}: {text}");
+        assert!(
+            !text.to_lowercase().contains("set-cookie"),
+            "{line}: {text}"
+        );
+    }
+    let program = env!("CARGO_BIN_EXE_abide");
+    let home = abide.path("abide");
+    let open = format!("ABIDE_DIR={} {program} open --print", home.display());
+    let text = abide.shell(&open)["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("only a person can open the page"), "{text}");
+    assert!(!text.contains("#login="), "{text}");
+    // The code is still good for the person it was made for.
+    let code: Value = serde_json::from_str(&code).unwrap();
+    assert_eq!(abide.ask_bare("POST /v1/login", "", &code).0, 204);
+}
+
+#[test]
+fn where_there_is_no_door_there_is_no_link() {
+    let abide = Abide::with("http = \"off\"\n");
+    let output = abide.run(&["open", "--print"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("`http` is \"off\""), "{said}");
+}

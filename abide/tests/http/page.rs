@@ -1,0 +1,85 @@
+//! The page as a browser asks for it: without a login, under every name it has, and never twice.
+
+use crate::harness::{Abide, Answer};
+
+const HTML: &str = "accept: text/html,application/xhtml+xml\r\n";
+
+fn get(abide: &Abide, line: &str, headers: &str) -> Answer {
+    Answer::begin(abide.send_bare(line, headers, ""))
+}
+
+#[test]
+fn it_is_there_under_the_names_of_its_views() {
+    let abide = Abide::new();
+    for path in ["/", "/timers", "/sessions/session_00000000", "/messages"] {
+        let page = get(&abide, &format!("GET {path}"), HTML);
+        assert_eq!(page.status, 200, "{path}");
+        assert_eq!(
+            page.header("content-type"),
+            Some("text/html; charset=utf-8")
+        );
+        assert_eq!(page.header("cache-control"), Some("no-cache"));
+        let policy = page.header("content-security-policy").unwrap().to_owned();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self';",
+            "frame-ancestors 'none'",
+        ] {
+            assert!(policy.contains(part), "{policy}");
+        }
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(page.header(name), Some(value), "{path}");
+        }
+        assert!(page.rest().contains("<title>"), "{path}");
+    }
+    for path in ["/assets/none.js", "/timers"] {
+        let missing = get(&abide, &format!("GET {path}"), "accept: */*\r\n");
+        assert_eq!(missing.status, 404, "{path}");
+    }
+    let missing = get(&abide, "GET /assets/none.js", HTML);
+    assert_eq!(missing.status, 404, "a file is not a view");
+    let health = get(&abide, "GET /v1/health", "");
+    assert_eq!(health.status, 200);
+    assert_eq!(health.rest(), "{\"status\":\"ok\"}");
+}
+
+#[test]
+fn it_is_sent_once() {
+    let abide = Abide::new();
+    let first = get(&abide, "GET /", HTML);
+    let tag = first.header("etag").expect("a tag").to_owned();
+    let again = get(&abide, "GET /", &format!("{HTML}if-none-match: {tag}\r\n"));
+    assert_eq!(again.status, 304);
+    assert_eq!(again.rest(), "");
+}
+
+#[test]
+fn its_head_can_be_asked_for() {
+    let abide = Abide::new();
+    let length = get(&abide, "GET /", HTML).rest().len().to_string();
+    let head = get(&abide, "HEAD /", HTML);
+    assert_eq!(head.status, 200);
+    assert_eq!(head.header("content-length"), Some(length.as_str()));
+    assert_eq!(head.rest(), "");
+}
+
+#[test]
+fn it_comes_compressed_where_that_is_taken() {
+    let abide = Abide::new();
+    let plain = get(&abide, "GET /", HTML);
+    assert_eq!(plain.header("content-encoding"), None);
+    let plain = plain.rest().len();
+    for coding in ["br", "gzip"] {
+        let headers = format!("{HTML}accept-encoding: {coding}\r\n");
+        let page = get(&abide, "GET /", &headers);
+        assert_eq!(page.header("content-encoding"), Some(coding));
+        assert_eq!(page.header("vary"), Some("accept-encoding"));
+        let length: usize = page.header("content-length").unwrap().parse().unwrap();
+        assert!(length < plain, "{coding}: {length} of {plain}");
+    }
+}

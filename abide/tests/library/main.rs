@@ -1,0 +1,228 @@
+//! abide as a library: the same calls with a daemon and with an engine held within the program.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use abide::{Abide, Error, Held};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_abide");
+const LONG: Duration = Duration::from_secs(60);
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+        .block_on(work)
+}
+
+async fn held(folder: &TempDir) -> Held {
+    let started = Held::start(folder.path(), PROGRAM).await;
+    started.expect("the engine starts")
+}
+
+/// What every agent does, by whatever way it reaches abide.
+async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
+    let said = abide
+        .shell("echo $GREETING; cat; echo no >&2; exit 3")
+        .env("GREETING", "hello")
+        .stdin("from outside")
+        .cwd("/")
+        .timeout(LONG)
+        .await?;
+    assert_eq!((said.status(), said.exit_code()), (Some("ERROR"), Some(3)));
+    assert!(
+        said.text
+            .contains("STDOUT:\nhello\nfrom outside\nSTDERR:\nno"),
+        "{}",
+        said.text
+    );
+
+    let done = abide.execute_command("echo built").timeout(LONG).await?;
+    assert!(
+        done.text.contains("built\n[exited with code 0"),
+        "{}",
+        done.text
+    );
+
+    let started = abide
+        .start("cat")
+        .inactivity_timeout(LONG)
+        .size(100, 30)
+        .await?;
+    let cat = abide.session(started.session_id().expect("an id"));
+    let echoed = cat.send_input("one\n").await?;
+    assert!(echoed.text.contains("one"), "{}", echoed.text);
+    let found = cat.search("^one$").context(1).await?;
+    assert!(found.text.contains("one"), "{}", found.text);
+    let listed = abide.sessions().await?;
+    assert!(listed.text.contains(cat.id()), "{}", listed.text);
+    cat.press(["ctrl-d"]).await?;
+    let ended = cat.ended(LONG).await?;
+    assert_eq!(ended.fact("completed_by"), "condition", "{}", ended.text);
+
+    let waiting = abide
+        .wait("nothing", LONG)
+        .standby(Duration::from_millis(50))
+        .await?;
+    assert_eq!(waiting.fact("timeout"), &json!(true));
+    let id = waiting.timer_id().expect("an id").to_owned();
+    abide.pause_timer(&id, LONG).because("a break").await?;
+    assert_eq!(abide.read_timer(&id).await?.fact("status"), "paused");
+    abide.resume_timer(&id).await?;
+    abide.stop_timer(&id).because("enough").await?;
+    assert_eq!(abide.continue_timer(&id).await?.fact("status"), "stopped");
+
+    abide
+        .mission("look again", Duration::from_millis(20))
+        .await?;
+    let woken = abide.read_messages().timeout(LONG).await?;
+    assert!(woken.text.contains("Mission: look again"), "{}", woken.text);
+
+    let blocks = "<tool name=\"shell\">\n<command>echo block</command>\n</tool>\n\
+                  <tool name=\"stop_timer\">\n<timer_id>timer_none</timer_id>\n</tool>";
+    let results = abide.call_blocks(blocks).await?;
+    assert!(results[0].1.text.contains("block"), "{results:?}");
+    assert!(results[1].1.is_error, "{results:?}");
+    Ok(())
+}
+
+#[test]
+fn an_engine_within_the_program_takes_every_call() {
+    let folder = TempDir::new().expect("a folder");
+    block_on(async {
+        let held = held(&folder).await;
+        a_day_of_an_agent(&held.abide())
+            .await
+            .expect("it goes well");
+        held.stop().await.expect("it stops well");
+    });
+}
+
+#[test]
+fn a_daemon_takes_the_same_calls() {
+    let folder = TempDir::new().expect("a folder");
+    block_on(async {
+        let abide = Abide::connect_with(folder.path(), PROGRAM).of_agent("ann");
+        a_day_of_an_agent(&abide).await.expect("it goes well");
+    });
+    stop_daemon(folder.path());
+}
+
+fn stop_daemon(folder: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "the test stops what it started")]
+    let stopped = Command::new(PROGRAM)
+        .arg("stop")
+        .env("ABIDE_DIR", folder)
+        .status();
+    assert!(stopped.expect("it runs").success());
+}
+
+#[test]
+fn a_person_in_the_program_is_asked_and_answers() {
+    let folder = TempDir::new().expect("a folder");
+    block_on(async {
+        let held = held(&folder).await;
+        let abide = held.abide();
+        let person = abide.person();
+        let mut questions = person.questions().await.expect("a stream");
+        let quiet = tokio::spawn(async move {
+            let quiet = abide
+                .execute_command("sleep 1000")
+                .timeout(Duration::from_secs(1));
+            quiet.await
+        });
+        let question = questions
+            .next()
+            .await
+            .expect("a stream")
+            .expect("a question");
+        assert!(
+            question.text.contains("Continue waiting?"),
+            "{}",
+            question.text
+        );
+        assert_eq!(question.facts["command"], json!("sleep 1000"));
+        person
+            .answer(&question.id, false)
+            .await
+            .expect("it is taken");
+        let late = person
+            .answer(&question.id, true)
+            .await
+            .expect_err("it is too late");
+        assert!(matches!(late, Error::Refused { .. }), "{late}");
+        let ended = quiet.await.expect("no panic").expect("a result");
+        assert!(ended.is_error);
+        let why = "command execution timeout: no output for 1s";
+        assert!(ended.text.contains(why), "{}", ended.text);
+        held.stop().await.expect("it stops well");
+    });
+}
+
+#[test]
+fn bad_input_is_one_sentence_and_agents_see_only_their_own() {
+    let folder = TempDir::new().expect("a folder");
+    block_on(async {
+        let held = held(&folder).await;
+        let abide = held.abide();
+        let refused = abide.shell(" ").await.expect_err("nothing to run");
+        assert_eq!(refused.to_string(), "ERROR: Shell command cannot be empty.");
+        let refused = abide
+            .shell("true")
+            .with("timeout", 0)
+            .await
+            .expect_err("not right");
+        assert!(refused.to_string().contains("`timeout`"), "{refused}");
+        let refused = abide.call("no_such_tool", Default::default()).await;
+        assert!(
+            refused
+                .expect_err("unknown")
+                .to_string()
+                .contains("no_such_tool")
+        );
+        let started = abide.start("cat").await.expect("it starts");
+        let id = started.session_id().expect("an id").to_owned();
+        let foreign = held.abide().of_agent("somebody").session(&id).kill().await;
+        let foreign = foreign.expect("a result");
+        assert_eq!(foreign.text, format!("Session '{id}' not found"));
+        abide.session(&id).kill().await.expect("it is gone");
+        held.stop().await.expect("it stops well");
+    });
+}
+
+#[test]
+fn one_folder_has_one_engine_and_what_it_left_is_found_again() {
+    let folder = TempDir::new().expect("a folder");
+    block_on(async {
+        let first = held(&folder).await;
+        let second = Held::start(folder.path(), PROGRAM).await;
+        let why = second.err().expect("there is one already").to_string();
+        assert!(why.contains("in use by another abide"), "{why}");
+        let started = first.abide().start("cat").await.expect("it starts");
+        let id = started.session_id().expect("an id").to_owned();
+        let ids = vec![
+            json!({"total_duration": 1_000, "reason": "one"}),
+            json!({"total_duration": 2_000, "mission": "two"}),
+        ];
+        let ids = first.abide().make_timers(ids).await.expect("two timers");
+        assert_eq!(ids.len(), 2);
+        first.stop().await.expect("it stops well");
+
+        let again = held(&folder).await;
+        let abide = again.abide();
+        let echoed = abide.session(&id).send_input("still here\n").await;
+        let echoed = echoed.expect("a result").text;
+        assert!(echoed.contains("still here"), "{echoed}");
+        let timers = abide.timers().await.expect("a result");
+        let timers = timers.fact("timers").as_array().map(Vec::len);
+        assert_eq!(timers, Some(2));
+        let seen: Value = abide.person().get("/v1/sessions").await.expect("a list");
+        assert_eq!(seen["sessions"][0]["session_id"], json!(id));
+        abide.session(&id).kill().await.expect("it is gone");
+        again.stop().await.expect("it stops well");
+    });
+}

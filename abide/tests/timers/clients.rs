@@ -1,0 +1,250 @@
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::harness::Abide;
+use crate::{appears, configured, delivered};
+
+/// An MCP client of a few lines: `abide mcp` in its hands.
+struct Client {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(abide: &Abide, env: &[(&str, &str)]) -> Self {
+        let mut child = abide
+            .command(["mcp"])
+            .envs(env.iter().copied())
+            .env("PATH", path(abide))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("abide runs");
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut client = Client {
+            child,
+            input: input.expect("its input"),
+            output: BufReader::new(output.expect("its output")),
+        };
+        let client_info = json!({"name": "a-client", "version": "1"});
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": client_info
+        });
+        client.ask(json!({"id": 0, "method": "initialize", "params": params}));
+        client.say(json!({"method": "notifications/initialized"}));
+        client
+    }
+
+    fn say(&mut self, mut message: Value) {
+        message["jsonrpc"] = "2.0".into();
+        writeln!(self.input, "{message}").expect("the front listens");
+    }
+
+    fn ask(&mut self, message: Value) -> Value {
+        let id = message["id"].clone();
+        self.say(message);
+        loop {
+            let heard = self.hear();
+            if heard["id"] == id {
+                return heard["result"].clone();
+            }
+        }
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        assert_ne!(self.output.read_line(&mut line).expect("a line"), 0);
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    fn mission(&mut self, total: f64, meta: Value) {
+        let arguments = json!({"total_duration": total, "mission": "go on"});
+        let params = json!({"name": "timer", "arguments": arguments, "_meta": meta});
+        let result = self.ask(json!({"id": 1, "method": "tools/call", "params": params}));
+        assert_ne!(result["isError"], true, "{result}");
+    }
+
+    fn leave(mut self) {
+        drop(self.input);
+        let mut rest = String::new();
+        let _ = self.output.read_to_string(&mut rest);
+        self.child.wait().expect("it ends");
+    }
+}
+
+fn path(abide: &Abide) -> String {
+    format!("{}:/usr/bin:/bin", abide.path("bin").display())
+}
+
+/// A program that says what it was called with, and from where.
+fn stand_in(abide: &Abide, name: &str) {
+    fs::create_dir_all(abide.path("bin")).expect("a folder");
+    let program = abide.path("bin").join(name);
+    let script = "#!/bin/sh\n{ for word; do echo \"<$word>\"; done; pwd; env | grep ^CLAUDE; } \
+        > \"$ABIDE_DIR/draft\"\nmv \"$ABIDE_DIR/draft\" \"$ABIDE_DIR/called\"\n";
+    fs::write(&program, script).expect("a script");
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&program, everybody).expect("a program");
+}
+
+#[test]
+fn an_open_session_of_claude_code_gets_the_message_into_its_inbox() {
+    let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
+    let inbox = abide.path("inbox.sock");
+    let listener = UnixListener::bind(&inbox).expect("an inbox");
+    let session = [
+        ("CLAUDE_CODE_SESSION_ID", "c0ffee"),
+        ("CLAUDE_CODE_MESSAGING_SOCKET", inbox.to_str().unwrap()),
+    ];
+    let mut client = Client::start(&abide, &session);
+    client.mission(0.1, json!({}));
+    let (mut stream, _) = listener.accept().expect("a message");
+    let mut line = String::new();
+    stream.read_to_string(&mut line).expect("a line");
+    let said: Value = serde_json::from_str(&line).expect("one line of JSON");
+    assert_eq!(said["type"], "user", "{said}");
+    let content = said["message"]["content"].as_str().expect("a text");
+    assert!(content.contains("Mission: go on"), "{content}");
+    let message = delivered(&abide, |delivery| delivery["ok"] == true);
+    assert_eq!(message["seen_at"], Value::Null, "there is no receipt");
+    client.leave();
+}
+
+#[test]
+fn a_closed_session_of_claude_code_is_taken_up_again_even_after_a_restart() {
+    let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
+    stand_in(&abide, "claude");
+    let project = abide.path("project");
+    fs::create_dir(&project).expect("a project");
+    let session = [
+        ("CLAUDE_CODE_SESSION_ID", "c0ffee"),
+        ("CLAUDE_CODE_MESSAGING_SOCKET", "/nowhere/inbox.sock"),
+        ("CLAUDE_PROJECT_DIR", project.to_str().unwrap()),
+        ("CLAUDECODE", "1"),
+    ];
+    let mut client = Client::start(&abide, &session);
+    client.mission(600.0, json!({}));
+    client.leave();
+    abide.kill_daemon();
+    // The next daemon is started by somebody who knows nothing of all that.
+    abide.start();
+    let timers = abide.get("/v1/timers");
+    let id = timers["timers"][0]["timer_id"].as_str().expect("a timer");
+    let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
+    abide.post("/v1/tools/timer", &sooner);
+    let called = appears(&abide, "called");
+    let words: Vec<&str> = called.lines().collect();
+    assert_eq!(words[..3], ["<-p>", "<--resume>", "<c0ffee>"], "{called}");
+    assert!(words[3].starts_with("<[System] Timer"), "{called}");
+    assert!(
+        called.contains(&format!("{}\n", project.display())),
+        "{called}"
+    );
+    assert!(
+        !called.contains("CLAUDE"),
+        "not inside another session: {called}"
+    );
+    delivered(&abide, |delivery| delivery["ok"] == true);
+}
+
+#[test]
+fn an_open_session_without_an_inbox_is_never_taken_up_beside_itself() {
+    let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
+    stand_in(&abide, "claude");
+    let mut client = Client::start(&abide, &[("CLAUDE_CODE_SESSION_ID", "c0ffee")]);
+    client.mission(0.05, json!({}));
+    let message = delivered(&abide, |delivery| delivery["fault"].is_string());
+    let fault = message["deliveries"][0]["fault"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(fault.contains("session c0ffee is open"), "{fault}");
+    assert!(!abide.path("called").exists());
+    client.leave();
+}
+
+#[test]
+fn a_thread_of_codex_is_queued_while_it_is_open_and_else_taken_up_again() {
+    let abide = configured("[[wakers]]\ncodex = true\nafter = 0\n");
+    stand_in(&abide, "codex");
+    let mut client = Client::start(&abide, &[]);
+    let meta = json!({"threadId": "0199-a"});
+    client.mission(0.05, meta.clone());
+    let called = appears(&abide, "called");
+    let words: Vec<&str> = called.lines().collect();
+    assert_eq!(
+        words[..4],
+        ["<queue>", "<--thread>", "<0199-a>", "<--message>"]
+    );
+    fs::remove_file(abide.path("called")).expect("it was called");
+    client.mission(0.5, meta);
+    client.leave();
+    let called = appears(&abide, "called");
+    let words: Vec<&str> = called.lines().collect();
+    assert_eq!(words[..2], ["<exec>", "<resume>"], "{called}");
+    assert!(words.contains(&"<0199-a>"), "{called}");
+}
+
+#[test]
+fn an_agent_whose_client_is_unknown_is_said_to_be() {
+    let abide = configured("[[wakers]]\ncodex = true\nafter = 0\n");
+    abide.start();
+    crate::mission(&abide, "m");
+    let message = delivered(&abide, |delivery| delivery["fault"].is_string());
+    let fault = message["deliveries"][0]["fault"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        fault.contains("no Codex has called abide as agent default"),
+        "{fault}"
+    );
+}
+
+fn hook(abide: &Abide, session: &str) -> Child {
+    let mut child = abide
+        .command(["messages", "--hook", "claude-code"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("abide runs");
+    let said = json!({"session_id": session, "hook_event_name": "Stop"});
+    let mut input = child.stdin.take().expect("its input");
+    write!(input, "{said}").expect("it listens");
+    child
+}
+
+#[test]
+fn a_hook_waits_for_the_message_and_wakes_with_it() {
+    let abide = configured("");
+    abide.start();
+    let out = hook(&abide, "s").wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(0), "there is nothing to wait for");
+    let arguments = json!({"total_duration": 600, "mission": "go on"});
+    let id = crate::id_of(&crate::call(&abide, "timer", arguments));
+    let waiting = hook(&abide, "s");
+    // One at a time: the others end at once, as soon as the first has its place.
+    let lock = abide.path("run/hook-s");
+    let held = || fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_err());
+    while !held() {}
+    let second = hook(&abide, "s").wait_with_output().expect("it ends");
+    assert_eq!(second.status.code(), Some(0), "{second:?}");
+    let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
+    abide.post("/v1/tools/timer", &sooner);
+    let out = waiting.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(
+        said.starts_with(&format!("[System] Timer '{id}' has completed.")),
+        "{said}"
+    );
+    let none = crate::call(&abide, "read_messages", json!({}));
+    assert_eq!(none["messages"], json!([]), "the hook has told it");
+}

@@ -1,0 +1,193 @@
+use std::fs;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::harness::Abide;
+use crate::sink::{Asked, Identity, Sink};
+use crate::{call, configured, delivered, id_of, mission};
+
+const KEY: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+fn hooked(address: &str, more: &str) -> Abide {
+    let config = format!(
+        "{more}\n[[wakers]]\nwebhook = \"{address}\"\nsecret = \"whsec_{KEY}\"\nafter = 0\n"
+    );
+    configured(&config)
+}
+
+/// What a receiver does: checks the signature, then reads.
+fn checked(asked: &Asked) -> Value {
+    let (id, time) = (
+        asked.header("webhook-id"),
+        asked.header("webhook-timestamp"),
+    );
+    let key = BASE64_STANDARD.decode(KEY).expect("a key");
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key");
+    mac.update(format!("{id}.{time}.{}", asked.body).as_bytes());
+    let wanted = BASE64_STANDARD.encode(mac.finalize().into_bytes());
+    assert_eq!(asked.header("webhook-signature"), format!("v1,{wanted}"));
+    serde_json::from_str(&asked.body).expect("JSON")
+}
+
+#[test]
+fn a_web_server_is_sent_what_it_can_check_over_tls() {
+    let identity = Identity::new();
+    let sink = Sink::over_tls(&["204 Taken"], &identity);
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificate = folder.path().join("ca.pem");
+    fs::write(&certificate, identity.pem()).expect("a certificate");
+    let address = format!("https://localhost:{}/in?a=1", sink.address.port());
+    let abide = hooked(&address, &format!("ca_file = {certificate:?}"));
+    abide.start();
+    let timer = mission(&abide, "look at the logs");
+    let asked = sink.next();
+    assert!(asked.head.starts_with("POST /in?a=1 HTTP/1.1"), "{asked:?}");
+    let told = checked(&asked);
+    assert_eq!(told["type"], "timer.completed");
+    assert_eq!(told["data"]["timer_id"], timer);
+    assert_eq!(told["data"]["agent"], "default");
+    let text = told["data"]["text"].as_str().expect("a text");
+    assert!(text.contains("Mission: look at the logs"), "{text}");
+    let stamp = told["timestamp"].as_str().expect("a stamp");
+    assert!(stamp.ends_with('Z') && stamp.contains('T'), "{stamp}");
+    let message = delivered(&abide, |delivery| delivery["ok"] == true);
+    assert_eq!(message["message_id"], asked.header("webhook-id"));
+    let delivery = &message["deliveries"][0];
+    let shown = format!("webhook https://localhost:{}", sink.address.port());
+    assert_eq!(delivery["waker"], shown, "no path, which may be a secret");
+    assert_eq!(delivery["fault"], Value::Null);
+    assert_eq!(message["seen_at"], Value::Null, "waking is not reading");
+}
+
+#[test]
+fn a_failure_is_visible_and_what_is_sent_again_has_the_same_id() {
+    let sink = Sink::new(&["500 Down", "302 Elsewhere\nlocation: /", "200 OK"]);
+    let abide = hooked(&format!("http://{}/", sink.address), "");
+    abide.start();
+    mission(&abide, "m");
+    let first = sink.next();
+    let message = delivered(&abide, |delivery| delivery["attempts"] == 1);
+    let delivery = &message["deliveries"][0];
+    assert_eq!(delivery["ok"], false);
+    assert!(
+        delivery["fault"].as_str().unwrap().contains("500"),
+        "{delivery}"
+    );
+    let pause = delivery["next_at"].as_u64().unwrap() - delivery["at"].as_u64().unwrap();
+    assert!((4_900..=6_500).contains(&pause), "{delivery}");
+    let path = format!(
+        "/v1/messages/{}/wake",
+        message["message_id"].as_str().unwrap()
+    );
+    assert_eq!(
+        abide.post(&path, &json!({})).expect("an answer").status,
+        200
+    );
+    let second = sink.next();
+    let message = delivered(&abide, |delivery| delivery["attempts"] == 2);
+    let fault = message["deliveries"][0]["fault"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(fault.contains("redirects are not followed"), "{fault}");
+    // A restart does not forget it, and makes the try that comes next.
+    abide.kill_daemon();
+    abide.start();
+    let third = sink.next();
+    delivered(&abide, |delivery| delivery["ok"] == true);
+    let ids = [&first, &second, &third].map(|asked| asked.header("webhook-id"));
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    checked(&third);
+    assert!(!sink.was_asked(), "once it is taken it is not sent again");
+}
+
+#[test]
+fn a_server_that_is_gone_is_sent_nothing_more() {
+    let sink = Sink::new(&["410 Gone", "200 OK"]);
+    let abide = hooked(&format!("http://{}/", sink.address), "");
+    abide.start();
+    mission(&abide, "first");
+    sink.next();
+    let message = delivered(&abide, |delivery| delivery["state"] == "given_up");
+    let fault = message["deliveries"][0]["fault"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(fault.contains("410 Gone"), "{fault}");
+    abide.kill_daemon();
+    abide.start();
+    mission(&abide, "second");
+    // Both would have been sent by the time that this one has completed and was told.
+    let passed = json!({"total_duration": 0.5, "reason": "the second is due"});
+    id_of(&call(&abide, "timer", passed));
+    assert!(!sink.was_asked());
+    // Whoever sends by hand means it.
+    let id = message["message_id"].as_str().unwrap();
+    assert!(abide.run(&["messages", "resend", id]).status.success());
+    assert_eq!(sink.next().header("webhook-id"), id);
+    mission(&abide, "third");
+    assert!(
+        checked(&sink.next())["data"]["text"]
+            .as_str()
+            .unwrap()
+            .contains("third")
+    );
+}
+
+#[test]
+fn a_server_that_wants_time_gets_it_over_a_restart() {
+    let sink = Sink::new(&["429 Slowly\nretry-after: 7200", "200 OK"]);
+    let abide = hooked(&format!("http://{}/", sink.address), "");
+    abide.start();
+    mission(&abide, "m");
+    sink.next();
+    let message = delivered(&abide, |delivery| delivery["attempts"] == 1);
+    let delivery = &message["deliveries"][0];
+    let pause = delivery["next_at"].as_u64().unwrap() - delivery["at"].as_u64().unwrap();
+    assert!((7_190_000..=7_210_000).contains(&pause), "{delivery}");
+    abide.kill_daemon();
+    abide.start();
+    let passed = json!({"total_duration": 0.5, "reason": "a try would have been made"});
+    call(&abide, "timer", passed);
+    assert!(!sink.was_asked());
+}
+
+#[test]
+fn messages_are_listed_by_pages_from_the_newest_on() {
+    let abide = configured("");
+    abide.start();
+    for n in 0..5 {
+        mission(&abide, &format!("{n}"));
+        while abide.get("/v1/messages?limit=100")["messages"]
+            .as_array()
+            .map(Vec::len)
+            != Some(n + 1)
+        {}
+    }
+    let mut told = Vec::new();
+    let mut path = "/v1/messages?limit=2".to_owned();
+    loop {
+        let page = abide.get(&path);
+        let messages = page["messages"].as_array().expect("a list").clone();
+        assert!(messages.len() <= 2, "{page}");
+        let texts = messages
+            .iter()
+            .map(|m| m["text"].as_str().unwrap().to_owned());
+        told.extend(texts);
+        match page["next"].as_str() {
+            Some(next) => path = format!("/v1/messages?limit=2&after={next}"),
+            None => break,
+        }
+    }
+    let missions: Vec<&str> = told
+        .iter()
+        .filter_map(|text| text.lines().find_map(|line| line.strip_prefix("Mission: ")))
+        .collect();
+    assert_eq!(missions, ["4", "3", "2", "1", "0"]);
+    let wrong = abide.request("GET", "/v1/messages?after=x", &Value::Null);
+    assert_eq!(wrong.expect("an answer").status, 400);
+}

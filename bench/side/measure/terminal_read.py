@@ -1,0 +1,62 @@
+"""How long it takes from a program's write to the answer of the read that waits for it."""
+
+import os
+import time
+
+from .. import install
+from ..report import Table, median, ms, percentile, ratio
+from ..wire import Gone
+
+WARM_UP = 20
+BEFORE = 5_000  # microseconds that the read stands before the program writes
+PATIENCE = 20
+
+
+def measure(bench):
+    rounds = bench.rounds or (100 if bench.quick else 2000)
+    table = Table("terminal_read", f"from a program's write to the answer of a blocked `read_output`, {rounds} rounds in turn",
+                  ["tool", "median", "p90", "p99", "most", "to the floor"])
+    with bench.started(["floor", "abide"], table) as entries:
+        sessions = {name: begin(contender, connection) for name, (contender, connection) in entries.items()}
+        took = {name: [] for name in entries}
+        for turn in range(-WARM_UP, rounds):
+            for name, (_, connection) in bench.rotated(entries, turn):
+                delay = one(connection, *sessions[name])
+                if turn >= 0:
+                    took[name].append(delay)
+        for _, bell in sessions.values():
+            os.close(bell)
+    middle = {name: median(times) for name, times in took.items()}
+    for name, (contender, _) in entries.items():
+        label = "abide" if name == "abide" else contender.label
+        table.rows.append([label, ms(middle[name]), *(ms(percentile(took[name], share)) for share in (90, 99)), ms(max(took[name])),
+                           ratio(middle[name], middle.get("floor"))])
+        table.data[name] = {"median_s": middle[name], "p90_s": percentile(took[name], 90), "p99_s": percentile(took[name], 99),
+                            "most_s": max(took[name]), "rounds": rounds}
+    table.notes = [f"the program writes the monotonic time {BEFORE / 1000:.0f} ms after the read was sent; the client notes when the answer came",
+                   "wanted: a median within 1.5× of the floor and a p99 under 5 ms, on a machine that does nothing else"]
+    return table
+
+
+def begin(contender, connection):
+    """A session with the program that stamps, and the fifo that asks it for a stamp."""
+    fifo = contender.home / "bell"
+    os.mkfifo(fifo)
+    bell = os.open(fifo, os.O_RDWR)
+    session = connection.start(f"exec {install.FLOOR / 'stamp'} {fifo} {BEFORE}")
+    text, end = "", time.monotonic() + PATIENCE
+    while "ready" not in text:
+        if time.monotonic() > end:
+            raise Gone("the program did not start")
+        text += connection.wait(connection.listen(session), PATIENCE).text
+    return session, bell
+
+
+def one(connection, session, bell):
+    read = connection.listen(session)
+    os.write(bell, b".")
+    answer = connection.wait(read, PATIENCE)
+    stamp = [line.split()[1] for line in answer.text.splitlines() if line.startswith("at ")]
+    if len(stamp) != 1:
+        raise Gone(f"one stamp was expected: {answer.text!r}")
+    return answer.at - int(stamp[0]) / 1e9
