@@ -253,7 +253,7 @@ fn page_size() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 
-fn ticks_per_second() -> u64 {
+pub(super) fn ticks_per_second() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
         .unwrap_or(100)

@@ -11,6 +11,7 @@ pub mod keepers;
 pub mod limits;
 pub mod log;
 pub mod logins;
+pub mod machine;
 pub mod peer;
 pub mod probe;
 pub mod rewrite;
