@@ -22,6 +22,7 @@ pub mod secret;
 pub mod sequence;
 pub mod socket;
 pub mod store;
+pub mod stream;
 pub mod tail;
 pub mod terminal;
 pub mod unread;

@@ -8,6 +8,7 @@ mod doctor;
 mod harness;
 mod help;
 mod http;
+mod reference;
 mod run;
 mod session;
 mod setup;

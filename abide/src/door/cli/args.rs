@@ -499,6 +499,8 @@ pub enum Format {
     Anthropic,
     /// As prompt text for models that call tools by writing XML
     Xml,
+    /// As a page for people, which is the guide's reference
+    Markdown,
 }
 
 const COMPLETIONS_HELP: &str = "\
@@ -517,7 +519,11 @@ pub struct Completions {
 #[derive(Debug, Args)]
 pub struct Man {
     /// Where to; it is made where it does not exist
-    pub dir: PathBuf,
+    #[arg(required_unless_present = "markdown")]
+    pub dir: Option<PathBuf>,
+    /// Print one page with all commands instead, which is the guide's reference
+    #[arg(long, conflicts_with = "dir")]
+    pub markdown: bool,
 }
 
 /// Print the version

@@ -12,6 +12,7 @@ mod logs;
 mod messages;
 mod open;
 mod prompt;
+mod reference;
 mod run;
 mod safe;
 mod sessions;
@@ -72,8 +73,12 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             print(&script)?;
         }
         Command::Man(man) => {
-            std::fs::create_dir_all(&man.dir)?;
-            clap_mangen::generate_to(Line::command(), &man.dir)?;
+            if let Some(dir) = man.dir {
+                std::fs::create_dir_all(&dir)?;
+                clap_mangen::generate_to(Line::command(), &dir)?;
+            } else {
+                say!("{}", reference::commands(Line::command()).trim_end());
+            }
         }
         Command::Version(version) => {
             let number = env!("CARGO_PKG_VERSION");
