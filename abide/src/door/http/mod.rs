@@ -34,7 +34,8 @@ mod tools;
 mod who;
 pub mod wire;
 
-pub use ask::{ask_to_stop, ask_version};
+pub use ask::{ask_status, ask_to_stop, ask_version};
+pub use page::is_built as page_is_built;
 pub use tcp::serve_tcp;
 
 use std::io;
