@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test doc bench soak deny install clean
+.PHONY: help run build test lint programs rust-test client-test web web-lint web-test browser pictures guide reference bench soak deny install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -12,10 +12,10 @@ help: ## what there is
 run: build ## build everything and show abide at work
 	@demo/show target/release/abide
 
-build: ## the release binary
+build: web ## the release binary, with the page in it
 	$(CARGO) build --release --locked -p abide
 
-test: lint rust-test client-test ## install what the tests need, and run all of them
+test: lint rust-test client-test web-lint web-test ## install what the tests need, and run all of them
 
 lint: ## formatting, clippy, documentation
 	$(CARGO) fmt --all --check
@@ -23,7 +23,7 @@ lint: ## formatting, clippy, documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 # Real programs that the tests of terminal sessions talk to, and the packages they come in.
-PROGRAMS := vim:vim less:less top:procps python3:python3 node:nodejs bash:bash
+PROGRAMS := vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql
 
 programs: ## the programs that the tests talk to (installs what is missing)
 	@missing=()
@@ -49,9 +49,44 @@ rust-test: programs ## unit tests, transcripts, simulation, real children, doors
 client-test: ## the official MCP clients against abide (installs them first)
 	abide/tests/clients/run
 
+web/node_modules: web/package.json web/package-lock.json
+	cd web && npm ci --silent && touch node_modules
+
+web: ## the page, where there is npm; without it the binary says how to get it
+	@if command -v npm >/dev/null; then
+	  $(MAKE) --no-print-directory web/node_modules
+	  cd web && npm run --silent build -- --logLevel warn
+	else
+	  echo "npm is not there: abide is built without its page"
+	fi
+
+web-lint: web/node_modules ## the page: lints, types, unit tests
+	cd web
+	npm run --silent lint
+	npm run --silent types
+	npm run --silent unit
+
+# The page's tests use the system's Chromium; CHROMIUM names another.
+browser:
+	@if [ -z "$${CHROMIUM:-}" ] && ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null; then
+	  echo "installing chromium"
+	  if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
+	  $$as_root apt-get update -qq
+	  $$as_root apt-get install -y -qq --no-install-recommends chromium >/dev/null
+	fi
+
+web-test: browser web ## the page in a real browser, against the real daemon
+	$(CARGO) build --locked -p abide
+	cd web && npm run --silent test
+
+pictures: browser web ## draw the pictures of the page anew, from a real daemon
+	$(CARGO) build --locked -p abide
+	cd web && npm run --silent pictures
+
 bench: build ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
+	bench/timers
 
 soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
@@ -59,6 +94,16 @@ soak: ## hours of simulation, kills and power cuts, by hand
 
 deny: ## licences, sources and bans (needs cargo-deny)
 	$(CARGO) deny --locked check bans licenses sources
+
+guide: ## the guide as web pages in guide/book (installs mdbook if it is missing)
+	export PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH"
+	command -v mdbook >/dev/null || $(CARGO) install --locked mdbook --no-default-features --features search
+	mdbook build guide
+
+reference: ## the guide's reference, written anew out of the program
+	$(CARGO) build --locked -p abide
+	target/debug/abide tools --format markdown > guide/src/reference/tools.md
+	target/debug/abide man --markdown > guide/src/reference/cli.md
 
 install: ## put abide into cargo's bin folder
 	$(CARGO) install --locked --path abide

@@ -274,7 +274,7 @@ class Tmux(contender.Contender):
     name, label, kind = "tmux", "tmux: capture-pane again and again", TmuxConnection
 
     def prepare(self):
-        self.program = install.debian("tmux", ["tmux", "libevent-core-2.1-7", "libutempter0"])
+        self.program = install.debian("tmux", ["tmux"])
 
     def env(self):
         return {**super().env(), **install.debian_env(), "LANG": "C.UTF-8"}

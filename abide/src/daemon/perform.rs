@@ -1,6 +1,6 @@
 //! Does what the core has decided, in the order of the contract: record, act, publish, reply.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -83,6 +83,7 @@ impl Performer {
             .board()
             .set_counts(house.any_unread(), counts.timers);
         let house = &*house;
+        let mut published = HashSet::new();
         for effect in effects {
             match effect {
                 Effect::Record(_) => {}
@@ -123,7 +124,12 @@ impl Performer {
                         .remove(&question);
                     self.handle.board().close(question, closing);
                 }
-                Effect::Publish { session } => self.publish(house, session),
+                // What is shown is how things are at the end of the turn: once is enough.
+                Effect::Publish { session } => {
+                    if published.insert(session) {
+                        self.publish(house, session);
+                    }
+                }
                 Effect::Tell { call, update } => self.tell(calls, call, update),
                 Effect::Probe { timer, until } => {
                     self.handle.prober().probe(timer, until.as_deref());

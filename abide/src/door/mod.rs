@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod client;
 pub mod digest;
+mod filter;
 pub mod http;
 pub mod keys;
 pub mod library;

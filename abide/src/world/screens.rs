@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::SessionId;
+use tokio::sync::broadcast;
 
 use super::keepers::Keepers;
 use super::log::{Log, Piece};
@@ -29,6 +30,8 @@ const SIZE: Size = Size {
     cols: 120,
     rows: 40,
 };
+/// Changes of size that may wait to be heard of.
+const RESIZED: usize = 64;
 /// Where the last size is written down, in a session's folder.
 const SIZE_FILE: &str = "size";
 
@@ -38,6 +41,7 @@ pub struct Screens {
     kept: Mutex<HashMap<SessionId, Arc<Mutex<Live>>>>,
     /// Those that are held ready, the one used last at the end.
     awake: Mutex<VecDeque<SessionId>>,
+    resized: broadcast::Sender<(SessionId, Size)>,
 }
 
 /// The screen of one session.
@@ -65,6 +69,7 @@ impl Screens {
             keepers,
             kept: Mutex::default(),
             awake: Mutex::default(),
+            resized: broadcast::channel(RESIZED).0,
         })
     }
 
@@ -101,13 +106,25 @@ impl Screens {
     /// The terminal has another size. It is written down, so that a later daemon knows it.
     pub async fn resize(self: &Arc<Self>, id: SessionId, size: Size) -> io::Result<()> {
         let size = size.clamped();
-        self.look(id, move |live| {
-            live.size = size;
-            live.screen().resize(size);
-            let words = format!("{} {}", size.cols, size.rows);
-            std::fs::write(live.folder.join(SIZE_FILE), words)
-        })
-        .await?
+        let changed = self
+            .look(id, move |live| {
+                let changed = live.size != size;
+                live.size = size;
+                live.screen().resize(size);
+                let words = format!("{} {}", size.cols, size.rows);
+                std::fs::write(live.folder.join(SIZE_FILE), words)?;
+                Ok::<_, io::Error>(changed)
+            })
+            .await??;
+        if changed {
+            let _ = self.resized.send((id, size));
+        }
+        Ok(())
+    }
+
+    /// Hears of terminals that get another size.
+    pub fn resized(&self) -> broadcast::Receiver<(SessionId, Size)> {
+        self.resized.subscribe()
     }
 
     /// Brings a screen up to date and looks at it.

@@ -145,6 +145,12 @@ fn refused_inside(abide: &Abide) {
     let script = abide.path("speak");
     for (line, headers, body) in [
         ("GET /v1/sessions", cookie.as_str(), ""),
+        ("GET /v1/events", &cookie, ""),
+        (
+            "GET /v1/sessions/session_00000000/terminal",
+            &format!("{cookie}upgrade: websocket\\r\\nconnection: upgrade\\r\\n"),
+            "",
+        ),
         ("POST /v1/logins", &cookie, "{}"),
         ("POST /v1/stop", &cookie, "{}"),
         ("POST /v1/tools/shell", &cookie, r#"{"command":"true"}"#),

@@ -205,3 +205,22 @@ fn an_unknown_timer_is_answered_with_those_that_exist() {
         }
     }
 }
+
+#[test]
+fn nobody_stands_by_for_longer_than_what_remains() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 0.1, "timeout_duration": 1_000, "reason": "r"});
+    assert_eq!(call(&abide, "timer", arguments)["timeout_duration"], 0.1);
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r"});
+    let id = call(&abide, "timer", arguments)["timer_id"].clone();
+    let arguments = json!({"timer_id": id, "total_duration": 0.1});
+    let result = call(&abide, "timer", arguments);
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["timeout_duration"], 0.1);
+    // A mission returns at once, whatever its caller would have waited.
+    let arguments = json!({"total_duration": 600, "timeout_duration": 60, "mission": "m"});
+    let mission = call(&abide, "timer", arguments);
+    assert_eq!(mission["status"], "running");
+    assert_eq!(mission["timeout_duration"], 600);
+}

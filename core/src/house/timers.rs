@@ -196,7 +196,7 @@ impl House {
             key: new.key,
             total: new.total,
             due: self.timers.steady(turn.now) + new.total,
-            standby: new.standby,
+            standby: new.standby.map(|time| time.min(new.total)),
             at: turn.now.wall,
         })));
         if let Some(until) = new.until {
@@ -225,9 +225,12 @@ impl House {
         };
         self.has_room_to_wait()?;
         self.timers.go_on(turn.now, slot, remaining)?;
-        self.changed(turn, slot, standby, None);
         let timer = self.view(turn.now, slot, self.timers.id(slot))?;
-        if timer.kind == Kind::Mission && standby.is_none() {
+        let stays = timer.kind == Kind::Mission && standby.is_none();
+        // Nobody stands by for longer than what remains, and who names no time for just that long.
+        let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
+        self.changed(turn, slot, (!stays).then_some(fitted), None);
+        if stays {
             answer(turn, call, timer, Why::Made);
         } else {
             self.stand_by(turn.now, call, &timer, standby, patience);

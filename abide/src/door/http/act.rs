@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use futures_util::StreamExt;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -104,15 +105,22 @@ pub async fn resize(
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
     still_runs(&view)?;
-    let size = Size { cols, rows }.clamped();
-    let resized = state.handle.screens().resize(view.id, size).await;
+    let resized = fit(&state, view.id, Size { cols, rows }).await;
     resized.map_err(|fault| Problem::fault(fault.to_string()))?;
-    let keepers = state.handle.keepers();
-    keepers.send(view.id, &ToKeeper::Resize { cols, rows });
     Ok(Json(facts(&view)))
 }
 
-#[derive(Deserialize)]
+/// Gives a terminal this size, as far as a terminal can have it.
+pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
+    let Size { cols, rows } = size.clamped();
+    let size = Size { cols, rows };
+    state.handle.screens().resize(id, size).await?;
+    let keepers = state.handle.keepers();
+    keepers.send(id, &ToKeeper::Resize { cols, rows });
+    Ok(())
+}
+
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Whether the command finds the end of its input after these bytes.
@@ -145,7 +153,8 @@ pub async fn input(
     Ok(Json(json!({"written": written})))
 }
 
-async fn write(state: &State, id: SessionId, bytes: &[u8]) -> Result<(), Problem> {
+/// Types bytes, as fast as the command takes them.
+pub async fn write(state: &State, id: SessionId, bytes: &[u8]) -> Result<(), Problem> {
     tokio::select! {
         written = state.handle.keepers().input(id, bytes) => written.map_err(|_| ended(id)),
         // What nobody reads any more would never be taken.

@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Duration;
 
+use abide_core::SessionId;
 use abide_core::session::Phase;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -12,6 +13,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::State;
@@ -57,6 +59,11 @@ impl Tail {
             known: 0,
             bulk: false,
         }
+    }
+
+    /// Brings only what stands before this offset.
+    pub fn stop_before(&mut self, to: u64) {
+        self.to = self.to.min(to);
     }
 
     /// Ends at this offset, and waits for nothing any more.
@@ -159,7 +166,8 @@ pub fn frames(page: Page, next: &mut u64) -> Bytes {
     out.freeze()
 }
 
-fn raw(page: Page) -> Bytes {
+/// The bytes of a page, as they are.
+pub fn raw(page: Page) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
         if let Piece::Chunk(chunk) = piece {
@@ -169,24 +177,29 @@ fn raw(page: Page) -> Bytes {
     out.freeze()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
+    /// The offset to begin at.
     #[serde(default)]
     from: u64,
+    /// The offset to end before.
     to: Option<u64>,
+    /// Which stream.
     #[serde(default)]
     stream: WantedStream,
+    /// Whether what comes is wanted too, until the session ends.
     #[serde(default)]
     follow: bool,
     /// A person is at the session's terminal for as long as this stream lasts.
     #[serde(default)]
     attach: bool,
+    /// Bytes as they are, or frames that tell streams apart.
     #[serde(default)]
     format: Format,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum WantedStream {
     #[default]
@@ -195,7 +208,7 @@ enum WantedStream {
     Stderr,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Format {
     #[default]
@@ -223,7 +236,7 @@ pub async fn log(
         let end = Log::open(&view.folder).end();
         tail.end_at(end.map_err(|fault| Problem::fault(fault.to_string()))?);
     }
-    tail.to = tail.to.min(wanted.to.unwrap_or(u64::MAX));
+    tail.stop_before(wanted.to.unwrap_or(u64::MAX));
     let (kind, format) = match wanted.format {
         Format::Raw => ("application/octet-stream", wanted.format),
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
@@ -274,7 +287,7 @@ impl Streaming {
             }
             self.over = true;
             if self.format == Format::Frames {
-                self.house_knows().await;
+                house_knows(&self.handle, self.view.id, &mut self.present).await;
                 let last = Frame::Ended(self.ending().into()).encode();
                 return Ok(Some((last, self)));
             }
@@ -282,25 +295,25 @@ impl Streaming {
         Ok(None)
     }
 
-    /// The keeper has told that it is over; how it ended is known once the house has heard it too.
-    async fn house_knows(&mut self) {
-        let runs = |view: &SessionView| view.runs();
-        let newest = self.handle.board().session(self.view.id);
-        if newest.as_deref().is_some_and(runs)
-            && let Some(present) = &mut self.present
-        {
-            tokio::select! {
-                () = async { while present.next().await.is_some() {} } => {}
-                () = pause(LATE) => {}
-            }
-        }
-    }
-
     fn ending(&self) -> serde_json::Map<String, serde_json::Value> {
         let newest = self.handle.board().session(self.view.id);
         let mut facts = facts(newest.as_deref().unwrap_or(&self.view));
         facts.insert("next".into(), self.tail.at().into());
         facts
+    }
+}
+
+/// The keeper has told that it is over; how it ended is known once the house has heard it too.
+pub async fn house_knows(handle: &Handle, session: SessionId, present: &mut Option<Pending>) {
+    let runs = |view: &SessionView| view.runs();
+    let newest = handle.board().session(session);
+    if newest.as_deref().is_some_and(runs)
+        && let Some(present) = present
+    {
+        tokio::select! {
+            () = async { while present.next().await.is_some() {} } => {}
+            () = pause(LATE) => {}
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem;
 
-/// What the page may do: talk to this server, and nothing else. Terminals set their colours in
-/// styles that they make themselves.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+/// What the page may do: talk to this server, and nothing else. No script and no style stands in its
+/// markup, so none is allowed there.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// Names under this carry a hash of what they hold.
@@ -35,6 +35,11 @@ struct File {
 mod built {
     use super::File;
     include!(concat!(env!("OUT_DIR"), "/page.rs"));
+}
+
+/// Whether the page was there when this program was built.
+pub fn is_built() -> bool {
+    built::FILES.len() > 1
 }
 
 /// Whether a path can be looked at without having shown anything.

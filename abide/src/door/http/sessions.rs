@@ -9,28 +9,36 @@ use abide_core::{Millis, SessionId};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::body::query;
+use super::body::{JsonBody, query};
 use super::problem::Problem;
-use super::who::Who;
+use super::tools::context;
+use super::who::{self, Who};
 use super::{State, glance, listing};
 use crate::daemon::SessionView;
-use crate::door::tools::{leftovers, session_facts};
+use crate::door::tools::{self, leftovers, session_facts};
 use crate::keeper::log::LOG_FOLDER;
 use crate::world::clock::{Clock, SystemClock};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
+    /// Whether those that have ended are wanted too.
     #[serde(default)]
     include_ended: bool,
     /// Whether the last lines of what runs are wanted, and what the kernel knows of it.
     #[serde(default)]
     tails: bool,
+    /// Only those with this in their command, their id or their agent's name.
     q: Option<String>,
+    /// At most so many, 1 to 1000.
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 
@@ -106,6 +114,43 @@ pub async fn one(
     Path(id): Path<String>,
 ) -> Result<Json<Map<String, Value>>, Problem> {
     Ok(Json(facts(&*who.session(&state, &id)?)))
+}
+
+/// Starts a session with a terminal. A person may start one for an agent.
+pub async fn start(
+    Shared(state): Shared<State>,
+    who: Who,
+    headers: HeaderMap,
+    JsonBody(mut body): JsonBody,
+) -> Result<Response, Problem> {
+    let named = match body.remove("agent") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => Some(who::agent(name.as_bytes())?),
+        Some(other) => {
+            let detail = format!("`agent` must be a name; got {other}");
+            return Err(Problem::bad_input(detail));
+        }
+    };
+    if let (Some(named), Some(me)) = (&named, &who.agent)
+        && named != me
+    {
+        return Err(Problem::forbidden(
+            "an agent starts sessions of its own only",
+        ));
+    }
+    let agent = named.or(who.agent.clone());
+    let context = context(agent, who.may_be_a_person(), &headers)?;
+    body.insert("action".into(), json!("start"));
+    let call = tools::begin(&state.handle, "terminal_session", body, context).await;
+    let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;
+    let result = call.result_only().await.ok_or_else(Problem::stopping)?;
+    if result.is_error {
+        return Err(Problem::conflict(result.text));
+    }
+    let id = result.facts["session_id"].as_str().unwrap_or_default();
+    let started = Json(facts(&*who.session(&state, id)?));
+    let place = [(header::LOCATION, format!("/v1/sessions/{id}"))];
+    Ok((StatusCode::CREATED, place, started).into_response())
 }
 
 /// Everything that is said of a session.

@@ -199,7 +199,8 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
     value.map_err(|_| Problem::bad_input(format!("`{name}` must be plain ASCII")))
 }
 
-fn agent(name: &[u8]) -> Result<Agent, Problem> {
+/// The agent of this name.
+pub fn agent(name: &[u8]) -> Result<Agent, Problem> {
     let name = std::str::from_utf8(name).ok().filter(|name| {
         (1..=AGENT_LIMIT).contains(&name.len()) && !name.chars().any(char::is_control)
     });

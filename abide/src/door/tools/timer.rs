@@ -131,12 +131,8 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
     let total = total.ok_or_else(|| {
         BadInput("`total_duration` is required for a new timer and must be a number of seconds above 0; got nothing.".into())
     })?;
-    if kind == Kind::Mission && standby.is_some() {
-        return Err(BadInput(
-            "`timeout_duration` has no meaning for a `mission`: you end your turn and are woken."
-                .into(),
-        ));
-    }
+    // A mission returns at once, however long its caller would have stood by.
+    let standby = standby.filter(|_| kind == Kind::Waiting);
     let until = match until {
         None => None,
         Some(given) => {
@@ -564,6 +560,5 @@ fn number(time: Millis) -> String {
 
 /// `600 seconds`.
 pub(super) fn seconds(time: Millis) -> String {
-    let unit = if time.0 == 1_000 { "second" } else { "seconds" };
-    format!("{} {unit}", number(time))
+    format!("{} seconds", number(time))
 }

@@ -1,7 +1,5 @@
 //! `abide session attach`: a person at a session's terminal, together with whoever uses it.
 
-mod filter;
-
 use std::io::Write;
 
 use abide_core::Millis;
@@ -17,9 +15,9 @@ use super::name;
 use super::run::input::{self, Source};
 use super::show::complain;
 use super::trouble::{OWN, Trouble};
+use crate::door::filter::Filter;
 use crate::door::http::frame::Frame;
 use crate::world::terminal::{Raw, Terminal};
-use filter::Filter;
 
 /// The key that leaves: Ctrl-].
 const LEAVE: u8 = 0x1d;

@@ -8,39 +8,39 @@ mod tell;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::Agent;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
 
 pub use hub::Hub;
 
-use super::State;
 use super::body::query;
 use super::problem::Problem;
 use super::who::{self, Who};
+use super::{State, login_ends};
 use crate::daemon::Watcher;
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::logins::{LoginId, Logins};
 use hub::Seat;
 use ring::Place;
 
 /// How often a silent stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How soon a browser comes back, in milliseconds.
+const RETRY: &[u8] = b"retry: 1000\n";
 /// A comment, which nobody hears of but the connection.
 const ALIVE: Bytes = Bytes::from_static(b":\n\n");
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Whether the last lines of what runs are wanted as well.
@@ -68,9 +68,9 @@ pub async fn events(
         news: seat.news(),
         place,
         ready,
-        agent: who.agent.clone(),
         _watcher: who.may_be_a_person().then(|| state.handle.watch()),
-        login: who.login().map(|login| (state.logins.clone(), login)),
+        state,
+        who,
         seat,
     };
     let events = stream::unfold(following, |mut following| async move {
@@ -92,7 +92,9 @@ fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
         "started_at": state.daemon.started_at.0,
         "now": SystemClock.now().wall.0,
     });
-    seat.event(place, "hello", &facts)
+    let mut hello = BytesMut::from(RETRY);
+    hello.extend_from_slice(&seat.event(place, "hello", &facts));
+    hello.freeze()
 }
 
 /// One client, and how far it has come. It holds no event but those on their way.
@@ -101,9 +103,9 @@ struct Following {
     news: watch::Receiver<()>,
     place: Place,
     ready: VecDeque<Bytes>,
-    agent: Option<Agent>,
+    state: State,
+    who: Who,
     _watcher: Option<Watcher>,
-    login: Option<(Arc<Logins>, LoginId)>,
 }
 
 impl Following {
@@ -114,21 +116,14 @@ impl Following {
             }
             self.news.mark_unchanged();
             self.seat
-                .take(&mut self.place, self.agent.as_ref(), &mut self.ready);
+                .take(&mut self.place, self.who.agent.as_ref(), &mut self.ready);
             if !self.ready.is_empty() {
                 continue;
             }
-            let login = &self.login;
-            let logged_out = async {
-                match login {
-                    Some((logins, login)) => logins.until_ended(*login).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 news = self.news.changed() => news.ok()?,
                 () = pause(HEARTBEAT) => return Some(ALIVE),
-                () = logged_out => return None,
+                () = login_ends(&self.state, &self.who) => return None,
             }
         }
     }

@@ -1,12 +1,13 @@
 //! `list`: the sessions an agent has.
 
-use abide_core::Millis;
 use abide_core::session::Phase;
+use abide_core::{Exit, Millis};
 use serde_json::{Value, json};
 
 use super::{Desk, ToolResult, fields};
 use crate::daemon::SessionView;
 use crate::door::digest::one_line;
+use crate::door::tools::report::{code_of, signal_of};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::log::Log;
 
@@ -45,7 +46,8 @@ impl Desk {
                 "agent": view.state.agent.0.as_ref(),
                 "cwd": view.cwd.to_string_lossy(),
                 "pty": view.pty,
-                "exit_code": exit_code(view),
+                "exit_code": exit(view).and_then(code_of),
+                "signal": exit(view).and_then(signal_of),
                 "end": view.ending().map(|ending| ending.end.as_str()),
             }));
         }
@@ -80,9 +82,8 @@ fn state(view: &SessionView) -> &'static str {
     }
 }
 
-fn exit_code(view: &SessionView) -> Option<i32> {
-    let exit = view.ending()?.exit?;
-    Some(exit.shell_code())
+fn exit(view: &SessionView) -> Option<Exit> {
+    view.ending()?.exit
 }
 
 fn shown(command: &str) -> String {

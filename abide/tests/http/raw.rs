@@ -1,0 +1,113 @@
+//! Logs as files, and searching all of them.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Answer};
+
+const PERSON: &str = "abide-person: true\r\n";
+
+fn get(abide: &Abide, line: &str, headers: &str) -> Answer {
+    abide.open(line, &format!("{PERSON}{headers}"), "")
+}
+
+#[test]
+fn a_log_is_a_file_of_which_parts_can_be_had() {
+    let abide = Abide::new();
+    let ran = abide.shell("printf 0123456789; printf abc >&2");
+    let path = format!(
+        "/v1/sessions/{}/log/raw",
+        ran["session_id"].as_str().unwrap()
+    );
+    let whole = get(&abide, &format!("GET {path}"), "");
+    assert_eq!(whole.status, 200);
+    assert_eq!(whole.header("content-length"), Some("13"));
+    assert_eq!(whole.header("accept-ranges"), Some("bytes"));
+    assert_eq!(
+        whole.header("content-type"),
+        Some("application/octet-stream")
+    );
+    assert!(
+        whole
+            .header("content-security-policy")
+            .unwrap()
+            .contains("sandbox")
+    );
+    assert_eq!(whole.header("content-disposition"), None);
+    let all = whole.rest();
+    assert_eq!(all.len(), 13);
+    for (range, from, to) in [
+        ("0-0", 0, 1),
+        ("2-4", 2, 5),
+        ("11-", 11, 13),
+        ("-3", 10, 13),
+    ] {
+        let part = get(
+            &abide,
+            &format!("GET {path}"),
+            &format!("range: bytes={range}\r\n"),
+        );
+        assert_eq!(part.status, 206, "{range}");
+        let words = format!("bytes {from}-{}/13", to - 1);
+        assert_eq!(part.header("content-range"), Some(words.as_str()));
+        assert_eq!(part.rest(), all[from..to], "{range}");
+    }
+    let none = get(&abide, &format!("GET {path}"), "range: bytes=13-\r\n");
+    assert_eq!(
+        (none.status, none.header("content-range")),
+        (416, Some("bytes */13"))
+    );
+    let head = get(&abide, &format!("HEAD {path}"), "");
+    assert_eq!(
+        (head.status, head.header("content-length")),
+        (200, Some("13"))
+    );
+    assert_eq!(head.rest(), "");
+    let file = get(&abide, &format!("GET {path}?download=1"), "");
+    let name = file.header("content-disposition").unwrap().to_owned();
+    assert!(
+        name.starts_with("attachment; filename=\"session_"),
+        "{name}"
+    );
+}
+
+#[test]
+fn all_logs_are_searched_the_newest_first() {
+    let abide = Abide::new();
+    abide.shell("printf 'one\\nneedle 1\\n'");
+    abide.shell("printf '\\033[1mneedle 2\\033[0m\\nneedle 3\\n'");
+    abide.shell("echo nothing");
+    let find = |query: &str| {
+        let line = format!("GET /v1/search?{query}");
+        abide.good(&line, PERSON, &Value::Null)
+    };
+    let found = find("pattern=needle%20%5Cd");
+    let texts: Vec<_> = found["matches"].as_array().unwrap().iter().collect();
+    let texts: Vec<_> = texts.iter().map(|found| &found["text"]).collect();
+    assert_eq!(texts, ["needle 2", "needle 3", "needle 1"], "{found}");
+    assert_eq!(found["truncated"], false);
+    assert_eq!(found["matches"][2]["line"], 2);
+    assert!(
+        found["matches"][2]["command"]
+            .as_str()
+            .unwrap()
+            .starts_with("printf")
+    );
+    let some = find("pattern=needle&limit=2");
+    assert_eq!(some["matches"].as_array().unwrap().len(), 2);
+    assert_eq!(some["truncated"], true);
+    let other = abide.good(
+        "GET /v1/search?pattern=needle",
+        "abide-agent: x\r\n",
+        &Value::Null,
+    );
+    assert_eq!(
+        other,
+        json!({"matches": [], "truncated": false}),
+        "an agent searches its own"
+    );
+    for wrong in ["", "?pattern=%5B", "?pattern=x&limit=0"] {
+        let line = format!("GET /v1/search{wrong}");
+        let (status, problem) = abide.ask(&line, PERSON, &Value::Null);
+        assert_eq!(status, 400, "{wrong}: {problem}");
+    }
+}

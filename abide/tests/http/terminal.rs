@@ -1,0 +1,254 @@
+//! A session's terminal as a page sees it and types into it.
+
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::{Message, WebSocket};
+
+use crate::harness::{Abide, feed};
+
+const PERSON: &str = "abide-person: true\r\n";
+
+struct Page {
+    socket: WebSocket<TcpStream>,
+    /// All that was painted so far.
+    seen: Vec<u8>,
+    /// All that was said so far.
+    said: Vec<Value>,
+}
+
+impl Page {
+    fn open(abide: &Abide, browser: &str, session: &str) -> Self {
+        let address = abide.address();
+        let url = format!("ws://{address}/v1/sessions/{session}/terminal");
+        let mut request = url.into_client_request().expect("a request");
+        for line in browser.lines() {
+            let (name, value) = line.split_once(": ").expect("a header");
+            let name = tungstenite::http::HeaderName::try_from(name).expect("a name");
+            request
+                .headers_mut()
+                .insert(name, value.parse().expect("a value"));
+        }
+        let (socket, _) = tungstenite::client(request, abide.connect()).expect("a channel");
+        Page {
+            socket,
+            seen: Vec::new(),
+            said: Vec::new(),
+        }
+    }
+
+    /// Takes the next message; `false`: the channel was closed, properly.
+    fn take(&mut self) -> bool {
+        match self.socket.read().expect("a message") {
+            Message::Binary(bytes) => self.seen.extend_from_slice(&bytes),
+            Message::Text(text) => self.said.push(serde_json::from_str(&text).expect("JSON")),
+            Message::Close(close) => {
+                assert_eq!(u16::from(close.expect("a reason").code), 1000);
+                return false;
+            }
+            _ => {}
+        }
+        true
+    }
+
+    fn until_said(&mut self, kind: &str) -> Value {
+        loop {
+            if let Some(said) = self.said.iter().find(|said| said["type"] == kind) {
+                return said.clone();
+            }
+            assert!(self.take(), "closed before {kind}");
+        }
+    }
+
+    fn until_seen(&mut self, text: &str) {
+        while !String::from_utf8_lossy(&self.seen).contains(text) {
+            assert!(self.take(), "closed before {text}");
+        }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        let bytes = Message::Binary(text.as_bytes().to_vec().into());
+        self.socket.send(bytes).expect("it is taken");
+    }
+}
+
+fn start(abide: &Abide, browser: &str, body: &Value) -> String {
+    let (status, started) = abide.ask_bare("POST /v1/sessions", browser, body);
+    assert_eq!(status, 201, "{started}");
+    started["session_id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_person_types_and_sees_what_comes_of_it() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let body = json!({"command": "cat", "agent": "helper", "cwd": "/"});
+    let session = start(&abide, &browser, &body);
+    let mut page = Page::open(&abide, &browser, &session);
+    let hello = page.until_said("hello");
+    let expected = json!({"type": "hello", "cols": 120, "rows": 40, "pty": true, "running": true});
+    assert_eq!(hello, expected);
+    page.type_in("hello\r");
+    page.until_seen("hello\r\nhello\r\n");
+    // Whoever uses it with them is told.
+    let read = json!({"action": "read_output", "session_id": session});
+    let agent = "abide-agent: helper\r\n";
+    let read = abide.good("POST /v1/tools/terminal_session", agent, &read);
+    let text = read["text"].as_str().unwrap();
+    assert!(text.contains("a person is at this terminal too"), "{text}");
+    // Another page gives it another size, and this one hears of it.
+    let mut other = Page::open(&abide, &browser, &session);
+    other.until_said("hello");
+    other.until_seen("hello");
+    let size = r#"{"type": "resize", "cols": 100, "rows": 30}"#;
+    other.socket.send(Message::Text(size.into())).unwrap();
+    let resized = page.until_said("resized");
+    assert_eq!(
+        (&resized["cols"], &resized["rows"]),
+        (&json!(100), &json!(30))
+    );
+    page.type_in("\u{4}");
+    let ended = page.until_said("ended");
+    assert_eq!(
+        (&ended["exit_code"], &ended["session_id"]),
+        (&json!(0), &json!(session))
+    );
+    while page.take() {}
+}
+
+#[test]
+fn what_has_ended_is_shown_as_it_was() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let session = start(
+        &abide,
+        &browser,
+        &json!({"command": "printf 'last\\nwords'"}),
+    );
+    let mut page = Page::open(&abide, &browser, &session);
+    page.until_said("ended");
+    page.until_seen("words");
+    let mut late = Page::open(&abide, &browser, &session);
+    assert_eq!(late.until_said("hello")["running"], false);
+    late.until_said("ended");
+    late.until_seen("words");
+    while late.take() {}
+}
+
+#[test]
+fn without_a_terminal_the_end_of_the_log_is_shown() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let fifo = abide.fifo("go");
+    let flood = "head -c 400000 /dev/zero | tr '\\0' x";
+    let command = format!(
+        "echo first; {flood}; echo; echo before; cat {}",
+        fifo.display()
+    );
+    let session = start(&abide, &browser, &json!({"command": command, "pty": false}));
+    let size = |abide: &Abide| {
+        let line = format!("GET /v1/sessions/{session}");
+        abide.good(&line, PERSON, &Value::Null)["bytes_total"]
+            .as_u64()
+            .unwrap()
+    };
+    while size(&abide) < 400_000 {}
+    let mut page = Page::open(&abide, &browser, &session);
+    assert_eq!(page.until_said("hello")["pty"], false);
+    page.until_seen("before");
+    assert!(page.seen.len() <= 256 << 10, "{}", page.seen.len());
+    feed(&fifo, "after\n");
+    page.until_said("ended");
+    page.until_seen("after");
+}
+
+#[test]
+fn a_program_only_paints() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let fifo = abide.fifo("go");
+    let hostile = "printf 'a\\033]52;c;aGk=\\007b\\033]0;title\\007c\\033[6nd\\033[5ie'";
+    let command = format!("cat {0} >/dev/null; {hostile}; cat {0}", fifo.display());
+    let session = start(&abide, &browser, &json!({"command": command}));
+    let mut page = Page::open(&abide, &browser, &session);
+    page.until_said("hello");
+    feed(&fifo, "");
+    page.until_seen("abcde");
+    feed(&fifo, "");
+    page.until_said("ended");
+}
+
+#[test]
+fn a_slow_page_holds_up_nobody_and_is_painted_anew() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let (go, end) = (abide.fifo("go"), abide.fifo("end"));
+    let size = 24_000_000;
+    let flood = format!("head -c {size} /dev/zero | tr '\\0' x");
+    let command = format!(
+        "cat {} >/dev/null; {flood}; echo; echo over; cat {}",
+        go.display(),
+        end.display()
+    );
+    let session = start(&abide, &browser, &json!({"command": command, "pty": false}));
+    let mut page = Page::open(&abide, &browser, &session);
+    page.until_said("hello");
+    feed(&go, "");
+    // Opens once the flood is over, which nobody has read.
+    feed(&end, "");
+    page.until_said("ended");
+    assert!(String::from_utf8_lossy(&page.seen).contains("over"));
+    assert!(page.seen.len() < size, "{}", page.seen.len());
+    assert!(
+        page.seen.windows(2).any(|pair| pair == b"\x1bc"),
+        "painted anew"
+    );
+}
+
+#[test]
+fn what_is_no_channel_is_refused_in_a_sentence() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let session = start(&abide, &browser, &json!({"command": "cat"}));
+    let line = format!("GET /v1/sessions/{session}/terminal");
+    let (status, problem) = abide.ask_bare(&line, &browser, &Value::Null);
+    assert_eq!(
+        (status, &problem["status"]),
+        (426, &json!(426)),
+        "{problem}"
+    );
+    let none = "GET /v1/sessions/session_00000000/terminal";
+    assert_eq!(abide.ask_bare(none, &browser, &Value::Null).0, 404);
+}
+
+#[test]
+fn a_session_is_started_for_oneself_or_by_a_person_for_an_agent() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let session = start(
+        &abide,
+        &browser,
+        &json!({"command": "pwd", "cwd": "/usr", "agent": "a"}),
+    );
+    let seen = abide.good(&format!("GET /v1/sessions/{session}"), PERSON, &Value::Null);
+    assert_eq!(
+        (&seen["agent"], &seen["cwd"]),
+        (&json!("a"), &json!("/usr"))
+    );
+    let other = json!({"command": "true", "agent": "b"});
+    let me = "abide-agent: a\r\n";
+    assert_eq!(abide.ask("POST /v1/sessions", me, &other).0, 403);
+    for wrong in [
+        json!({}),
+        json!({"command": " "}),
+        json!({"command": "true", "agent": 7}),
+        json!({"command": "true", "agent": ""}),
+        json!({"command": "true", "cwd": "nowhere/else"}),
+        json!({"command": "true", "unknown": 1}),
+    ] {
+        let (status, problem) = abide.ask_bare("POST /v1/sessions", &browser, &wrong);
+        assert!(status == 400 || status == 409, "{wrong}: {problem}");
+        assert!(problem["detail"].is_string(), "{wrong}: {problem}");
+    }
+}

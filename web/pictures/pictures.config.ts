@@ -1,0 +1,5 @@
+// Draws the pictures of the page, with the same daemon and browser that its tests use.
+import { defineConfig } from '@playwright/test';
+import tests from '../playwright.config';
+
+export default defineConfig({ ...tests, testDir: '.', testMatch: '*.pictures.ts', workers: 1 });

@@ -1,0 +1,28 @@
+// The page in a real browser, against the real daemon. No retries: what fails now and then is a bug.
+import { execFileSync } from 'node:child_process';
+import { defineConfig } from '@playwright/test';
+
+function browser(): string {
+  const given = process.env['CHROMIUM'];
+  if (given) return given;
+  return execFileSync('sh', ['-c', 'command -v chromium || command -v chromium-browser'], { encoding: 'utf8' }).trim();
+}
+
+export default defineConfig({
+  testDir: 'tests',
+  outputDir: 'test-results',
+  fullyParallel: true,
+  forbidOnly: true,
+  retries: 0,
+  workers: 2,
+  // Generous, since nothing here is measured: on a busy machine a browser takes its time.
+  timeout: 180_000,
+  expect: { timeout: 40_000 },
+  reporter: [['list']],
+  use: {
+    viewport: { width: 1280, height: 800 },
+    colorScheme: 'light',
+    trace: 'off',
+    launchOptions: { executablePath: browser(), args: ['--no-sandbox'] },
+  },
+});

@@ -1,0 +1,110 @@
+// Numbers and text as people read them.
+
+const UNITS: [string, number][] = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['m', 60],
+  ['s', 1],
+];
+
+/** `45s`, `1m30s`, `2h05m`, `3d4h`: the two largest units that matter. */
+export function duration(seconds: number): string {
+  let rest = Math.max(0, Math.floor(seconds));
+  const first = UNITS.findIndex(([, size]) => rest >= size);
+  if (first < 0) return '0s';
+  const parts: string[] = [];
+  for (const [name, size] of UNITS.slice(first, first + 2)) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (parts.length === 0 || count > 0) parts.push(`${count}${name}`);
+  }
+  return parts.join('');
+}
+
+/** `12:05` or `1:02:05`, for what counts down. */
+export function countdown(seconds: number): string {
+  const whole = Math.max(0, Math.ceil(seconds));
+  if (whole >= 86_400) return duration(whole);
+  const [hours, minutes, rest] = [Math.floor(whole / 3_600), Math.floor(whole / 60) % 60, whole % 60];
+  const two = (n: number) => String(n).padStart(2, '0');
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(rest)}` : `${minutes}:${two(rest)}`;
+}
+
+/** `3.1 MB`. */
+export function bytes(count: number): string {
+  const names = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let unit = 0;
+  let value = count;
+  while (value >= 1_000 && unit < names.length - 1) {
+    value /= 1_000;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 100 ? 0 : 1;
+  return `${value.toFixed(digits)} ${names[unit] ?? ''}`;
+}
+
+/** `93 %`: of one processor, so it can be more than 100. */
+export function share(fraction: number): string {
+  return `${Math.round(fraction * 100)} %`;
+}
+
+/** A large number with its thousands apart. */
+export function count(value: number): string {
+  return Math.round(value).toLocaleString('en-GB');
+}
+
+const clockTime = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const dayTime = new Intl.DateTimeFormat(undefined, {
+  month: 'short',
+  day: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+});
+
+/** The time of day, and where it is not today's the date as well. */
+export function moment(stamp: number, now: number): string {
+  const sameDay = new Date(stamp).toDateString() === new Date(now).toDateString();
+  return (sameDay ? clockTime : dayTime).format(stamp);
+}
+
+/** `just now`, `5m ago`. */
+export function ago(stamp: number, now: number): string {
+  const seconds = (now - stamp) / 1_000;
+  return seconds < 2 ? 'just now' : `${duration(seconds)} ago`;
+}
+
+/** A moment that may lie ahead: `in 5m`, `now`. */
+export function ahead(stamp: number, now: number): string {
+  const seconds = (stamp - now) / 1_000;
+  return seconds < 1 ? 'now' : `in ${duration(seconds)}`;
+}
+
+/** `1 session`, `2 sessions`. */
+export function plural(n: number, word: string): string {
+  return `${count(n)} ${word}${n === 1 ? '' : 's'}`;
+}
+
+export interface Run {
+  text: string;
+  /** What stands for a character that would not be seen, or would move others. */
+  mark: boolean;
+}
+
+// Control characters except tab and line feed, soft hyphen, marks and overrides of direction,
+// characters of no width, line separators, and tags.
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+
+/** Text with everything visible in it: a person who says yes must see what they say yes to. */
+export function exactly(text: string): Run[] {
+  const runs: Run[] = [];
+  let from = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    if (found.index > from) runs.push({ text: text.slice(from, found.index), mark: false });
+    const code = (found[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0');
+    runs.push({ text: `U+${code}`, mark: true });
+    from = found.index + found[0].length;
+  }
+  if (from < text.length) runs.push({ text: text.slice(from), mark: false });
+  return runs;
+}

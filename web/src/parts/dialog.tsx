@@ -1,0 +1,55 @@
+// Dialogs: one frame for all, and the question before something that cannot be taken back.
+
+import { AlertDialog } from '@base-ui/react/alert-dialog';
+import { Dialog } from '@base-ui/react/dialog';
+import type { ReactNode } from 'react';
+
+interface BoxProps {
+  open: boolean;
+  onClose: () => void;
+  title: string;
+  children: ReactNode;
+}
+
+export function Box({ open, onClose, title, children }: BoxProps) {
+  return (
+    <Dialog.Root open={open} onOpenChange={(is) => !is && onClose()}>
+      <Dialog.Portal>
+        <Dialog.Backdrop className="backdrop" />
+        <Dialog.Popup className="dialog">
+          <Dialog.Title>{title}</Dialog.Title>
+          {children}
+        </Dialog.Popup>
+      </Dialog.Portal>
+    </Dialog.Root>
+  );
+}
+
+interface SureProps extends BoxProps {
+  act: string;
+  onYes: () => void;
+}
+
+export function Sure({ open, onClose, title, children, act, onYes }: SureProps) {
+  const yes = () => {
+    onClose();
+    onYes();
+  };
+  return (
+    <AlertDialog.Root open={open} onOpenChange={(is) => !is && onClose()}>
+      <AlertDialog.Portal>
+        <AlertDialog.Backdrop className="backdrop" />
+        <AlertDialog.Popup className="dialog">
+          <AlertDialog.Title>{title}</AlertDialog.Title>
+          <AlertDialog.Description render={<div />}>{children}</AlertDialog.Description>
+          <div className="end">
+            <AlertDialog.Close className="button">Leave it</AlertDialog.Close>
+            <button type="button" className="button bad" onClick={yes}>
+              {act}
+            </button>
+          </div>
+        </AlertDialog.Popup>
+      </AlertDialog.Portal>
+    </AlertDialog.Root>
+  );
+}

@@ -1,0 +1,38 @@
+// Where there is nothing yet, the page says how to get something.
+
+import { useState, type ReactNode } from 'react';
+import { tell } from '../state/notes';
+import { CopyIcon } from './icons';
+
+export function Empty({ title, children }: { title: string; children?: ReactNode }) {
+  return (
+    <div className="empty">
+      <strong>{title}</strong>
+      {children}
+    </div>
+  );
+}
+
+/** A command to try, and a button that takes it along. */
+export function Try({ command }: { command: string }) {
+  const [copied, setCopied] = useState(false);
+  const copy = () => {
+    const failed = () => tell({ tone: 'bad', title: 'This browser does not let the page copy', text: command });
+    try {
+      navigator.clipboard.writeText(command).then(() => setCopied(true), failed);
+    } catch {
+      failed();
+    }
+  };
+  return (
+    <span className="try">
+      <code>{command}</code>
+      <button type="button" className="button plain compact icon" aria-label={`Copy ${command}`} onClick={copy}>
+        {copied ? '✓' : <CopyIcon />}
+      </button>
+      <span className="hidden" role="status">
+        {copied ? 'Copied' : ''}
+      </span>
+    </span>
+  );
+}

@@ -1,0 +1,92 @@
+// Starts a terminal from the page.
+
+import { useState } from 'react';
+import { sentence } from '../state/acts';
+import { post } from '../state/api';
+import { house } from '../state/house';
+import { go } from '../state/route';
+import { useValue, Value } from '../state/value';
+import type { Session } from '../wire';
+import { Box } from './dialog';
+
+const asking = new Value(false);
+
+export function openNewTerminal(): void {
+  asking.set(true);
+}
+
+export function NewTerminal() {
+  const open = useValue(asking);
+  const close = () => asking.set(false);
+  return (
+    <Box open={open} onClose={close} title="New terminal">
+      <Form onClose={close} />
+    </Box>
+  );
+}
+
+function Form({ onClose }: { onClose: () => void }) {
+  const [command, setCommand] = useState('bash');
+  const [cwd, setCwd] = useState('');
+  const [fault, setFault] = useState('');
+  const [busy, setBusy] = useState(false);
+  const start = async () => {
+    setBusy(true);
+    setFault('');
+    try {
+      const session = await post<Session>('/v1/sessions', { command, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) });
+      if (!house.sessions.get(session.session_id)) house.putSession(session);
+      onClose();
+      go(`/sessions/${session.session_id}`);
+    } catch (error) {
+      setFault(sentence(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        void start();
+      }}
+    >
+      <label className="field">
+        <span>Command</span>
+        <input
+          className="input code"
+          value={command}
+          onChange={(event) => setCommand(event.target.value)}
+          autoCapitalize="off"
+          autoCorrect="off"
+          spellCheck={false}
+          required
+        />
+      </label>
+      <label className="field">
+        <span>Folder</span>
+        <input
+          className="input code"
+          value={cwd}
+          onChange={(event) => setCwd(event.target.value)}
+          placeholder="where abide runs"
+          autoCapitalize="off"
+          autoCorrect="off"
+          spellCheck={false}
+        />
+      </label>
+      {fault && (
+        <p className="fault" role="alert">
+          {fault}
+        </p>
+      )}
+      <div className="end">
+        <button type="button" className="button" onClick={onClose}>
+          Leave it
+        </button>
+        <button type="submit" className="button primary" disabled={busy || command.trim() === ''}>
+          Start
+        </button>
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,79 @@
+// A question to the person: what is asked, about which command exactly, and the three answers.
+
+import { memo, type KeyboardEvent } from 'react';
+import { duration } from '../format';
+import { answer } from '../state/acts';
+import { house } from '../state/house';
+import { shortcuts } from '../state/prefs';
+import { useThing } from '../state/use';
+import { Link } from './link';
+import { Exact, Since, Tail } from './text';
+
+const SAID = {
+  yes: 'Answering yes…',
+  no: 'Answering no…',
+  quiet: 'Answering yes, without further questions for 10 minutes…',
+};
+
+const KEYS: Record<string, 'yes' | 'no' | 'quiet'> = { y: 'yes', n: 'no', q: 'quiet' };
+
+export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
+  const question = useThing(house.questions, id);
+  const pulse = useThing(house.pulses, question?.session_id ?? '');
+  if (!question) return null;
+  const { answering } = question;
+  const say = (word: 'yes' | 'no' | 'quiet') => void answer(id, word);
+  const onKey = (event: KeyboardEvent) => {
+    // Only on the card itself: an answer must never be a slip of the finger elsewhere.
+    const word = KEYS[event.key];
+    if (!word || !shortcuts.get() || answering || event.target !== event.currentTarget) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    say(word);
+  };
+  const lines = question.tail ?? pulse?.tail ?? (question.last_line ? [question.last_line] : []);
+  const title = `${id}-title`;
+  return (
+    <article className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>
+      <h3 id={title}>{question.question}</h3>
+      <div className="command">
+        <Exact text={question.command} />
+      </div>
+      <div className="facts">
+        <span>
+          <b>{question.waiting_for_input ? 'Waiting for input at its terminal' : question.doing}</b>
+        </span>
+        <span>
+          running for <b>{<Since stamp={question.asked_at - question.running_for * 1_000} />}</b>
+        </span>
+        <span>
+          quiet for <b>{<Since stamp={question.asked_at - (question.idle_for ?? question.idle) * 1_000} />}</b>, limit{' '}
+          {duration(question.idle)}
+        </span>
+        <span>agent {question.agent}</span>
+        <Link href={`/sessions/${question.session_id}`}>Look at the session</Link>
+      </div>
+      <div className="quoted">
+        <span>Its last lines</span>
+        <Tail lines={lines} label={`Last lines of ${question.session_id}`} />
+      </div>
+      {answering ? (
+        <p className="answered" role="status">
+          {SAID[answering]}
+        </p>
+      ) : (
+        <div className="row-of-buttons">
+          <button type="button" className="button primary" onClick={() => say('yes')}>
+            Yes, keep waiting
+          </button>
+          <button type="button" className="button bad" onClick={() => say('no')}>
+            No, kill it
+          </button>
+          <button type="button" className="button" onClick={() => say('quiet')}>
+            Yes, and stop asking for 10 minutes
+          </button>
+        </div>
+      )}
+    </article>
+  );
+});

@@ -1,0 +1,207 @@
+// A live terminal. It keeps the session's own size, since an agent looks at the same screen; the
+// letters shrink to fit. Only who asks for it gives the session another size.
+
+import { Terminal as Xterm } from '@xterm/xterm';
+import '@xterm/xterm/css/xterm.css';
+import { useEffect, useRef, useState } from 'react';
+import { link } from '../state/live';
+import { pauseBefore } from '../state/live';
+import { withSheets } from './sheets';
+
+const LARGEST = 14;
+const SMALLEST = 9;
+/** Width and height of a letter, by its size. */
+const WIDE = 0.6023;
+const HIGH = 1.21;
+
+const COLOURS = {
+  background: '#17191a',
+  foreground: '#e4e3dc',
+  cursor: '#6cc9b3',
+  cursorAccent: '#17191a',
+  selectionBackground: '#3b5d55',
+  black: '#24282a',
+  red: '#e7776d',
+  green: '#7fc48f',
+  yellow: '#dfbd6c',
+  blue: '#79a8e0',
+  magenta: '#c692d8',
+  cyan: '#6cc9b3',
+  white: '#d6d5ce',
+  brightBlack: '#8a918c',
+  brightRed: '#f2958b',
+  brightGreen: '#9fdcab',
+  brightYellow: '#efd48f',
+  brightBlue: '#9cc3f2',
+  brightMagenta: '#dcb1ea',
+  brightCyan: '#8cdbc8',
+  brightWhite: '#f6f5f1',
+};
+
+type State = 'connecting' | 'live' | 'ended' | 'broken';
+
+interface Word {
+  type: 'hello' | 'resized' | 'ended';
+  cols?: number;
+  rows?: number;
+  pty?: boolean;
+  running?: boolean;
+}
+
+export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
+  const place = useRef<HTMLDivElement>(null);
+  const socket = useRef<WebSocket | null>(null);
+  const [state, setState] = useState<State>('connecting');
+  const [size, setSize] = useState<[number, number] | null>(null);
+
+  useEffect(() => {
+    const box = place.current;
+    if (!box) return;
+    const terminal = new Xterm({
+      allowProposedApi: false,
+      convertEol: !pty,
+      cursorBlink: true,
+      disableStdin: true,
+      fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
+      fontSize: LARGEST,
+      // A link in the output is text: what a command wrote opens nothing.
+      linkHandler: null,
+      screenReaderMode: true,
+      scrollback: 10_000,
+      theme: COLOURS,
+    });
+    const dropSheets = withSheets(() => terminal.open(box));
+    // Tab is for the program; the way out is Escape with Shift, and it is said below.
+    terminal.attachCustomKeyEventHandler((event) => {
+      if (event.key !== 'Escape' || !event.shiftKey) return true;
+      if (event.type === 'keydown') document.querySelector<HTMLElement>('[data-after-terminal]')?.focus();
+      return false;
+    });
+    const shrink = () => {
+      const room = box.clientWidth - 32;
+      const fitting = Math.floor((room / (terminal.cols * WIDE)) * 2) / 2;
+      terminal.options.fontSize = Math.min(LARGEST, Math.max(SMALLEST, fitting));
+    };
+    const sized = new ResizeObserver(shrink);
+    sized.observe(box);
+
+    let over = false;
+    let tries = 0;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const resize = (word: Word) => {
+      if (!word.cols || !word.rows) return;
+      terminal.resize(word.cols, word.rows);
+      setSize([word.cols, word.rows]);
+      shrink();
+    };
+    const hear = (word: Word) => {
+      if (word.type === 'hello') {
+        // Whatever was there is painted anew.
+        terminal.reset();
+        tries = 0;
+        resize(word);
+        terminal.options.disableStdin = !(word.pty && word.running);
+        terminal.options.cursorBlink = word.running ?? false;
+        setState(word.running ? 'live' : 'ended');
+      } else if (word.type === 'resized') {
+        resize(word);
+      } else {
+        over = true;
+        terminal.options.disableStdin = true;
+        terminal.options.cursorBlink = false;
+        setState('ended');
+      }
+    };
+    const open = () => {
+      timer = undefined;
+      const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
+      const ws = new WebSocket(`${scheme}://${location.host}/v1/sessions/${encodeURIComponent(id)}/terminal`);
+      ws.binaryType = 'arraybuffer';
+      socket.current = ws;
+      ws.onmessage = (event: MessageEvent<string | ArrayBuffer>) => {
+        if (typeof event.data === 'string') hear(JSON.parse(event.data) as Word);
+        else terminal.write(new Uint8Array(event.data));
+      };
+      ws.onclose = (event) => {
+        if (socket.current === ws) socket.current = null;
+        if (over || event.code === 1000) return;
+        setState('broken');
+        terminal.options.disableStdin = true;
+        timer = setTimeout(open, pauseBefore(tries));
+        tries += 1;
+      };
+    };
+    open();
+    // As soon as the page hears the daemon again, the terminal does not wait either.
+    const leave = link.subscribe(() => {
+      if (link.get().state !== 'live' || timer === undefined) return;
+      clearTimeout(timer);
+      open();
+    });
+
+    const send = (bytes: Uint8Array<ArrayBuffer>) => {
+      if (socket.current?.readyState === WebSocket.OPEN) socket.current.send(bytes);
+    };
+    const coder = new TextEncoder();
+    const typed = terminal.onData((text) => send(coder.encode(text)));
+    const raw = terminal.onBinary((text) => send(Uint8Array.from(text, (char) => char.charCodeAt(0))));
+    return () => {
+      over = true;
+      clearTimeout(timer);
+      leave();
+      typed.dispose();
+      raw.dispose();
+      sized.disconnect();
+      socket.current?.close();
+      terminal.dispose();
+      dropSheets();
+    };
+  }, [id, pty]);
+
+  const fit = () => {
+    const box = place.current;
+    if (!box) return;
+    const cols = Math.max(20, Math.floor((box.clientWidth - 32) / (LARGEST * WIDE)));
+    const rows = Math.max(10, Math.min(60, Math.floor((window.innerHeight - 220) / (LARGEST * HIGH))));
+    socket.current?.send(JSON.stringify({ type: 'resize', cols, rows }));
+  };
+
+  return (
+    <section className="section" aria-label="Terminal">
+      <div className="screen" ref={place} />
+      <div className="facts" role="status">
+        <span data-testid="terminal-state">{WORDS[state]}</span>
+        {size && (
+          <span className="numbers">
+            {size[0]} × {size[1]}
+          </span>
+        )}
+        {state === 'live' && pty && (
+          <span>
+            <kbd>Shift</kbd> <kbd>Esc</kbd> leaves the terminal
+          </span>
+        )}
+        {!pty && <span>It has no terminal of its own, so there is nothing to type into.</span>}
+      </div>
+      <div className="row-of-buttons">
+        <button
+          type="button"
+          className="button compact"
+          data-after-terminal
+          disabled={state !== 'live' || !pty}
+          title="Its agent sees the same size"
+          onClick={fit}
+        >
+          Fit to this window
+        </button>
+      </div>
+    </section>
+  );
+}
+
+const WORDS: Record<State, string> = {
+  connecting: 'Connecting…',
+  live: 'Live',
+  ended: 'Ended; this is what it left',
+  broken: 'The connection broke; reconnecting…',
+};

@@ -1,0 +1,43 @@
+// Text that came from somewhere else, and times that go on by themselves.
+
+import { exactly, ago, duration } from '../format';
+import { useSecond } from '../state/use';
+
+/** A command or a line, with everything in it visible. */
+export function Exact({ text, className = '' }: { text: string; className?: string }) {
+  return (
+    <span className={`exact ${className}`} dir="ltr" translate="no">
+      {exactly(text).map((run, place) =>
+        run.mark ? (
+          <span key={place} className="mark" title="A character that cannot be seen">
+            {run.text}
+          </span>
+        ) : (
+          run.text
+        ),
+      )}
+    </span>
+  );
+}
+
+/** The last lines of a session, quoted. */
+export function Tail({ lines, label }: { lines: string[]; label: string }) {
+  const text = lines.join('\n');
+  return (
+    <pre className="tail" tabIndex={0} role="group" aria-label={label}>
+      {text === '' ? <span className="soft">No output yet</span> : <Exact text={text} />}
+    </pre>
+  );
+}
+
+/** `5m ago`, going on. */
+export function Ago({ stamp }: { stamp: number }) {
+  const now = useSecond();
+  return <time dateTime={new Date(stamp).toISOString()}>{ago(stamp, now)}</time>;
+}
+
+/** How long it has been, going on. */
+export function Since({ stamp }: { stamp: number }) {
+  const now = useSecond();
+  return <span className="numbers">{duration((now - stamp) / 1_000)}</span>;
+}

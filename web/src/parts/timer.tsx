@@ -1,0 +1,272 @@
+// A timer: its state, its buttons, and as a card.
+
+import { Menu } from '@base-ui/react/menu';
+import { memo, useState } from 'react';
+import { conditionWords } from '../condition';
+import { ahead, countdown, duration } from '../format';
+import { timerAct } from '../state/acts';
+import { type HeldTimer, house } from '../state/house';
+import { useSecond, useThing } from '../state/use';
+import { isOpen, type Timer, type TimerStatus } from '../wire';
+import { Bar } from './bar';
+import { Box } from './dialog';
+import { DownIcon, MoreIcon } from './icons';
+import { Exact } from './text';
+
+const STATES: Record<TimerStatus, [string, string]> = {
+  running: ['Running', 'good'],
+  paused: ['Paused', 'warn'],
+  running_background: ['In background', ''],
+  completed: ['Completed', 'good'],
+  stopped: ['Stopped', 'bad'],
+};
+
+export function TimerState({ status }: { status: TimerStatus }) {
+  const [word, tone] = STATES[status];
+  return <span className={`chip ${tone}`}>{word}</span>;
+}
+
+export function purpose(timer: Timer): string {
+  return timer.reason ?? timer.mission ?? timer.timer_id;
+}
+
+/** What is left, counting down. */
+export function Left({ timer }: { timer: HeldTimer }) {
+  const now = useSecond();
+  const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
+  return <span className="numbers">{countdown(left)}</span>;
+}
+
+export function TimerBar({ timer, thin }: { timer: HeldTimer; thin?: boolean }) {
+  const done = timer.total_duration > 0 ? timer.elapsed_time / timer.total_duration : 1;
+  const label = `${Math.round(done * 100)} % of ${duration(timer.total_duration)} have passed`;
+  const still = timer.due === null ? 'still' : '';
+  return (
+    <Bar
+      label={label}
+      total={timer.total_duration}
+      full={timer.due}
+      at={timer.status === 'completed' ? 1 : done}
+      className={`${thin ? 'thin' : ''} ${still}`}
+    />
+  );
+}
+
+function PausedUntil({ until }: { until: number }) {
+  const now = useSecond();
+  return <>goes on {ahead(until, now)}</>;
+}
+
+const PAUSES: [string, number][] = [
+  ['1 minute', 60],
+  ['5 minutes', 300],
+  ['15 minutes', 900],
+  ['1 hour', 3_600],
+  ['1 day', 86_400],
+];
+
+/** `90`, `5m`, `1h30m` as seconds; `null`: it is not a duration. */
+export function seconds(text: string): number | null {
+  const plain = text.trim().toLowerCase();
+  if (/^\d+(\.\d+)?$/.test(plain)) return Number(plain) > 0 ? Number(plain) : null;
+  const parts = /^(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(plain.replace(/\s+/g, ''));
+  if (!parts) return null;
+  const [days, hours, minutes, rest] = parts.slice(1).map((part) => Number(part) || 0);
+  const sum = (days ?? 0) * 86_400 + (hours ?? 0) * 3_600 + (minutes ?? 0) * 60 + (rest ?? 0);
+  return sum > 0 ? sum : null;
+}
+
+function PauseBox({ id, onClose }: { id: string; onClose: () => void }) {
+  const [text, setText] = useState('10m');
+  const length = seconds(text);
+  return (
+    <Box open onClose={onClose} title="Pause this timer">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (length === null) return;
+          onClose();
+          void timerAct(id, 'pause', length);
+        }}
+      >
+        <label className="field">
+          <span>For how long</span>
+          <input className="input" value={text} onChange={(event) => setText(event.target.value)} autoFocus />
+          <small>For instance 90s, 10m or 1h30m. It goes on by itself after that.</small>
+        </label>
+        {length === null && <p className="fault">This is not a duration.</p>}
+        <div className="end">
+          <button type="button" className="button" onClick={onClose}>
+            Leave it
+          </button>
+          <button type="submit" className="button primary" disabled={length === null}>
+            Pause
+          </button>
+        </div>
+      </form>
+    </Box>
+  );
+}
+
+function PauseItems({ id, onOther }: { id: string; onOther: () => void }) {
+  return (
+    <>
+      {PAUSES.map(([words, length]) => (
+        <Menu.Item key={length} className="menu-item" onClick={() => void timerAct(id, 'pause', length)}>
+          {words}
+        </Menu.Item>
+      ))}
+      <Menu.Item className="menu-item" onClick={onOther}>
+        Another duration…
+      </Menu.Item>
+    </>
+  );
+}
+
+/** The buttons that the state allows. */
+export function TimerButtons({ timer }: { timer: HeldTimer }) {
+  const [asking, setAsking] = useState(false);
+  const id = timer.timer_id;
+  if (!isOpen(timer)) return null;
+  const paused = timer.status === 'paused';
+  return (
+    <div className="row-of-buttons">
+      {paused ? (
+        <button type="button" className="button compact" onClick={() => void timerAct(id, 'resume')}>
+          Resume
+        </button>
+      ) : (
+        <Menu.Root>
+          <Menu.Trigger className="button compact">
+            Pause <DownIcon />
+          </Menu.Trigger>
+          <Menu.Portal>
+            <Menu.Positioner className="menu-place" sideOffset={6} align="start">
+              <Menu.Popup className="menu">
+                <PauseItems id={id} onOther={() => setAsking(true)} />
+              </Menu.Popup>
+            </Menu.Positioner>
+          </Menu.Portal>
+        </Menu.Root>
+      )}
+      <button
+        type="button"
+        className="button compact"
+        disabled={timer.status === 'running_background'}
+        title="Nobody waits for it any longer; it runs on and tells its agent when it completes"
+        onClick={() => void timerAct(id, 'cancel')}
+      >
+        Cancel
+      </button>
+      <button
+        type="button"
+        className="button compact bad"
+        title="It is over at once and tells nobody"
+        onClick={() => void timerAct(id, 'stop')}
+      >
+        Stop
+      </button>
+      {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
+    </div>
+  );
+}
+
+/** The same behind one button, for a list. */
+export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: number }) {
+  const [asking, setAsking] = useState(false);
+  const id = timer.timer_id;
+  if (!isOpen(timer)) return null;
+  const paused = timer.status === 'paused';
+  return (
+    <>
+      <Menu.Root>
+        <Menu.Trigger
+          className="button plain compact icon"
+          aria-label={`What to do with ${purpose(timer)}`}
+          tabIndex={tabIndex}
+        >
+          <MoreIcon />
+        </Menu.Trigger>
+        <Menu.Portal>
+          <Menu.Positioner className="menu-place" sideOffset={6} align="end">
+            <Menu.Popup className="menu">
+              {paused ? (
+                <Menu.Item className="menu-item" onClick={() => void timerAct(id, 'resume')}>
+                  Resume
+                </Menu.Item>
+              ) : (
+                <Menu.Group>
+                  <Menu.GroupLabel className="menu-label">Pause for</Menu.GroupLabel>
+                  <PauseItems id={id} onOther={() => setAsking(true)} />
+                </Menu.Group>
+              )}
+              <Menu.Item
+                className="menu-item"
+                disabled={timer.status === 'running_background'}
+                onClick={() => void timerAct(id, 'cancel')}
+              >
+                Cancel
+              </Menu.Item>
+              <Menu.Item className="menu-item fault" onClick={() => void timerAct(id, 'stop')}>
+                Stop
+              </Menu.Item>
+            </Menu.Popup>
+          </Menu.Positioner>
+        </Menu.Portal>
+      </Menu.Root>
+      {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
+    </>
+  );
+}
+
+export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
+  const timer = useThing(house.timers, id);
+  if (!timer) return null;
+  const look = timer.status === 'paused' ? 'paused' : isOpen(timer) ? '' : 'over';
+  return (
+    <article className={`card timer-card ${look}`} tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
+      <div className="card-head">
+        <h3 className="title" id={`${id}-title`}>
+          <Exact text={purpose(timer)} className="prose" />
+        </h3>
+        <TimerState status={timer.status} />
+      </div>
+      <div className="timer-line">
+        <span className="left">
+          <Left timer={timer} />
+        </span>
+        <span className="soft small">{timer.mission ? 'mission' : timer.standing_by ? 'standing by' : 'waiting'}</span>
+      </div>
+      <TimerBar timer={timer} />
+      <div className="facts">
+        <span>
+          total <b>{duration(timer.total_duration)}</b>
+        </span>
+        {timer.timeout_duration != null && (
+          <span>
+            standby <b>{duration(timer.timeout_duration)}</b>
+          </span>
+        )}
+        {timer.agent && <span>agent {timer.agent}</span>}
+        {timer.status === 'paused' && timer.pause_until != null && (
+          <span>
+            <PausedUntil until={timer.pause_until} />
+          </span>
+        )}
+        {timer.until != null && (
+          <span>
+            or when <Exact text={conditionWords(timer.until)} />
+            {timer.last_look && (
+              <>
+                {' '}
+                (last look: <Exact text={timer.last_look} className="prose" />)
+              </>
+            )}
+          </span>
+        )}
+        {timer.stop_reason && <span>“{timer.stop_reason}”</span>}
+      </div>
+      <TimerButtons timer={timer} />
+    </article>
+  );
+});

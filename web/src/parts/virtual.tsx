@@ -1,0 +1,149 @@
+// A long list of which only what is on the screen is drawn. The page itself scrolls. One row is in
+// the order of tabs; the arrows move to the others.
+
+import { useCallback, useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+
+interface Props {
+  ids: string[];
+  label: string;
+  height: number;
+  /** Draws a row; `tabIndex` is for what can be focused in it. */
+  row: (id: string, tabIndex: number) => ReactNode;
+  /** Called when the end comes into sight. */
+  onEnd?: () => void;
+}
+
+/** Rows beyond the edges that are drawn as well. */
+const MARGIN = 6;
+
+interface Span {
+  from: number;
+  to: number;
+}
+
+export function Virtual({ ids, label, height, row, onEnd }: Props) {
+  const list = useRef<HTMLUListElement>(null);
+  const [span, setSpan] = useState<Span>({ from: 0, to: 30 });
+  const [active, setActive] = useState<string | null>(null);
+  const goTo = useRef<string | null>(null);
+
+  const look = useCallback(() => {
+    if (!list.current) return;
+    const top = -list.current.getBoundingClientRect().top;
+    const from = Math.max(0, Math.floor(top / height) - MARGIN);
+    const to = Math.max(from, Math.ceil((top + window.innerHeight) / height) + MARGIN);
+    setSpan((old) => (old.from === from && old.to === to ? old : { from, to }));
+  }, [height]);
+
+  useEffect(() => {
+    let frame = 0;
+    const soon = () => {
+      cancelAnimationFrame(frame);
+      frame = requestAnimationFrame(look);
+    };
+    look();
+    window.addEventListener('scroll', soon, { passive: true });
+    window.addEventListener('resize', soon);
+    return () => {
+      cancelAnimationFrame(frame);
+      window.removeEventListener('scroll', soon);
+      window.removeEventListener('resize', soon);
+    };
+  }, [look, ids.length]);
+
+  useEffect(() => {
+    if (span.to >= ids.length) onEnd?.();
+  }, [span, ids.length, onEnd]);
+
+  // A row that was out of sight is focused once it is drawn.
+  useLayoutEffect(() => {
+    if (goTo.current === null) return;
+    const target = list.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(goTo.current)}"] [data-main]`);
+    if (!target) return;
+    goTo.current = null;
+    target.focus({ preventScroll: true });
+  });
+
+  const place = Math.max(0, active === null ? 0 : ids.indexOf(active));
+  const current = ids[place];
+
+  const moveTo = (next: number) => {
+    const id = ids[Math.min(ids.length - 1, Math.max(0, next))];
+    if (id === undefined || !list.current) return;
+    goTo.current = id;
+    setActive(id);
+    const top = list.current.getBoundingClientRect().top + window.scrollY + ids.indexOf(id) * height;
+    const room = 96;
+    if (top < window.scrollY + room) window.scrollTo(0, Math.max(0, top - room));
+    else if (top + height > window.scrollY + window.innerHeight - room) {
+      window.scrollTo(0, top + height - window.innerHeight + room);
+    }
+    look();
+  };
+
+  const onKey = (event: KeyboardEvent) => {
+    const page = Math.max(1, Math.floor(window.innerHeight / height) - 3);
+    const steps: Record<string, number> = {
+      ArrowDown: place + 1,
+      j: place + 1,
+      ArrowUp: place - 1,
+      k: place - 1,
+      PageDown: place + page,
+      PageUp: place - page,
+      Home: 0,
+      End: ids.length - 1,
+    };
+    const next = steps[event.key];
+    const inRow = (event.target as HTMLElement).closest('[data-row]');
+    if (next === undefined || !inRow || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    moveTo(next);
+  };
+
+  const shown: [string, number][] = [];
+  for (let at = span.from; at < Math.min(span.to, ids.length); at += 1) {
+    const id = ids[at];
+    if (id !== undefined) shown.push([id, at]);
+  }
+  // The row that holds the focus stays, so that the focus is not lost by scrolling.
+  if (current !== undefined && active !== null && (place < span.from || place >= span.to)) shown.push([current, place]);
+
+  return (
+    <ul
+      ref={list}
+      className="virtual"
+      aria-label={label}
+      style={{ height: ids.length * height }}
+      onKeyDown={onKey}
+      onFocus={(event) => {
+        const id = event.target.closest<HTMLElement>('[data-row]')?.dataset['row'];
+        if (id) setActive(id);
+      }}
+    >
+      {shown.map(([id, at]) => (
+        <li
+          key={id}
+          data-row={id}
+          aria-setsize={ids.length}
+          aria-posinset={at + 1}
+          style={{ height, transform: `translateY(${at * height}px)` }}
+        >
+          {row(id, id === current ? 0 : -1)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** The height of a row, which is another one where the screen is narrow. */
+export function useRowHeight(wide: number, narrow: number): number {
+  const [small, setSmall] = useState(() => matchMedia('(max-width: 900px)').matches);
+  useEffect(() => {
+    const query = matchMedia('(max-width: 900px)');
+    const change = () => setSmall(query.matches);
+    query.addEventListener('change', change);
+    return () => query.removeEventListener('change', change);
+  }, []);
+  return small ? narrow : wide;
+}

@@ -1,0 +1,92 @@
+// What buttons do. Each shows at once what it is about to do, and takes it back when the daemon says
+// no, with the daemon's sentence.
+
+import type { Message, Session, Timer } from '../wire';
+import { post } from './api';
+import { now } from './clock';
+import { type HeldTimer, house } from './house';
+import { tell } from './notes';
+
+/** Why it went wrong, in words. */
+export function sentence(fault: unknown): string {
+  return fault instanceof Error ? fault.message : String(fault);
+}
+
+/** Shows `undo`able work until it is answered. Gives whether it was done. */
+async function attempt(undo: () => void, work: () => Promise<void>, failed: string): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (fault) {
+    tell({ tone: 'bad', title: failed, text: sentence(fault) });
+    return false;
+  } finally {
+    undo();
+  }
+}
+
+export const QUIET_FOR = 600;
+
+export async function answer(id: string, word: 'yes' | 'no' | 'quiet'): Promise<boolean> {
+  const body = word === 'quiet' ? { answer: 'yes', quiet_for: QUIET_FOR } : { answer: word };
+  const work = async () => {
+    await post(`/v1/questions/${id}/answer`, body);
+    house.closeQuestion(id);
+  };
+  return attempt(house.questions.lay(id, { answering: word }), work, 'Your answer was not taken');
+}
+
+export type TimerAct = 'stop' | 'cancel' | 'pause' | 'resume';
+
+const TIMER_FAILED: Record<TimerAct, string> = {
+  stop: 'The timer was not stopped',
+  cancel: 'The timer was not sent to the background',
+  pause: 'The timer was not paused',
+  resume: 'The timer was not resumed',
+};
+
+/** How a timer will look. */
+export function foreseen(timer: HeldTimer, act: TimerAct, pause: number): Partial<HeldTimer> {
+  const left = timer.due === null ? timer.remaining_time : Math.max(0, (timer.due - now()) / 1_000);
+  const times = { remaining_time: left, elapsed_time: timer.total_duration - left };
+  switch (act) {
+    case 'stop':
+      return { ...times, status: 'stopped', due: null };
+    case 'cancel':
+      return { status: 'running_background' };
+    case 'pause':
+      return { ...times, status: 'paused', due: null, pause_until: now() + pause * 1_000 };
+    case 'resume':
+      return { ...times, status: 'running', due: now() + left * 1_000, pause_until: null };
+  }
+}
+
+export async function timerAct(id: string, act: TimerAct, pause = 60): Promise<boolean> {
+  const timer = house.timers.get(id);
+  const undo = timer ? house.timers.lay(id, foreseen(timer, act, pause)) : () => undefined;
+  const body = act === 'pause' ? { pause_duration: pause } : {};
+  const work = async () => {
+    const told = await post<Partial<Timer>>(`/v1/timers/${id}/${act}`, body);
+    // The daemon's word replaces ours at once; the event that follows says the same.
+    const known = house.timers.get(id);
+    if (known && told.timer_id === id) house.putTimer({ ...known, ...told });
+  };
+  return attempt(undo, work, TIMER_FAILED[act]);
+}
+
+export async function kill(id: string): Promise<boolean> {
+  const work = async () => {
+    house.putSession(await post<Session>(`/v1/sessions/${id}/kill`));
+  };
+  return attempt(house.sessions.lay(id, { ending: true }), work, 'The session was not killed');
+}
+
+export async function wakeAgain(id: string): Promise<boolean> {
+  const work = async () => {
+    const told = await post<Partial<Message> | undefined>(`/v1/messages/${id}/wake`);
+    const known = house.messages.get(id);
+    if (known && told?.message_id === id) house.putMessage({ ...known, ...told });
+    tell({ tone: 'good', title: 'The message is being sent again' });
+  };
+  return attempt(() => undefined, work, 'The message was not sent again');
+}

@@ -1,0 +1,78 @@
+import { afterEach, expect, test, vi } from 'vitest';
+import type { Timer } from '../wire';
+import { foreseen } from './acts';
+import { setClock } from './clock';
+import { held, House } from './house';
+import { pauseBefore } from './live';
+
+const timer = (id: string, more: Partial<Timer> = {}): Timer => ({
+  timer_id: id,
+  timer_type: 'waiting',
+  total_duration: 100,
+  timeout_duration: null,
+  elapsed_time: 40,
+  remaining_time: 60,
+  status: 'running',
+  reason: id,
+  created_at: 0,
+  ...more,
+});
+
+afterEach(() => vi.unstubAllGlobals());
+
+/** Answers every list as `lists` says, and waits for `gate` with the timers. */
+function daemon(lists: Record<string, unknown>, gate: Promise<void>) {
+  const empty = { questions: [], sessions: [], messages: [], timers: [], next: null };
+  vi.stubGlobal('fetch', async (path: string) => {
+    const at = path.split('?')[0] ?? '';
+    if (at === '/v1/timers') await gate;
+    return new Response(JSON.stringify(lists[path] ?? lists[at] ?? empty));
+  });
+}
+
+test('what an event tells while a list is read is not overwritten by the list', async () => {
+  let open: () => void = () => undefined;
+  const gate = new Promise<void>((done) => (open = done));
+  daemon({ '/v1/timers': { timers: [timer('a'), timer('b')], next: null } }, gate);
+  const house = new House(() => undefined);
+  const loading = house.load();
+  house.putTimer(timer('a', { status: 'paused' }));
+  open();
+  await loading;
+  expect(house.timers.get('a')?.status).toBe('paused');
+  expect(house.timers.get('b')?.status).toBe('running');
+});
+
+test('a list is read to its last page', async () => {
+  daemon(
+    {
+      '/v1/timers?limit=1000': { timers: [timer('a')], next: 'a' },
+      '/v1/timers?limit=1000&after=a': { timers: [timer('b')], next: null },
+    },
+    Promise.resolve(),
+  );
+  const house = new House(() => undefined);
+  await house.load();
+  expect([...house.timers.all()].map((held) => held.timer_id)).toEqual(['a', 'b']);
+});
+
+test('a timer that runs is due by the daemon’s clock, one that is paused is not', () => {
+  setClock(Date.now() + 5_000_000);
+  const due = held(timer('a')).due ?? 0;
+  expect(Math.abs(due - (Date.now() + 5_060_000))).toBeLessThan(1_000);
+  expect(held(timer('a', { status: 'paused' })).due).toBeNull();
+});
+
+test('elapsed and remaining time add up in what a button foresees', () => {
+  for (const act of ['stop', 'pause', 'resume'] as const) {
+    const seen = foreseen(held(timer('a')), act, 60);
+    expect((seen.elapsed_time ?? 0) + (seen.remaining_time ?? 0)).toBeCloseTo(100, 6);
+  }
+});
+
+test('the pauses between tries grow and stay bounded', () => {
+  const pauses = Array.from({ length: 12 }, (_, tries) => pauseBefore(tries, 1));
+  expect(pauses.slice(0, 4)).toEqual([300, 600, 1_200, 2_400]);
+  expect(Math.max(...pauses)).toBe(10_000);
+  expect(pauseBefore(0, 0)).toBe(225);
+});

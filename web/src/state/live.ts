@@ -1,0 +1,175 @@
+// The stream of events: opened, read, and opened again when it breaks, with the page told the truth
+// about it all the while.
+
+import type { Hello, Message, Pulse, Question, Session, Timer } from '../wire';
+import { Refused, refusal } from './api';
+import { now, setClock } from './clock';
+import { house } from './house';
+import { EventParser, type ServerEvent } from './sse';
+import { Value } from './value';
+
+export type Link =
+  | { state: 'connecting' }
+  | { state: 'live' }
+  | { state: 'broken'; tries: number; nextAt: number }
+  | { state: 'stranger' };
+
+export const link = new Value<Link>({ state: 'connecting' });
+export const daemon = new Value<Hello | null>(null);
+/** Whether the lists have been read once. */
+export const loaded = new Value(false);
+
+/** The stream is never silent for this long: the daemon breathes every 15 seconds. */
+const SILENCE = 40_000;
+const FIRST_PAUSE = 300;
+const LONGEST_PAUSE = 10_000;
+
+type Opened = (question: Question) => void;
+let onQuestion: Opened = () => undefined;
+
+export function whenAsked(act: Opened): void {
+  onQuestion = act;
+}
+
+/** How long to wait before the next try: twice as long each time, and never all pages at once. */
+export function pauseBefore(tries: number, chance = Math.random()): number {
+  const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(tries, 10));
+  return longest * (0.75 + chance * 0.25);
+}
+
+let lastId: string | undefined;
+/** Whether the lists must be read before what the stream says can be trusted. */
+let stale = true;
+let stop: AbortController | undefined;
+let skipPause: (() => void) | undefined;
+
+/** Begins, or begins anew after a login. */
+export function connect(): void {
+  stop?.abort();
+  const controller = new AbortController();
+  stop = controller;
+  link.set({ state: 'connecting' });
+  void keepAlive(controller.signal);
+}
+
+export function disconnect(): void {
+  stop?.abort();
+  link.set({ state: 'stranger' });
+}
+
+/** Does not wait any longer. */
+export function tryNow(): void {
+  skipPause?.();
+}
+
+async function keepAlive(signal: AbortSignal): Promise<void> {
+  let tries = 0;
+  const over = () => signal.aborted;
+  while (!over()) {
+    try {
+      await follow(signal, () => {
+        tries = 0;
+        link.set({ state: 'live' });
+      });
+    } catch (fault) {
+      if (over()) return;
+      if (fault instanceof Refused && fault.status === 401) {
+        link.set({ state: 'stranger' });
+        return;
+      }
+    }
+    const pause = pauseBefore(tries);
+    tries += 1;
+    link.set({ state: 'broken', tries, nextAt: now() + pause });
+    await rest(pause, signal);
+  }
+}
+
+async function rest(pause: number, signal: AbortSignal): Promise<void> {
+  await new Promise<void>((done) => {
+    const timer = setTimeout(done, pause);
+    skipPause = () => {
+      clearTimeout(timer);
+      done();
+    };
+    signal.addEventListener('abort', () => skipPause?.(), { once: true });
+    window.addEventListener('online', () => skipPause?.(), { once: true });
+  });
+}
+
+/** One connection, to its end. */
+async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
+  const own = new AbortController();
+  const end = () => own.abort();
+  signal.addEventListener('abort', end, { once: true });
+  let watchdog = setTimeout(end, SILENCE);
+  try {
+    const headers: Record<string, string> = { accept: 'text/event-stream' };
+    if (lastId) headers['last-event-id'] = lastId;
+    const path = '/v1/events?tails=true';
+    const init: RequestInit = { headers, signal: own.signal, credentials: 'same-origin', cache: 'no-store' };
+    const response = await fetch(path, init);
+    if (!response.ok || !response.body) throw await refusal(response, path);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    const parser = new EventParser();
+    while (true) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      clearTimeout(watchdog);
+      watchdog = setTimeout(end, SILENCE);
+      for (const event of parser.take(value)) hear(event, onLive, end);
+    }
+  } finally {
+    clearTimeout(watchdog);
+    signal.removeEventListener('abort', end);
+    own.abort();
+  }
+}
+
+function hear(event: ServerEvent, onLive: () => void, giveUp: () => void): void {
+  const data: unknown = JSON.parse(event.data);
+  if (event.id) lastId = event.id;
+  if (event.event === 'hello') {
+    const hello = data as Hello;
+    setClock(hello.now);
+    daemon.set(hello);
+    if (stale) load(onLive, giveUp);
+    else onLive();
+  } else if (event.event === 'reset') {
+    stale = true;
+    load(onLive, giveUp);
+  } else {
+    apply(event.event, data);
+  }
+}
+
+/** Reads the lists while events go on; without them the connection is worth nothing. */
+function load(onLive: () => void, giveUp: () => void): void {
+  const done = () => {
+    stale = false;
+    loaded.set(true);
+    onLive();
+  };
+  house.load().then(done, giveUp);
+}
+
+interface QuestionEvent extends Question {
+  state?: 'open' | 'closed';
+}
+
+function apply(kind: string, data: unknown): void {
+  if (kind === 'session') house.putSession(data as Session);
+  else if (kind === 'output') house.putPulse(data as Pulse);
+  else if (kind === 'timer') house.putTimer(data as Timer);
+  else if (kind === 'timers_changed') void house.reloadTimers().catch(() => undefined);
+  else if (kind === 'message') house.putMessage(data as Message);
+  else if (kind === 'question') {
+    const { state, ...question } = data as QuestionEvent;
+    if (state === 'closed') {
+      house.closeQuestion(question.question_id);
+    } else {
+      house.putQuestion(question);
+      onQuestion(question);
+    }
+  }
+}

@@ -1,0 +1,29 @@
+// A one-time code becomes a cookie that this page itself can never read.
+
+import { post } from './api';
+import { connect, disconnect, loaded } from './live';
+
+/** The code in a link, or what was typed as one. */
+export function codeIn(text: string): string {
+  const found = /#login=([^&\s]+)/.exec(text);
+  return decodeURIComponent(found?.[1] ?? text.trim());
+}
+
+/** Takes the code out of the address, so that it stays in no history and no bookmark. */
+export function takeCode(): string | null {
+  if (!location.hash.startsWith('#login=')) return null;
+  const code = codeIn(location.hash);
+  history.replaceState(null, '', location.pathname + location.search);
+  return code;
+}
+
+export async function login(text: string): Promise<void> {
+  await post('/v1/login', { code: codeIn(text) });
+  connect();
+}
+
+export async function logout(): Promise<void> {
+  await post('/v1/logout');
+  disconnect();
+  loaded.set(false);
+}

@@ -1,0 +1,43 @@
+// Browser notifications for questions. Permission is only ever asked for after a click.
+
+import type { Question } from '../wire';
+import { exactly } from '../format';
+import { tell } from './notes';
+import { notifying, setNotifying } from './prefs';
+
+export function canNotify(): boolean {
+  return 'Notification' in window;
+}
+
+export async function switchNotifying(on: boolean): Promise<void> {
+  const allowed = on && (await Notification.requestPermission()) === 'granted';
+  setNotifying(allowed);
+  if (!on || allowed) return;
+  tell({
+    tone: 'bad',
+    title: 'This browser does not allow notifications',
+    text: 'Allow them for this page in the settings of the browser, then switch them on here.',
+  });
+}
+
+const shown = new Map<string, Notification>();
+
+export function announce(question: Question, open: (path: string) => void): void {
+  if (!canNotify() || !notifying.get() || Notification.permission !== 'granted' || !document.hidden) return;
+  const body = exactly(question.command)
+    .map((run) => run.text)
+    .join('');
+  const note = new Notification(question.question, { body, tag: question.question_id });
+  shown.set(question.question_id, note);
+  note.onclick = () => {
+    window.focus();
+    open('/');
+    note.close();
+  };
+}
+
+/** A question that is closed needs nobody any more. */
+export function retire(id: string): void {
+  shown.get(id)?.close();
+  shown.delete(id);
+}

@@ -1,0 +1,49 @@
+// What this browser remembers: light or dark, single-key shortcuts, notifications.
+
+import { Value } from './value';
+
+export type Theme = 'system' | 'light' | 'dark';
+
+function read(name: string): string | null {
+  try {
+    return localStorage.getItem(`abide.${name}`);
+  } catch {
+    return null;
+  }
+}
+
+function write(name: string, value: string): void {
+  try {
+    localStorage.setItem(`abide.${name}`, value);
+  } catch {
+    // A browser that keeps nothing still shows the page.
+  }
+}
+
+const stored = read('theme');
+export const theme = new Value<Theme>(stored === 'light' || stored === 'dark' ? stored : 'system');
+export const shortcuts = new Value(read('shortcuts') !== 'off');
+export const notifying = new Value(read('notify') === 'on');
+
+export function setTheme(value: Theme): void {
+  theme.set(value);
+  write('theme', value);
+  applyTheme();
+}
+
+export function setShortcuts(on: boolean): void {
+  shortcuts.set(on);
+  write('shortcuts', on ? 'on' : 'off');
+}
+
+export function setNotifying(on: boolean): void {
+  notifying.set(on);
+  write('notify', on ? 'on' : 'off');
+}
+
+/** The theme as the style sheets see it. */
+export function applyTheme(): void {
+  const chosen = theme.get();
+  if (chosen === 'system') delete document.documentElement.dataset['theme'];
+  else document.documentElement.dataset['theme'] = chosen;
+}

@@ -1,0 +1,65 @@
+// Who is not known yet is told how to get in.
+
+import { useState } from 'react';
+import { sentence } from '../state/acts';
+import { login } from '../state/login';
+import { Try } from '../parts/empty';
+import { Mark } from '../parts/mark';
+
+export function Login({ refused }: { refused: string }) {
+  const [text, setText] = useState('');
+  const [fault, setFault] = useState(refused);
+  const [busy, setBusy] = useState(false);
+  const enter = async () => {
+    setBusy(true);
+    try {
+      await login(text);
+    } catch (error) {
+      setFault(sentence(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <main className="gate">
+      <div className="card">
+        <div className="brand">
+          <Mark /> abide
+        </div>
+        <div className="section">
+          <h1>Come in</h1>
+          <p className="soft">
+            This page is for the person at this machine. In a terminal there, run this; it opens the page and lets you in:
+          </p>
+          <Try command="abide open" />
+        </div>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            void enter();
+          }}
+        >
+          <label className="field">
+            <span>Or paste the link or code that it prints</span>
+            <input
+              className="input code"
+              value={text}
+              onChange={(event) => setText(event.target.value)}
+              autoComplete="one-time-code"
+              autoCapitalize="off"
+              spellCheck={false}
+              required
+            />
+          </label>
+          {fault && (
+            <p className="fault" role="alert">
+              {fault}
+            </p>
+          )}
+          <button type="submit" className="button primary" disabled={busy || text.trim() === ''}>
+            Come in
+          </button>
+        </form>
+      </div>
+    </main>
+  );
+}

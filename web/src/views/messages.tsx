@@ -1,0 +1,152 @@
+// What agents were told, and how each message found its way.
+
+import { useCallback, useState } from 'react';
+import { ahead, count, moment } from '../format';
+import { wakeAgain } from '../state/acts';
+import { now } from '../state/clock';
+import { house } from '../state/house';
+import { useIds, useSecond, useThing } from '../state/use';
+import type { Delivery, Message } from '../wire';
+import { Empty, Try } from '../parts/empty';
+import { Ago, Exact } from '../parts/text';
+
+type Which = 'all' | 'unseen' | 'failed';
+/** Messages that are drawn at once. */
+const STEP = 100;
+
+function failed(message: Message): boolean {
+  const last = message.deliveries?.at(-1);
+  return last ? !last.ok : message.wake_fault !== null;
+}
+
+export function Messages() {
+  const [which, setWhich] = useState<Which>('all');
+  const [most, setMost] = useState(STEP);
+  const choose = useCallback(
+    (all: Iterable<Message>) => {
+      const wanted = [...all].filter(
+        (message) =>
+          which === 'all' || (which === 'unseen' && message.seen_at === null) || (which === 'failed' && failed(message)),
+      );
+      return wanted.sort((a, b) => b.created_at - a.created_at).map((message) => message.message_id);
+    },
+    [which],
+  );
+  const ids = useIds(house.messages, choose);
+  const more = () => {
+    setMost((old) => old + STEP);
+    if (most + STEP > ids.length) void house.moreMessages().catch(() => undefined);
+  };
+  return (
+    <div className="page">
+      <header className="page-head">
+        <h1>Messages</h1>
+        <div className="end">
+          <label>
+            <span className="hidden">Which</span>
+            <select className="input" value={which} onChange={(event) => setWhich(event.target.value as Which)}>
+              <option value="all">All</option>
+              <option value="unseen">Not seen yet</option>
+              <option value="failed">Waking failed</option>
+            </select>
+          </label>
+        </div>
+      </header>
+      {ids.length === 0 ? (
+        <Empty title={which === 'all' ? 'No messages yet' : 'No message is like that'}>
+          {which === 'all' && (
+            <>
+              <span>A timer that completes with nobody standing by leaves a message for its agent. Try one:</span>
+              <Try command="abide timer start 5s --mission 'look at the build'" />
+            </>
+          )}
+        </Empty>
+      ) : (
+        <ul className="messages" aria-label="Messages">
+          {ids.slice(0, most).map((id) => (
+            <li key={id}>
+              <Told id={id} />
+            </li>
+          ))}
+        </ul>
+      )}
+      {(ids.length > most || house.olderMessages) && ids.length > 0 && (
+        <button type="button" className="button" onClick={more}>
+          Show older ones
+        </button>
+      )}
+      {ids.length > 0 && (
+        <span className="soft small numbers" role="status">
+          {count(Math.min(most, ids.length))} of {count(ids.length)} shown
+        </span>
+      )}
+    </div>
+  );
+}
+
+function Told({ id }: { id: string }) {
+  const message = useThing(house.messages, id);
+  const [sending, setSending] = useState(false);
+  if (!message) return null;
+  const again = () => {
+    setSending(true);
+    void wakeAgain(id).finally(() => setSending(false));
+  };
+  const deliveries = message.deliveries ?? [];
+  return (
+    <article className="card message" tabIndex={-1} data-stop aria-label={`Message to ${message.agent}`}>
+      <Exact text={message.text} />
+      <div className="message-head">
+        {message.seen_at === null ? (
+          <span className="chip warn">Not seen yet</span>
+        ) : (
+          <span className="chip good">Seen</span>
+        )}
+        <span className="soft small">
+          to {message.agent}, <Ago stamp={message.created_at} />
+          {message.seen_at !== null && (
+            <>
+              , seen <Ago stamp={message.seen_at} />
+            </>
+          )}
+        </span>
+        <span className="end">
+          <button type="button" className="button compact" disabled={sending} onClick={again}>
+            {sending ? 'Sending…' : 'Send again'}
+          </button>
+        </span>
+      </div>
+      {deliveries.length > 0 ? (
+        <ul className="deliveries" aria-label="Deliveries">
+          {deliveries.map((delivery, place) => (
+            <Way key={place} delivery={delivery} />
+          ))}
+        </ul>
+      ) : (
+        message.wake_fault !== null && (
+          <p className="fault small">
+            Waking failed {message.wake_attempts} times: <Exact text={message.wake_fault} />
+          </p>
+        )
+      )}
+    </article>
+  );
+}
+
+function Way({ delivery }: { delivery: Delivery }) {
+  const second = useSecond();
+  return (
+    <li>
+      <span className={`dot ${delivery.ok ? 'good' : 'bad'}`} />
+      <Exact text={delivery.waker} />
+      <span className="soft">{moment(delivery.at, now())}</span>
+      {delivery.ok ? <span className="soft">delivered</span> : null}
+      {delivery.fault && (
+        <span className="fault">
+          <Exact text={delivery.fault} />
+        </span>
+      )}
+      {delivery.next_at !== null && <span className="soft">next try {ahead(delivery.next_at, second)}</span>}
+    </li>
+  );
+}

@@ -1,0 +1,153 @@
+// What matters at the moment: questions first, then what runs, what waits, and what was said.
+
+import { plural } from '../format';
+import { house, type HeldQuestion, type HeldSession, type HeldTimer } from '../state/house';
+import { useIds, useThing } from '../state/use';
+import { isAlive, isOpen, type Message } from '../wire';
+import { Empty, Try } from '../parts/empty';
+import { Link } from '../parts/link';
+import { QuestionCard } from '../parts/question';
+import { SessionCard } from '../parts/session';
+import { Ago, Exact } from '../parts/text';
+import { TimerCard } from '../parts/timer';
+
+/** Cards of a kind; the rest is in the list. */
+const CARDS = 24;
+const FEED = 8;
+
+function openQuestions(all: Iterable<HeldQuestion>): string[] {
+  return [...all].sort((a, b) => a.asked_at - b.asked_at).map((question) => question.question_id);
+}
+
+function running(all: Iterable<HeldSession>): string[] {
+  const alive = [...all].filter(isAlive);
+  return alive.sort((a, b) => b.created_at - a.created_at).map((session) => session.session_id);
+}
+
+/** The next to come first, then what is paused. */
+function open(all: Iterable<HeldTimer>): string[] {
+  const timers = [...all].filter(isOpen);
+  return timers.sort((a, b) => (a.due ?? Infinity) - (b.due ?? Infinity) || 0).map((timer) => timer.timer_id);
+}
+
+function newest(all: Iterable<Message>): string[] {
+  const messages = [...all].sort((a, b) => b.created_at - a.created_at);
+  return messages.slice(0, FEED).map((message) => message.message_id);
+}
+
+function Said({ id }: { id: string }) {
+  const message = useThing(house.messages, id);
+  if (!message) return null;
+  const [first = '', rest] = message.text.split('\n');
+  return (
+    <li>
+      <Exact text={first} />
+      {rest && <Exact text={rest} className="soft small" />}
+      <span className="soft small">
+        to {message.agent}, <Ago stamp={message.created_at} />
+        {message.seen_at === null ? ', not seen yet' : ''}
+        {message.wake_fault ? ', waking failed' : ''}
+      </span>
+    </li>
+  );
+}
+
+function More({ all, shown, word, href }: { all: number; shown: number; word: string; href: string }) {
+  if (all <= shown) return null;
+  return (
+    <p className="soft">
+      …and <Link href={href}>{plural(all - shown, `more ${word}`)}</Link>.
+    </p>
+  );
+}
+
+export function Now() {
+  const questions = useIds(house.questions, openQuestions);
+  const sessions = useIds(house.sessions, running);
+  const timers = useIds(house.timers, open);
+  const messages = useIds(house.messages, newest);
+  return (
+    <div className="page">
+      <header className="page-head">
+        <h1>{headline(questions.length, sessions.length, timers.length)}</h1>
+      </header>
+      {questions.length > 0 && (
+        <section className="questions" aria-label="Open questions">
+          {questions.slice(0, 50).map((id) => (
+            <QuestionCard key={id} id={id} />
+          ))}
+        </section>
+      )}
+      <div className="now sided">
+        <div className="now-main">
+          <section className="section" aria-labelledby="now-sessions">
+            <div className="section-head">
+              <h2 id="now-sessions">Sessions that run</h2>
+              <span className="badge">{sessions.length}</span>
+              <Link href="/sessions">All sessions</Link>
+            </div>
+            {sessions.length === 0 ? (
+              <Empty title="Nothing runs">
+                <span>Whatever an agent runs through abide shows up here. Or run something yourself:</span>
+                <Try command="abide run --idle 60s -- make test" />
+              </Empty>
+            ) : (
+              <div className="cards">
+                {sessions.slice(0, CARDS).map((id) => (
+                  <SessionCard key={id} id={id} />
+                ))}
+              </div>
+            )}
+            <More all={sessions.length} shown={CARDS} word="session" href="/sessions" />
+          </section>
+          <section className="section" aria-labelledby="now-timers">
+            <div className="section-head">
+              <h2 id="now-timers">Timers</h2>
+              <span className="badge">{timers.length}</span>
+              <Link href="/timers">All timers</Link>
+            </div>
+            {timers.length === 0 ? (
+              <Empty title="Nobody waits">
+                <span>An agent that waits sets a timer. So can you:</span>
+                <Try command="abide timer start 10m --reason 'tea'" />
+              </Empty>
+            ) : (
+              <div className="cards">
+                {timers.slice(0, CARDS).map((id) => (
+                  <TimerCard key={id} id={id} />
+                ))}
+              </div>
+            )}
+            <More all={timers.length} shown={CARDS} word="timer" href="/timers" />
+          </section>
+        </div>
+        <section className="section" aria-labelledby="now-messages">
+          <div className="section-head">
+            <h2 id="now-messages">Messages</h2>
+            <Link href="/messages">All messages</Link>
+          </div>
+          {messages.length === 0 ? (
+            <Empty title="No messages">
+              <span>When a timer completes or a session is closed, its agent is told. You can read along here.</span>
+            </Empty>
+          ) : (
+            <ul className="card feed" aria-live="polite">
+              {messages.map((id) => (
+                <Said key={id} id={id} />
+              ))}
+            </ul>
+          )}
+        </section>
+      </div>
+    </div>
+  );
+}
+
+function headline(questions: number, sessions: number, timers: number): string {
+  if (questions > 0) return questions === 1 ? 'One question for you' : `${questions} questions for you`;
+  if (sessions + timers === 0) return 'All is quiet';
+  const parts = [];
+  if (sessions > 0) parts.push(`${plural(sessions, 'session')} running`);
+  if (timers > 0) parts.push(`${plural(timers, 'timer')} waiting`);
+  return parts.join(', ');
+}

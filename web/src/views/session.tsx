@@ -1,0 +1,110 @@
+// One session: all that is known of it, and its terminal.
+
+import { lazy, Suspense, useEffect, useState } from 'react';
+import { bytes, duration, moment } from '../format';
+import { sentence } from '../state/acts';
+import { get } from '../state/api';
+import { now } from '../state/clock';
+import { house } from '../state/house';
+import { useThing } from '../state/use';
+import { isAlive, type Session as SessionFacts } from '../wire';
+import { Empty } from '../parts/empty';
+import { FileIcon } from '../parts/icons';
+import { Link } from '../parts/link';
+import { QuestionCard } from '../parts/question';
+import { KillButton, Load, Quiet, SessionState } from '../parts/session';
+import { Exact, Since } from '../parts/text';
+import { useIds } from '../state/use';
+
+const Terminal = lazy(() => import('../parts/terminal'));
+
+export function Session({ id }: { id: string }) {
+  const session = useThing(house.sessions, id);
+  const pulse = useThing(house.pulses, id);
+  const [fault, setFault] = useState('');
+  const known = session !== undefined;
+  useEffect(() => {
+    if (known) return;
+    get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`).then(
+      (told) => house.putSession(told),
+      (error: unknown) => setFault(sentence(error)),
+    );
+  }, [id, known]);
+  if (!session) {
+    return (
+      <div className="page">
+        {fault ? (
+          <Empty title={fault}>
+            <Link href="/sessions">All sessions</Link>
+          </Empty>
+        ) : (
+          <p className="soft">Reading…</p>
+        )}
+      </div>
+    );
+  }
+  const alive = isAlive(session);
+  return (
+    <div className="page">
+      <header className="session-head">
+        <div className="page-head">
+          <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
+          <span className="soft small">{id}</span>
+          <div className="end">
+            <a className="button" href={`/v1/sessions/${id}/log/raw?download=1`} download={`${id}.log`}>
+              <FileIcon /> Download the log
+            </a>
+            <KillButton session={session} />
+          </div>
+        </div>
+        <h1>
+          <Exact text={session.command} />
+        </h1>
+        <div className="facts">
+          <span>
+            {alive ? 'age ' : 'ran '}
+            <b>{alive ? <Since stamp={session.created_at} /> : duration(session.duration)}</b>
+          </span>
+          {alive && <Quiet session={session} pulse={pulse} />}
+          <Load pulse={pulse} />
+          {session.timeout != null && <span>limit {duration(session.timeout)}</span>}
+          <span>
+            output <b>{bytes(pulse?.bytes_total ?? session.bytes_total)}</b>
+            {session.bytes_dropped > 0 && `, ${bytes(session.bytes_dropped)} of it no longer kept`}
+          </span>
+          <span>agent {session.agent}</span>
+          <span>started {moment(session.created_at, now())}</span>
+          <span>
+            in <Exact text={session.cwd} />
+          </span>
+          {session.contained_by && <span>contained by {session.contained_by}</span>}
+        </div>
+        {session.error && (
+          <p className="fault">
+            <Exact text={session.error} />
+          </p>
+        )}
+        {session.still_running.length > 0 && (
+          <p className="soft">
+            Left running: <Exact text={session.still_running.map((left) => `${left.command} (${left.pid})`).join(', ')} />
+          </p>
+        )}
+      </header>
+      <Asked session={id} />
+      <Suspense fallback={<div className="screen screen-wait" />}>
+        <Terminal key={id} id={id} pty={session.pty} />
+      </Suspense>
+    </div>
+  );
+}
+
+/** A question about this session is answered here as well. */
+function Asked({ session }: { session: string }) {
+  const ids = useIds(house.questions, all);
+  const own = ids.filter((id) => house.questions.get(id)?.session_id === session);
+  return own.map((id) => <QuestionCard key={id} id={id} />);
+}
+
+function all(questions: Iterable<{ question_id: string }>): string[] {
+  return [...questions].map((question) => question.question_id);
+}

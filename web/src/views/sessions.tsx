@@ -1,0 +1,250 @@
+// All sessions, and a search over what they wrote.
+
+import { useCallback, useEffect, useMemo, useState } from 'react';
+import { bytes, count, duration } from '../format';
+import { sentence } from '../state/acts';
+import { get, withQuery } from '../state/api';
+import { house, type HeldSession } from '../state/house';
+import { useIds, useThing } from '../state/use';
+import { isAlive, type Match, type Session } from '../wire';
+import { Empty, Try } from '../parts/empty';
+import { PlusIcon } from '../parts/icons';
+import { Link } from '../parts/link';
+import { openNewTerminal } from '../parts/new-terminal';
+import { KillButton, SessionState } from '../parts/session';
+import { Ago, Exact, Since } from '../parts/text';
+import { useRowHeight, Virtual } from '../parts/virtual';
+
+type Which = 'all' | 'running' | 'ended';
+/** A search waits until nothing has been typed for so long. */
+const TYPING = 250;
+
+function holds(session: Session, words: string): boolean {
+  return `${session.session_id} ${session.command} ${session.agent}`.toLowerCase().includes(words);
+}
+
+export function Sessions() {
+  const [words, setWords] = useState('');
+  const [which, setWhich] = useState<Which>('all');
+  const [inLogs, setInLogs] = useState(false);
+  return (
+    <div className="page">
+      <header className="page-head">
+        <h1>Sessions</h1>
+        <div className="end">
+          <button type="button" className="button primary" onClick={openNewTerminal}>
+            <PlusIcon /> New terminal
+          </button>
+        </div>
+      </header>
+      <div className="section">
+        <div className="tools">
+          <label className="search">
+            <span className="hidden">Find</span>
+            <input
+              className="input"
+              type="search"
+              placeholder={inLogs ? 'A pattern to find in what they wrote' : 'Find by command, agent or id'}
+              value={words}
+              onChange={(event) => setWords(event.target.value)}
+              data-search
+            />
+          </label>
+          <label>
+            <span className="hidden">Where to look</span>
+            <select
+              className="input"
+              value={inLogs ? 'logs' : 'names'}
+              onChange={(event) => setInLogs(event.target.value === 'logs')}
+            >
+              <option value="names">in commands</option>
+              <option value="logs">in the logs</option>
+            </select>
+          </label>
+          {!inLogs && (
+            <label>
+              <span className="hidden">Which</span>
+              <select className="input" value={which} onChange={(event) => setWhich(event.target.value as Which)}>
+                <option value="all">All</option>
+                <option value="running">Running</option>
+                <option value="ended">Ended</option>
+              </select>
+            </label>
+          )}
+        </div>
+        {inLogs ? <Matches pattern={words.trim()} /> : <List words={words.trim().toLowerCase()} which={which} />}
+      </div>
+    </div>
+  );
+}
+
+function List({ words, which }: { words: string; which: Which }) {
+  const choose = useCallback(
+    (all: Iterable<HeldSession>) => {
+      const sessions = [...all].filter(
+        (session) =>
+          (which === 'all' || isAlive(session) === (which === 'running')) && (words === '' || holds(session, words)),
+      );
+      // What runs comes first.
+      sessions.sort((a, b) => Number(isAlive(b)) - Number(isAlive(a)) || b.created_at - a.created_at);
+      return sessions.map((session) => session.session_id);
+    },
+    [words, which],
+  );
+  const ids = useIds(house.sessions, choose);
+  const height = useRowHeight(60, 104);
+  const onEnd = useCallback(() => void house.moreSessions().catch(() => undefined), []);
+  useOlderOnes(words);
+  if (ids.length === 0) {
+    return words === '' && which !== 'ended' ? (
+      <Empty title="Nothing has run yet">
+        <span>Every command is a session, and its log is kept. Start one:</span>
+        <Try command="abide session start -- bash" />
+      </Empty>
+    ) : (
+      <Empty title="No session is like that" />
+    );
+  }
+  return (
+    <>
+      <span className="soft small numbers" role="status">
+        {count(ids.length)} {ids.length === 1 ? 'session' : 'sessions'}
+      </span>
+      <Virtual
+        ids={ids}
+        label="Sessions"
+        height={height}
+        row={(id, tab) => <Row id={id} tabIndex={tab} />}
+        onEnd={onEnd}
+      />
+    </>
+  );
+}
+
+/** Those that are not held here are asked for. */
+function useOlderOnes(words: string): void {
+  useEffect(() => {
+    if (words === '') return;
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      const path = withQuery('/v1/sessions', { include_ended: true, q: words, limit: 200 });
+      const found = get<{ sessions: Session[] }>(path, stop.signal);
+      found.then(
+        ({ sessions }) => {
+          for (const session of sessions) if (!house.sessions.get(session.session_id)) house.putSession(session);
+        },
+        () => undefined,
+      );
+    }, TYPING);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [words]);
+}
+
+function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
+  const session = useThing(house.sessions, id);
+  const pulse = useThing(house.pulses, id);
+  if (!session) return null;
+  const alive = isAlive(session);
+  return (
+    <div className="line session-row">
+      <span className="lead">
+        <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
+      </span>
+      <span>
+        <Link className="name one-line block" href={`/sessions/${id}`} tabIndex={tabIndex} data-main title={session.command}>
+          <Exact text={session.command} className="one-line" />
+        </Link>
+        <span className="soft small one-line block">
+          {id}, {alive ? 'started' : 'ran'}{' '}
+          {alive ? <Ago stamp={session.created_at} /> : <>{duration(session.duration)}, <Ago stamp={session.created_at} /></>}
+        </span>
+      </span>
+      <span className="soft small one-line wide">{session.agent}</span>
+      <span className="numbers small wide">{bytes(pulse?.bytes_total ?? session.bytes_total)}</span>
+      <span className="numbers small wide">
+        {alive ? <Since stamp={session.created_at} /> : duration(session.duration)}
+      </span>
+      <span className="end">
+        {alive && <KillButton session={session} compact />}
+      </span>
+    </div>
+  );
+}
+
+interface Found {
+  matches: Match[];
+  truncated: boolean;
+}
+
+function Matches({ pattern }: { pattern: string }) {
+  const [found, setFound] = useState<{ pattern: string; found: Found } | null>(null);
+  const [fault, setFault] = useState('');
+  useEffect(() => {
+    if (pattern === '') return;
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      const path = withQuery('/v1/search', { pattern, limit: 500 });
+      get<Found>(path, stop.signal).then(
+        (told) => {
+          setFound({ pattern, found: told });
+          setFault('');
+        },
+        (error: unknown) => {
+          if (!stop.signal.aborted) setFault(sentence(error));
+        },
+      );
+    }, TYPING);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [pattern]);
+  const byKey = useMemo(
+    () => new Map((found?.found.matches ?? []).map((match) => [`${match.session_id}:${match.line}`, match])),
+    [found],
+  );
+  const keys = useMemo(() => [...byKey.keys()], [byKey]);
+  const height = useRowHeight(56, 96);
+  if (pattern === '') {
+    return (
+      <Empty title="Search what sessions wrote">
+        <span>Type a word or a regular expression, for instance</span>
+        <code>error|warning</code>
+      </Empty>
+    );
+  }
+  if (fault) return <p className="fault" role="alert">{fault}</p>;
+  if (found?.pattern !== pattern) return <p className="soft" role="status">Searching…</p>;
+  if (keys.length === 0) return <Empty title="No line of any log matches" />;
+  return (
+    <>
+      <span className="soft small" role="status">
+        {count(keys.length)} lines match{found.found.truncated ? '; there are more' : ''}
+      </span>
+      <Virtual
+        ids={keys}
+        label="Lines that match"
+        height={height}
+        row={(key, tab) => <MatchRow match={byKey.get(key)} tabIndex={tab} />}
+      />
+    </>
+  );
+}
+
+function MatchRow({ match, tabIndex }: { match: Match | undefined; tabIndex: number }) {
+  if (!match) return null;
+  return (
+    <div className="line match-row">
+      <span>
+        <Link className="name one-line block" href={`/sessions/${match.session_id}`} tabIndex={tabIndex} data-main>
+          <Exact text={match.command} className="one-line" />
+        </Link>
+        <span className="soft small">line {count(match.line)}</span>
+      </span>
+      <Exact text={match.text} className="one-line small" />
+    </div>
+  );
+}

@@ -1,0 +1,325 @@
+// Timers as a list, those of the past, and what they come to.
+
+import { Tabs } from '@base-ui/react/tabs';
+import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from 'react';
+import { conditionWords } from '../condition';
+import { count, duration, moment } from '../format';
+import { sentence } from '../state/acts';
+import { get, withQuery } from '../state/api';
+import { now } from '../state/clock';
+import { house, type HeldTimer } from '../state/house';
+import { useIds, useThing } from '../state/use';
+import { isOpen, type Stats, type Timer } from '../wire';
+import { Empty, Try } from '../parts/empty';
+import { Exact } from '../parts/text';
+import { Left, purpose, TimerBar, TimerMenu, TimerState } from '../parts/timer';
+import { useRowHeight, Virtual } from '../parts/virtual';
+
+const Charts = lazy(() => import('../parts/charts'));
+
+export function Timers() {
+  return (
+    <div className="page">
+      <Tabs.Root defaultValue="open">
+        <header className="page-head">
+          <h1>Timers</h1>
+          <Tabs.List className="tabs">
+            <Tabs.Tab className="tab" value="open">
+              Open
+            </Tabs.Tab>
+            <Tabs.Tab className="tab" value="history">
+              History
+            </Tabs.Tab>
+            <Tabs.Tab className="tab" value="stats">
+              Statistics
+            </Tabs.Tab>
+          </Tabs.List>
+        </header>
+        <Tabs.Panel value="open" className="section panel">
+          <Open />
+        </Tabs.Panel>
+        <Tabs.Panel value="history" className="section panel">
+          <History />
+        </Tabs.Panel>
+        <Tabs.Panel value="stats" className="section panel">
+          <Statistics />
+        </Tabs.Panel>
+      </Tabs.Root>
+    </div>
+  );
+}
+
+type Order = 'remaining' | 'created' | 'status' | 'reason';
+
+const ORDERS: Record<Order, (a: HeldTimer, b: HeldTimer) => number> = {
+  remaining: (a, b) => left(a) - left(b),
+  created: (a, b) => b.created_at - a.created_at,
+  status: (a, b) => a.status.localeCompare(b.status) || left(a) - left(b),
+  reason: (a, b) => purpose(a).localeCompare(purpose(b)),
+};
+
+function left(timer: HeldTimer): number {
+  return timer.due ?? now() + timer.remaining_time * 1_000;
+}
+
+function holds(timer: Timer, words: string): boolean {
+  const text = [timer.timer_id, timer.reason, timer.mission, timer.agent, timer.status].join(' ').toLowerCase();
+  return text.includes(words);
+}
+
+function Open() {
+  const [words, setWords] = useState('');
+  const [status, setStatus] = useState('');
+  const [order, setOrder] = useState<Order>('remaining');
+  const choose = useCallback(
+    (all: Iterable<HeldTimer>) => {
+      const wanted = words.trim().toLowerCase();
+      const timers = [...all].filter(
+        (timer) => isOpen(timer) && (status === '' || timer.status === status) && (wanted === '' || holds(timer, wanted)),
+      );
+      return timers.sort(ORDERS[order]).map((timer) => timer.timer_id);
+    },
+    [words, status, order],
+  );
+  const ids = useIds(house.timers, choose);
+  const height = useRowHeight(60, 104);
+  const showAll = () => {
+    setWords('');
+    setStatus('');
+  };
+  const filtered = words !== '' || status !== '';
+  return (
+    <>
+      <div className="tools">
+        <label className="search">
+          <span className="hidden">Find timers</span>
+          <input
+            className="input"
+            type="search"
+            placeholder="Find by reason, mission, agent or id"
+            value={words}
+            onChange={(event) => setWords(event.target.value)}
+            data-search
+          />
+        </label>
+        <label>
+          <span className="hidden">State</span>
+          <select className="input" value={status} onChange={(event) => setStatus(event.target.value)}>
+            <option value="">All states</option>
+            <option value="running">Running</option>
+            <option value="paused">Paused</option>
+            <option value="running_background">In background</option>
+          </select>
+        </label>
+        <label>
+          <span className="hidden">Order</span>
+          <select className="input" value={order} onChange={(event) => setOrder(event.target.value as Order)}>
+            <option value="remaining">Next first</option>
+            <option value="created">Newest first</option>
+            <option value="status">By state</option>
+            <option value="reason">By reason</option>
+          </select>
+        </label>
+        <span className="soft small numbers" role="status">
+          {count(ids.length)} {ids.length === 1 ? 'timer' : 'timers'}
+        </span>
+      </div>
+      {ids.length === 0 ? (
+        filtered ? (
+          <Empty title="No timer is like that">
+            <button type="button" className="button compact" onClick={showAll}>
+              Show all
+            </button>
+          </Empty>
+        ) : (
+          <Empty title="Nobody waits">
+            <span>A timer waits for a time or for something to become true. Try one:</span>
+            <Try command="abide wait --port 3000 --for 5m" />
+          </Empty>
+        )
+      ) : (
+        <Virtual ids={ids} label="Open timers" height={height} row={(id, tab) => <Row id={id} tabIndex={tab} />} />
+      )}
+    </>
+  );
+}
+
+function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
+  const timer = useThing(house.timers, id);
+  if (!timer) return null;
+  const condition = timer.until == null ? '' : `, or when ${conditionWords(timer.until)}`;
+  return (
+    <div className="line timer-row">
+      <span className="lead">
+        <TimerState status={timer.status} />
+        <span className="narrow">
+          <Left timer={timer} />
+        </span>
+      </span>
+      <span>
+        <span className="name one-line block" tabIndex={tabIndex} data-main title={purpose(timer)}>
+          <Exact text={purpose(timer)} className="prose one-line" />
+        </span>
+        <span className="soft small one-line block">
+          {timer.mission ? 'mission' : 'waiting'}, total {duration(timer.total_duration)}
+          {timer.timeout_duration != null && `, standby ${duration(timer.timeout_duration)}`}
+          {condition}
+        </span>
+      </span>
+      <span className="wide">
+        <TimerBar timer={timer} thin />
+      </span>
+      <span className="numbers wide">
+        <Left timer={timer} /> <span className="soft small">left</span>
+      </span>
+      <span className="soft small one-line wide">{timer.agent}</span>
+      <span className="end">
+        <TimerMenu timer={timer} tabIndex={tabIndex} />
+      </span>
+    </div>
+  );
+}
+
+interface Past {
+  timers: Timer[];
+  next?: string | null;
+}
+
+function History() {
+  const [past, setPast] = useState<Timer[] | null>(null);
+  const [next, setNext] = useState<string | null>(null);
+  const [fault, setFault] = useState('');
+  const read = useCallback(async (after?: string) => {
+    try {
+      const page = await get<Past>(withQuery('/v1/timers/history', { limit: 200, after }));
+      setPast((old) => (after && old ? [...old, ...page.timers] : page.timers));
+      setNext(page.next ?? null);
+      setFault('');
+    } catch (error) {
+      setFault(sentence(error));
+    }
+  }, []);
+  useReadWhenTimersEnd(useCallback(() => void read(), [read]));
+  const byId = useMemo(() => new Map((past ?? []).map((timer) => [timer.timer_id, timer])), [past]);
+  const ids = useMemo(() => [...byId.keys()], [byId]);
+  const height = useRowHeight(56, 96);
+  const onEnd = useCallback(() => {
+    if (next) void read(next);
+  }, [next, read]);
+  if (fault) return <p className="fault">{fault}</p>;
+  if (!past) return <p className="soft">Reading…</p>;
+  if (ids.length === 0) {
+    return (
+      <Empty title="No timer has ended yet">
+        <span>Those that complete or are stopped are kept here for 30 days.</span>
+      </Empty>
+    );
+  }
+  const row = (id: string, tabIndex: number) => <PastRow timer={byId.get(id)} tabIndex={tabIndex} />;
+  return <Virtual ids={ids} label="Timers that have ended" height={height} row={row} onEnd={onEnd} />;
+}
+
+function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: number }) {
+  if (!timer) return null;
+  const ended = timer.ended_at ?? timer.created_at + timer.elapsed_time * 1_000;
+  const why = timer.status === 'stopped' ? timer.stop_reason : timer.completed_by && `by ${timer.completed_by}`;
+  return (
+    <div className="line past-row">
+      <span className="lead">
+        <TimerState status={timer.status} />
+      </span>
+      <span>
+        <span className="name one-line block" tabIndex={tabIndex} data-main>
+          <Exact text={purpose(timer)} className="prose one-line" />
+        </span>
+        {why && (
+          <span className="soft small one-line block">
+            <Exact text={why} className="prose" />
+          </span>
+        )}
+      </span>
+      <span className="numbers small">
+        {duration(timer.elapsed_time)} of {duration(timer.total_duration)}
+      </span>
+      <span className="soft small wide">{moment(ended, now())}</span>
+      <span className="soft small one-line wide">{timer.agent}</span>
+    </div>
+  );
+}
+
+/** Reads at once, and again soon after any timer has ended. */
+function useReadWhenTimersEnd(read: () => void): void {
+  useEffect(() => {
+    read();
+    let ended = countEnded();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const look = () => {
+      const fresh = countEnded();
+      if (fresh === ended) return;
+      ended = fresh;
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        read();
+      }, 500);
+    };
+    const leave = house.timers.subscribe(look);
+    return () => {
+      leave();
+      clearTimeout(timer);
+    };
+  }, [read]);
+}
+
+function countEnded(): number {
+  let ended = 0;
+  for (const timer of house.timers.all()) if (!isOpen(timer)) ended += 1;
+  return ended;
+}
+
+function Statistics() {
+  const [stats, setStats] = useState<Stats | null>(null);
+  const [fault, setFault] = useState('');
+  const read = useCallback(() => {
+    get<Stats>('/v1/timers/stats').then(
+      (told) => {
+        setStats(told);
+        setFault('');
+      },
+      (error: unknown) => setFault(sentence(error)),
+    );
+  }, []);
+  useReadWhenTimersEnd(read);
+  if (fault) return <p className="fault">{fault}</p>;
+  if (!stats) return <p className="soft">Reading…</p>;
+  const days = stats.days ?? [];
+  return (
+    <>
+      <div className="tiles">
+        <Tile value={count(stats.completed_by_time + stats.completed_by_condition)} name="completed" />
+        <Tile value={count(stats.completed_by_condition)} name="of them by their condition" />
+        <Tile value={count(stats.stopped)} name="stopped" />
+        <Tile value={duration(stats.elapsed_total)} name="waited in all" />
+        {stats.calls_saved !== undefined && <Tile value={count(stats.calls_saved)} name="calls saved" />}
+      </div>
+      {stats.calls_saved !== undefined && (
+        <p className="soft small">
+          Calls saved: what a loop that looks every 30 seconds would have called, minus the calls that were made.
+        </p>
+      )}
+      {days.length > 0 && (
+        <Suspense fallback={<p className="soft">Drawing…</p>}>
+          <Charts days={days} />
+        </Suspense>
+      )}
+    </>
+  );
+}
+
+function Tile({ value, name }: { value: string; name: string }) {
+  return (
+    <div className="card tile">
+      <b>{value}</b>
+      <span className="soft small">{name}</span>
+    </div>
+  );
+}

@@ -1,0 +1,133 @@
+// An abide of its own for every test, and a browser that is let in. What the page must never do is
+// watched in every test: break its policy, throw, or ask anybody but the daemon.
+
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { promisify } from 'node:util';
+import { expect, test as base, type Page } from '@playwright/test';
+
+const BINARY = resolve(process.env['ABIDE_BIN'] ?? '../target/debug/abide');
+const run = promisify(execFile);
+
+export class Abide {
+  readonly dir = mkdtempSync(join(tmpdir(), 'abide-page-'));
+  private readonly children: ChildProcess[] = [];
+
+  private get env(): NodeJS.ProcessEnv {
+    return { ...process.env, ABIDE_AGENT: undefined, ABIDE_DIR: this.dir };
+  }
+
+  /** What a command of abide prints. */
+  async cli(...words: string[]): Promise<string> {
+    const { stdout } = await run(BINARY, words, { env: this.env, cwd: this.dir });
+    return stdout;
+  }
+
+  /** Starts a command of abide and leaves it running. */
+  start(...words: string[]): ChildProcess {
+    const child = spawn(BINARY, words, { env: this.env, cwd: this.dir, stdio: 'ignore' });
+    this.children.push(child);
+    return child;
+  }
+
+  address(): string {
+    return readFileSync(join(this.dir, 'run/http.address'), 'utf8').trim();
+  }
+
+  /** Asks the daemon as an agent does. */
+  async ask<T>(method: string, path: string, body?: object): Promise<T> {
+    const token = readFileSync(join(this.dir, 'token'), 'utf8').trim();
+    const response = await fetch(`http://${this.address()}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    const told: unknown = await response.json();
+    if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(told)}`);
+    return told as T;
+  }
+
+  /** A terminal session. */
+  async session(command: string): Promise<string> {
+    const facts = await this.ask<{ session_id: string }>('POST', '/v1/tools/terminal_session', {
+      action: 'start',
+      command,
+    });
+    return facts.session_id;
+  }
+
+  /** Timers that nobody stands by on. */
+  async timers(...timers: object[]): Promise<string[]> {
+    const made = await this.ask<{ timer_ids: string[] }>('POST', '/v1/timers', { timers });
+    return made.timer_ids;
+  }
+
+  async link(): Promise<string> {
+    return (await this.cli('open', '--print')).trim();
+  }
+
+  async finish(): Promise<void> {
+    for (const child of this.children) child.kill('SIGKILL');
+    try {
+      const { sessions } = JSON.parse(await this.cli('session', 'list', '--json')) as { sessions: { session_id: string }[] };
+      for (const { session_id } of sessions) await this.cli('session', 'kill', session_id);
+      await this.cli('stop');
+    } finally {
+      rmSync(this.dir, { recursive: true, force: true });
+    }
+  }
+}
+
+interface Fixtures {
+  abide: Abide;
+  /** The page, logged in, at what happens now. */
+  inside: Page;
+}
+
+/** Notes whatever a page must never do. */
+function watch(page: Page, origin: () => string): string[] {
+  const wrong: string[] = [];
+  page.on('pageerror', (fault) => wrong.push(`thrown: ${fault.message}`));
+  page.on('console', (line) => {
+    if (/Content.Security.Policy|Refused to|React/.test(line.text())) wrong.push(line.text());
+  });
+  page.on('request', (request) => {
+    const url = request.url();
+    if (!url.startsWith(origin()) && !/^(data|blob|about):/.test(url)) wrong.push(`asked ${url}`);
+  });
+  page.on('dialog', (dialog) => {
+    wrong.push(`a dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
+  return wrong;
+}
+
+export const test = base.extend<Fixtures>({
+  abide: async ({}, give) => {
+    const abide = new Abide();
+    await abide.cli('status');
+    await give(abide);
+    await abide.finish();
+  },
+  inside: async ({ abide, page }, give) => {
+    const wrong = watch(page, () => `http://${abide.address()}`);
+    await page.goto(await abide.link());
+    await expect(page.getByText(/^Live, abide/)).toBeVisible();
+    await give(page);
+    expect(wrong).toEqual([]);
+  },
+});
+
+export { expect } from '@playwright/test';
+
+/** A note in the corner. */
+export function note(page: Page, text: string) {
+  return page.getByRole('region', { name: 'Notifications' }).getByText(text);
+}
+
+/** Goes quiet after `says`, so that a person is asked. */
+export function quietCommand(abide: Abide, command: string): void {
+  abide.start('run', '--idle', '1s', '--', command);
+}

@@ -1,0 +1,99 @@
+import AxeBuilder from '@axe-core/playwright';
+import type { Page } from '@playwright/test';
+import { type Abide, expect, note, quietCommand, test } from './abide';
+
+/** Something of every kind. */
+async function furnish(abide: Abide): Promise<string> {
+  const id = await abide.session('echo hello; cat');
+  await abide.timers(
+    { total_duration: 600, timeout_duration: 60, reason: 'tea', until: { port: 1 } },
+    { total_duration: 0.05, mission: 'a message' },
+  );
+  await abide.ask('POST', '/v1/tools/shell', { command: 'exit 3' });
+  quietCommand(abide, 'sleep 1000');
+  return id;
+}
+
+async function scan(page: Page, where: string): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
+  const found = violations.map(({ id, nodes }) => `${where}: ${id}: ${nodes.map((node) => node.html).join(' | ')}`);
+  expect(found).toEqual([]);
+}
+
+for (const colorScheme of ['light', 'dark'] as const) {
+  for (const [name, viewport] of Object.entries({ phone: { width: 360, height: 740 }, desk: { width: 1280, height: 800 } })) {
+    test(`every view is accessible and fits: ${colorScheme}, ${name}`, async ({ abide, inside: page }) => {
+      await page.setViewportSize(viewport);
+      await page.emulateMedia({ colorScheme });
+      const id = await furnish(abide);
+      await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
+      await expect(page.getByRole('article', { name: 'tea' })).toBeVisible();
+      for (const path of ['/', '/timers', '/sessions', `/sessions/${id}`, '/messages']) {
+        await page.goto(`http://${abide.address()}${path}`);
+        await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+        if (path.includes(id)) await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+        await scan(page, path);
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+        expect(wide, `${path} is wider than the screen`).toBe(false);
+      }
+      await page.goto(`http://${abide.address()}/timers`);
+      for (const tab of ['History', 'Statistics']) {
+        await page.getByRole('tab', { name: tab }).click();
+        await scan(page, tab);
+      }
+      await page.keyboard.press('?');
+      await expect(page.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+      await scan(page, 'help');
+    });
+  }
+}
+
+test('the login is accessible', async ({ abide, page }) => {
+  await page.goto(`http://${abide.address()}/`);
+  await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();
+  await scan(page, 'login');
+});
+
+test('the switch of colours is kept', async ({ inside: page }) => {
+  const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await back();
+  await page.getByRole('button', { name: 'Colours: as the system has it' }).click();
+  await page.getByRole('button', { name: 'Colours: light' }).click();
+  await expect(page.getByRole('button', { name: 'Colours: dark' })).toBeVisible();
+  const dark = await back();
+  expect(dark).not.toBe(light);
+  await page.reload();
+  await expect(page.getByRole('button', { name: 'Colours: dark' })).toBeVisible();
+  expect(await back()).toBe(dark);
+});
+
+test('everything is reached with keys, and single keys can be switched off', async ({ inside: page }) => {
+  await page.keyboard.press('Tab');
+  await expect(page.getByRole('link', { name: 'To the content' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(page.locator('main')).toBeFocused();
+  for (const [key, name] of Object.entries({ 2: 'Timers', 3: 'Sessions', 4: 'Messages', 1: 'All is quiet' })) {
+    await page.keyboard.press(key);
+    await expect(page.getByRole('heading', { name, level: 1 })).toBeVisible();
+  }
+  await page.keyboard.press('?');
+  await page.getByRole('switch', { name: 'Keys of a single letter do something' }).click();
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('dialog')).toBeHidden();
+  await page.keyboard.press('2');
+  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+});
+
+test('a place that is empty teaches', async ({ inside: page }) => {
+  await expect(page.getByText('abide run --idle 60s -- make test')).toBeVisible();
+  await expect(page.getByText("abide timer start 10m --reason 'tea'")).toBeVisible();
+  await page.keyboard.press('3');
+  await expect(page.getByText('Nothing has run yet')).toBeVisible();
+});
+
+test('notifications are asked for by a click only, and refusal is told', async ({ inside: page, context }) => {
+  expect(await page.evaluate(() => Notification.permission)).not.toBe('granted');
+  await context.clearPermissions();
+  await page.getByRole('button', { name: 'Notify me of questions' }).click();
+  await expect(note(page, 'This browser does not allow notifications')).toBeVisible();
+});

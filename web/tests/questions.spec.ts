@@ -1,0 +1,72 @@
+import { expect, note, quietCommand, test } from './abide';
+
+const COMMAND = `echo "step one"; echo "step two"; sleep 1000 # ${'a command that is long and never cut in its middle '.repeat(6)}end`;
+
+test('a question comes with its exact command and its last lines, and yes keeps it running', async ({ abide, inside: page }) => {
+  quietCommand(abide, COMMAND);
+  const card = page.getByRole('article', { name: 'Command has been idle for 1s. Continue waiting?' });
+  await expect(card).toBeVisible();
+  await expect(card.locator('.command')).toHaveText(COMMAND);
+  const cut = await card.locator('.command').evaluate((box) => box.scrollWidth > box.clientWidth);
+  expect(cut).toBe(false);
+  await expect(card.getByRole('group', { name: /^Last lines of/ })).toContainText('step two');
+  await expect(page.getByTestId('announcer')).toContainText('Continue waiting?');
+  await expect(page).toHaveTitle(/^\(1\)/);
+  await card.getByRole('button', { name: 'Yes, keep waiting' }).click();
+  // It is asked again when it has been quiet once more, so it does run on.
+  await expect(page.getByRole('heading', { name: '1 session running' })).toBeVisible();
+  await expect(card).toBeVisible();
+});
+
+test('no kills the command', async ({ abide, inside: page }) => {
+  quietCommand(abide, 'sleep 1000');
+  await page.getByRole('button', { name: 'No, kill it' }).click();
+  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+  await page.getByRole('link', { name: 'Sessions', exact: true }).click();
+  await expect(page.getByText('ended: too quiet')).toBeVisible();
+});
+
+test('yes for ten minutes asks no more', async ({ abide, inside: page }) => {
+  quietCommand(abide, 'sleep 1000');
+  await page.getByRole('button', { name: 'Yes, and stop asking for 10 minutes' }).click();
+  await expect(page.getByRole('heading', { name: '1 session running' })).toBeVisible();
+  const { questions } = await abide.ask<{ questions: unknown[] }>('GET', '/v1/questions');
+  expect(questions).toEqual([]);
+});
+
+test('a question is answered with keys alone, and only on its card', async ({ abide, inside: page }) => {
+  quietCommand(abide, 'sleep 1000');
+  const card = page.getByRole('article', { name: /Continue waiting/ });
+  await expect(card).toBeVisible();
+  await page.keyboard.press('n');
+  await expect(card).toBeVisible();
+  await page.keyboard.press('j');
+  await expect(card).toBeFocused();
+  await page.keyboard.press('n');
+  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+});
+
+test('an answer that comes too late is told so and changes nothing', async ({ abide, inside: page }) => {
+  quietCommand(abide, 'sleep 1000');
+  await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
+  await page.route('**/v1/questions/*/answer', (route) =>
+    route.fulfill({
+      status: 409,
+      contentType: 'application/problem+json',
+      body: JSON.stringify({ detail: 'The question has been answered already: yes.' }),
+    }),
+  );
+  await page.getByRole('button', { name: 'No, kill it' }).click();
+  await expect(note(page, 'Your answer was not taken')).toBeVisible();
+  await expect(note(page, 'The question has been answered already: yes.')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'No, kill it' })).toBeEnabled();
+});
+
+test('a question that another way has answered goes away by itself', async ({ abide, inside: page }) => {
+  quietCommand(abide, 'sleep 1000');
+  const card = page.getByRole('article', { name: /Continue waiting/ });
+  await expect(card).toBeVisible();
+  const { questions } = await abide.ask<{ questions: { question_id: string }[] }>('GET', '/v1/questions');
+  await abide.cli('answer', questions[0]?.question_id ?? '', 'no');
+  await expect(card).toBeHidden();
+});

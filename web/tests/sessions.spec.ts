@@ -1,0 +1,83 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from './abide';
+
+test('a session shows its live tail and is killed after a question', async ({ abide, inside: page }) => {
+  const id = await abide.session('cat');
+  const card = page.getByRole('article', { name: 'cat' });
+  await expect(card).toContainText('Waits for input');
+  await abide.cli('session', 'send', id, 'hello there', '--keys', 'enter');
+  await expect(card.getByRole('group', { name: /^Last lines/ })).toContainText('hello there');
+  await expect(card).toContainText(/memory \d/);
+  await expect(card).toContainText(/quiet \d+s of 5m/);
+  await card.getByRole('button', { name: 'Kill' }).click();
+  await page.getByRole('button', { name: 'Leave it' }).click();
+  await expect(card).toBeVisible();
+  await card.getByRole('button', { name: 'Kill' }).click();
+  await page.getByRole('button', { name: 'Kill it' }).click();
+  await expect(page.getByText('Nothing runs')).toBeVisible();
+  await page.getByRole('link', { name: 'All sessions' }).click();
+  await expect(page.getByRole('listitem').filter({ hasText: id })).toContainText('killed by a person');
+});
+
+test('a terminal is started from the page, typed into, and left by key', async ({ inside: page }) => {
+  await page.keyboard.press('c');
+  const dialog = page.getByRole('dialog', { name: 'New terminal' });
+  await dialog.getByLabel('Command').fill('sh');
+  await dialog.getByRole('button', { name: 'Start' }).click();
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  await page.locator('.xterm').click();
+  await page.keyboard.type('echo $((40 + 2)) apples');
+  await page.keyboard.press('Enter');
+  await expect(page.locator('.xterm-rows')).toContainText('42 apples');
+  await page.keyboard.press('Shift+Escape');
+  await expect(page.getByRole('button', { name: 'Fit to this window' })).toBeFocused();
+  await page.keyboard.press('Enter');
+  await page.locator('.xterm').click();
+  await page.keyboard.type('exit 3');
+  await page.keyboard.press('Enter');
+  await expect(page.getByTestId('terminal-state')).toHaveText(/^Ended/);
+  await expect(page.getByText('exit code 3')).toBeVisible();
+});
+
+test('the terminal takes the size that the window has room for, when asked', async ({ abide, inside: page }) => {
+  const id = await abide.session('sh');
+  await page.goto(`http://${abide.address()}/sessions/${id}`);
+  await expect(page.getByText('120 × 40')).toBeVisible();
+  await page.getByRole('button', { name: 'Fit to this window' }).click();
+  await expect(page.getByText('120 × 40')).toBeHidden();
+});
+
+test('a command that cannot be started says why', async ({ inside: page }) => {
+  await page.getByRole('link', { name: 'Sessions', exact: true }).click();
+  await page.getByRole('button', { name: 'New terminal' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New terminal' });
+  await dialog.getByLabel('Folder').fill('/no/such/folder');
+  await dialog.getByRole('button', { name: 'Start' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('/no/such/folder');
+});
+
+test('the log can be searched and downloaded', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'printf "one\\nneedle 7\\nthree\\n"' });
+  await page.getByRole('link', { name: 'Sessions', exact: true }).click();
+  await page.getByLabel('Where to look').selectOption('in the logs');
+  await page.getByLabel('Find', { exact: true }).fill('needle \\d');
+  const match = page.getByRole('list', { name: 'Lines that match' }).getByRole('listitem');
+  await expect(match).toContainText('needle 7');
+  await match.getByRole('link').click();
+  await expect(page.locator('.xterm-rows')).toContainText('needle 7');
+  const coming = page.waitForEvent('download');
+  await page.getByRole('link', { name: 'Download the log' }).click();
+  const path = await (await coming).path();
+  expect(readFileSync(path, 'utf8')).toBe('one\nneedle 7\nthree\n');
+});
+
+test('sessions are found by their command', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'true # apples' });
+  await abide.ask('POST', '/v1/tools/shell', { command: 'false # pears' });
+  await page.keyboard.press('3');
+  await page.keyboard.press('/');
+  await page.keyboard.type('pears');
+  const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
+  await expect(rows).toHaveCount(1);
+  await expect(rows).toContainText('exit code 1');
+});

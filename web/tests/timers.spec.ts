@@ -1,0 +1,126 @@
+import { expect, note, test } from './abide';
+
+const tea = { total_duration: 600, timeout_duration: 60, reason: 'tea' };
+
+test('a timer shows its times and takes every button', async ({ abide, inside: page }) => {
+  await abide.timers(tea);
+  const card = page.getByRole('article', { name: 'tea' });
+  await expect(card).toContainText('total 10m');
+  await expect(card).toContainText('standby 1m');
+  await expect(card.getByRole('img', { name: /% of 10m have passed/ })).toBeVisible();
+  await card.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
+  await expect(card.getByText('Paused')).toBeVisible();
+  await expect(card).toContainText(/goes on in (5m|4m5\ds)/);
+  await card.getByRole('button', { name: 'Resume' }).click();
+  await expect(card.getByText('Running')).toBeVisible();
+  await card.getByRole('button', { name: 'Cancel' }).click();
+  await expect(card.getByText('In background')).toBeVisible();
+  await expect(card.getByRole('button', { name: 'Cancel' })).toBeDisabled();
+  await card.getByRole('button', { name: 'Stop' }).click();
+  await expect(page.getByText('Nobody waits')).toBeVisible();
+});
+
+test('a pause of any length', async ({ abide, inside: page }) => {
+  const [id] = await abide.timers(tea);
+  const card = page.getByRole('article', { name: 'tea' });
+  await card.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('menuitem', { name: 'Another duration…' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Pause this timer' });
+  await dialog.getByLabel('For how long').fill('soon');
+  await expect(dialog.getByText('This is not a duration.')).toBeVisible();
+  await expect(dialog.getByRole('button', { name: 'Pause' })).toBeDisabled();
+  await dialog.getByLabel('For how long').fill('1h30m');
+  await page.keyboard.press('Enter');
+  await expect(card).toContainText(/goes on in 1h(30m|29m)/);
+  const timer = await abide.ask<{ status: string }>('GET', `/v1/timers/${id ?? ''}`);
+  expect(JSON.stringify(timer)).toContain('"paused"');
+});
+
+test('the bar moves by itself, and its cards are not drawn anew for it', async ({ abide, inside: page }) => {
+  await abide.timers(tea);
+  const bar = page.getByRole('article', { name: 'tea' }).locator('.bar > i');
+  await expect(bar).toHaveClass(/moving/);
+  const moved = await bar.evaluate(async (inner) => {
+    const width = () => inner.getBoundingClientRect().width;
+    const before = width();
+    let redrawn = 0;
+    const watch = new MutationObserver((changes) => (redrawn += changes.length));
+    watch.observe(inner, { attributes: true });
+    while (width() <= before) await new Promise(requestAnimationFrame);
+    return { redrawn, gone: inner.getAnimations()[0]?.currentTime };
+  });
+  expect(moved.redrawn).toBe(0);
+  expect(Number(moved.gone)).toBeGreaterThan(0);
+});
+
+test('a refused act is taken back and says why', async ({ abide, inside: page }) => {
+  await abide.timers(tea);
+  const card = page.getByRole('article', { name: 'tea' });
+  await page.route('**/v1/timers/*/stop', (route) =>
+    route.fulfill({
+      status: 409,
+      contentType: 'application/problem+json',
+      body: JSON.stringify({ detail: "Timer 'timer_x' has completed already." }),
+    }),
+  );
+  await card.getByRole('button', { name: 'Stop' }).click();
+  await expect(note(page, 'The timer was not stopped')).toBeVisible();
+  await expect(note(page, "Timer 'timer_x' has completed already.")).toBeVisible();
+  await expect(card.getByText('Running')).toBeVisible();
+});
+
+test('the list is filtered, sorted, and walked with the arrows', async ({ abide, inside: page }) => {
+  await abide.timers(
+    { total_duration: 900, reason: 'slow build' },
+    { total_duration: 300, reason: 'fast build' },
+    { total_duration: 100, mission: 'water the plants' },
+  );
+  await page.keyboard.press('2');
+  const list = page.getByRole('list', { name: 'Open timers' });
+  await expect(list.getByRole('listitem')).toHaveText([/water the plants/, /fast build/, /slow build/]);
+  await page.keyboard.press('j');
+  await expect(list.locator('[data-main]').nth(0)).toBeFocused();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await expect(list.getByText('slow build').locator('xpath=ancestor-or-self::*[@data-main]')).toBeFocused();
+  await page.getByRole('combobox', { name: 'Order' }).selectOption('By reason');
+  await expect(list.getByRole('listitem')).toHaveText([/fast build/, /slow build/, /water the plants/]);
+  await page.keyboard.press('Escape');
+  await page.getByLabel('Find timers').fill('build');
+  await expect(list.getByRole('listitem')).toHaveCount(2);
+  await page.getByRole('button', { name: 'What to do with slow build' }).click();
+  await page.getByRole('menuitem', { name: '1 hour' }).click();
+  await page.getByRole('combobox', { name: 'State' }).selectOption('Paused');
+  await expect(list.getByRole('listitem')).toHaveText([/slow build/]);
+});
+
+test('history and statistics tell of what ended', async ({ abide, inside: page }) => {
+  const [stopped] = await abide.timers({ total_duration: 500, reason: 'stopped one' }, { total_duration: 0.05, mission: 'done one' });
+  await abide.ask('POST', `/v1/timers/${stopped ?? ''}/stop`, { reason: 'not needed' });
+  await page.getByRole('link', { name: 'Timers', exact: true }).click();
+  await page.getByRole('tab', { name: 'History' }).click();
+  const list = page.getByRole('list', { name: 'Timers that have ended' });
+  await expect(list.getByRole('listitem').filter({ hasText: 'stopped one' })).toContainText('not needed');
+  await expect(list.getByRole('listitem').filter({ hasText: 'done one' })).toContainText('Completed');
+  await page.getByRole('tab', { name: 'Statistics' }).click();
+  await expect(page.getByText('calls saved', { exact: true })).toBeVisible();
+  await expect(page.getByRole('img', { name: /Timers that ended each day/ }).locator('canvas')).toBeVisible();
+  await page.getByText('The same as a table').click();
+  await expect(page.getByRole('row').last()).toContainText('1');
+});
+
+test('ten thousand timers stay smooth', async ({ abide, inside: page }) => {
+  for (let batch = 0; batch < 10; batch += 1) {
+    const timers = Array.from({ length: 1_000 }, (_, n) => ({ total_duration: 5_000 + n, reason: `wait ${batch * 1_000 + n}` }));
+    await abide.timers(...timers);
+  }
+  await page.getByRole('link', { name: /^Timers/ }).click();
+  await expect(page.getByText('10,000 timers')).toBeVisible();
+  const list = page.getByRole('list', { name: 'Open timers' });
+  await list.locator('[data-main]').first().focus();
+  await page.keyboard.press('End');
+  await expect(list.locator('[aria-posinset="10000"] [data-main]')).toBeFocused();
+  // However many there are, only what is on the screen is drawn.
+  expect(await list.getByRole('listitem').count()).toBeLessThan(60);
+});
