@@ -88,8 +88,9 @@ bench: build ## measure side by side with what one would use instead
 	bench/terminals
 	bench/timers
 
-soak: ## hours of simulation and kills, by hand
+soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
+	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
 
 deny: ## licences, sources and bans (needs cargo-deny)
 	$(CARGO) deny --locked check bans licenses sources
