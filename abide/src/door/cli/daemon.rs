@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::show;
 use super::show::say;
 use super::trouble::{OWN, Trouble};
-use crate::config::{Config, Places};
+use crate::config::{self, Config, Handed, Places};
 use crate::daemon::life::{self, Door, READY_FD};
 use crate::door::http;
 use crate::world::exit::Process;
@@ -38,7 +38,11 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
             return Err(own(fault.to_string()));
         }
     };
-    life::serve(places, config, ready).map_err(|fault| own(format!("{fault:#}")))
+    let handed = match background {
+        true => Handed::default(),
+        false => config::handed(),
+    };
+    life::serve(places, config, handed, ready).map_err(|fault| own(format!("{fault:#}")))
 }
 
 /// The pipe on which whoever started this in the background waits for a word.
