@@ -56,15 +56,21 @@ fn ready_pipe() -> Option<OwnedFd> {
 
 /// Stops the daemon and waits until it is gone. Where there is none, that is done already.
 pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
-    let Ok(stream) = life::connect_running(places, Door::Http) else {
+    if life::connect_running(places, Door::Http).is_err() {
         if as_json {
             show::json(&json!({"stopped": false}));
         } else {
             say!("No daemon is running.");
         }
         return Ok(());
-    };
-    let process = Process::behind(&stream);
+    }
+    // It says its number itself: who stands behind the socket may be whoever opened it for the daemon.
+    let status = http::ask_status(&places.http_socket());
+    let pid = status
+        .ok()
+        .and_then(|status| status["daemon"]["pid"].as_i64());
+    let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+    let process = pid.and_then(Process::numbered);
     http::ask_to_stop(&places.http_socket())
         .map_err(|fault| Trouble::new(format!("the daemon does not stop: {fault}")).code(OWN))?;
     if let Some(process) = process {

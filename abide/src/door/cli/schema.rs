@@ -146,6 +146,7 @@ complete? boolean
 cols? integer
 rows? integer
 title? string|null
+screen? [string]
 cursor_col? integer
 cursor_row? integer
 cursor_visible? boolean
