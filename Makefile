@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test web web-lint web-test browser pictures guide reference bench soak deny install clean
+.PHONY: help run build test lint programs rust-test client-test agent-test web web-lint web-test browser pictures guide reference bench soak deny install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -82,6 +82,9 @@ web-test: browser web ## the page in a real browser, against the real daemon
 pictures: browser web ## draw the pictures of the page anew, from a real daemon
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
+
+agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part of `make test`)
+	abide/tests/agents/run
 
 bench: build ## measure side by side with what one would use instead
 	bench/run
