@@ -86,7 +86,10 @@ export interface Question {
 
 export interface Delivery {
   waker: string;
-  at: number;
+  state?: string;
+  attempts?: number;
+  /** When it was last tried. */
+  at: number | null;
   ok: boolean;
   fault: string | null;
   next_at: number | null;

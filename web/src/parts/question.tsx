@@ -35,7 +35,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
   const title = `${id}-title`;
   return (
     <article className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>
-      <h3 id={title}>{question.question}</h3>
+      <h2 id={title}>{question.question}</h2>
       <div className="command">
         <Exact text={question.command} />
       </div>
