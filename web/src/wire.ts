@@ -75,7 +75,6 @@ export interface Question {
   agent: string;
   idle: number;
   running_for: number;
-  idle_for?: number;
   last_line: string;
   tail?: string[];
   doing: string;
