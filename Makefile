@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test web web-lint web-test browser pictures doc bench soak deny install clean
+.PHONY: help run build test lint programs rust-test client-test web web-lint web-test browser pictures guide reference bench soak deny install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,7 +23,7 @@ lint: ## formatting, clippy, documentation
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 # Real programs that the tests of terminal sessions talk to, and the packages they come in.
-PROGRAMS := vim:vim less:less top:procps python3:python3 node:nodejs bash:bash
+PROGRAMS := vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql
 
 programs: ## the programs that the tests talk to (installs what is missing)
 	@missing=()
@@ -94,14 +94,26 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 bench: build ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
+	bench/timers
 
-soak: ## hours of simulation and kills, by hand
+soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
+	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
 
 deny: ## licences, sources and bans (needs cargo-deny)
 	$(CARGO) deny --locked check bans licenses sources
 
-install: ## put abide into cargo's bin folder
+guide: ## the guide as web pages in guide/book (installs mdbook if it is missing)
+	export PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH"
+	command -v mdbook >/dev/null || $(CARGO) install --locked mdbook --no-default-features --features search
+	mdbook build guide
+
+reference: ## the guide's reference, written anew out of the program
+	$(CARGO) build --locked -p abide
+	target/debug/abide tools --format markdown > guide/src/reference/tools.md
+	target/debug/abide man --markdown > guide/src/reference/cli.md
+
+install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide
 
 clean:

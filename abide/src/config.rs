@@ -286,6 +286,11 @@ pub fn agent_from_env() -> String {
         .unwrap_or_else(|| "default".into())
 }
 
+/// Whether whoever reads the terminal wants colours.
+pub fn wants_colour() -> bool {
+    env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
+}
+
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os().collect()

@@ -3,6 +3,7 @@ and Debian's packages, where the machine does not have them, unpacked."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -83,7 +84,7 @@ def debian(program, packages):
         archives = place / "archives"
         archives.mkdir(parents=True, exist_ok=True)
         try:
-            subprocess.run(["apt-get", "download", "-q", *packages], cwd=archives, capture_output=True, check=True, timeout=600)
+            subprocess.run(["apt-get", "download", "-q", *_with_libraries(packages)], cwd=archives, capture_output=True, check=True, timeout=600)
             for archive in archives.glob("*.deb"):
                 subprocess.run(["dpkg-deb", "-x", archive, place], capture_output=True, check=True)
         except (FileNotFoundError, subprocess.SubprocessError) as error:
@@ -95,14 +96,29 @@ def debian(program, packages):
     return found
 
 
+def _with_libraries(packages):
+    """These packages, the parts that they are made of, and the libraries that they name; the C library is everywhere."""
+    wanted, left = set(), list(packages)
+    while left:
+        name = left.pop()
+        if name in wanted:
+            continue
+        wanted.add(name)
+        said = subprocess.run(["apt-cache", "depends", name], capture_output=True, text=True, check=True).stdout
+        for needed in re.findall(r"^  Depends: (\S+)$", said, re.MULTILINE):
+            if re.match(r"postgresql|redis|lua-", needed) or needed.startswith("lib") and not needed.startswith("libc6"):
+                left.append(needed)
+    return sorted(wanted)
+
+
 def _unpacked(place, program):
     return next(iter(sorted(place.glob(f"usr/bin/{program}")) + sorted(place.glob(f"usr/lib/postgresql/*/bin/{program}"))), None)
 
 
 def debian_env():
     """Variables by which unpacked programs find their libraries."""
-    folder = BENCH / ".contenders" / "debian" / "usr" / "lib"
-    found = [str(one) for one in (folder, *folder.glob("*-linux-gnu*")) if one.is_dir()]
+    place = BENCH / ".contenders" / "debian"
+    found = [str(one) for one in sorted(place.glob("lib/*-linux-gnu*")) + sorted(place.glob("usr/lib/*-linux-gnu*"))]
     return {"LD_LIBRARY_PATH": ":".join(found)} if found else {}
 
 

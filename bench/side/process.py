@@ -33,6 +33,10 @@ def carrying(mark, *, in_command=False):
             and not is_zombie(pid)]
 
 
+def children(pid):
+    return [int(word) for word in _read(pid, f"task/{pid}/children").split()]
+
+
 def status_number(pid, field):
     for line in _read(pid, "status").decode().splitlines():
         if line.startswith(field + ":"):

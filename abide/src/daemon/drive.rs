@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::handle::{Handle, Input, Launch, Slot};
 use super::perform::Performer;
-use crate::world::clock::{Alarm, Clock, sleep_until};
+use crate::world::clock::{Alarm, Bell, Clock};
 use crate::world::keepers::Keepers;
 use crate::world::store::{Store, StoreFault};
 
@@ -52,6 +52,7 @@ pub(super) async fn drive(
     let mut performer = Performer::new(handle, store, keepers.clone());
     let mut timers_due = Alarm::at_boot_time().map_err(|e| StoreFault::Broken(e.to_string()))?;
     let mut calendar = Alarm::on_calendar_set().ok();
+    let mut bell = Bell::new();
     let mut turn = Vec::with_capacity(TURN);
     let mut news = Vec::with_capacity(TURN);
     let mut effects = Vec::new();
@@ -72,7 +73,7 @@ pub(super) async fn drive(
             biased;
             got = happened.recv_many(&mut news, TURN) => if got == 0 { return Ok(()) },
             got = inbox.recv_many(&mut turn, TURN) => if got == 0 { return Ok(()) },
-            () = sleep_until(&*clock, alarm) => {}
+            () = bell.until(&*clock, alarm) => {}
             () = timers_due.until(due) => {}
             Some(()) = OptionFuture::from(calendar.as_mut().map(Alarm::calendar)) => clock_set = true,
         }

@@ -1,12 +1,12 @@
 //! Does what the core has decided, in the order of the contract: record, act, publish, reply.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::message;
-use abide_core::session::Phase;
+use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
@@ -39,6 +39,8 @@ pub(super) struct Performer {
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, Detail>,
+    /// Sessions of whose end somebody has heard in this turn.
+    heard: Vec<SessionId>,
     asking: Askers,
 }
 
@@ -49,6 +51,8 @@ struct Detail {
     deadline: Option<Millis>,
     /// It was started by this daemon.
     fresh: bool,
+    /// That somebody has heard of its end has been noted.
+    heard: bool,
 }
 
 impl Performer {
@@ -58,6 +62,7 @@ impl Performer {
             store,
             keepers,
             details: HashMap::new(),
+            heard: Vec::new(),
             asking: Askers::default(),
         }
     }
@@ -79,6 +84,7 @@ impl Performer {
             .board()
             .set_counts(house.any_unread(), counts.timers);
         let house = &*house;
+        let mut published = HashSet::new();
         for effect in effects {
             match effect {
                 Effect::Record(_) => {}
@@ -119,7 +125,12 @@ impl Performer {
                         .remove(&question);
                     self.handle.board().close(question, closing);
                 }
-                Effect::Publish { session } => self.publish(house, session),
+                // What is shown is how things are at the end of the turn: once is enough.
+                Effect::Publish { session } => {
+                    if published.insert(session) {
+                        self.publish(house, session);
+                    }
+                }
                 Effect::Tell { call, update } => self.tell(calls, call, update),
                 Effect::Probe { timer, until } => {
                     self.handle.prober().probe(timer, until.as_deref());
@@ -130,6 +141,10 @@ impl Performer {
                 Effect::Posted { agent, message } => self.handle.board().message(agent, message),
                 Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
+        }
+        for id in self.heard.drain(..) {
+            // A folder that is gone needs no mark.
+            let _ = folder::mark_heard(&self.keepers.folder(id));
         }
         Ok(())
     }
@@ -219,6 +234,7 @@ impl Performer {
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
                 fresh: true,
+                heard: false,
             },
         );
         let frame = frame::Launch {
@@ -318,6 +334,7 @@ impl Performer {
                 pty,
                 deadline,
                 fresh: false,
+                heard: is_over(state) && !house.is_unheard(id),
             }
         });
         self.handle.board().publish(SessionView {
@@ -329,6 +346,10 @@ impl Performer {
             folder: self.keepers.folder(id),
             deadline: detail.deadline,
         });
+        if is_over(state) && !detail.heard && !house.is_unheard(id) {
+            detail.heard = true;
+            self.heard.push(id);
+        }
         match state.phase {
             Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
             Phase::Failed { .. } => self.keepers.forget(id),
@@ -359,6 +380,10 @@ impl Performer {
         // A door that does not listen to its news still gets its answer.
         let _ = open.slot.news.try_send(step);
     }
+}
+
+fn is_over(session: &Session) -> bool {
+    matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
 }
 
 /// The second look, which tells how busy the command is.

@@ -49,6 +49,7 @@ pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<
             .0
             .saturating_sub(handle.config().keep_days.saturating_mul(DAY));
         forget_rows(&*store, before).await;
+        handle.keepers().trim();
         pause(ROUND).await;
     }
 }

@@ -264,6 +264,20 @@ impl Answer {
         }
     }
 
+    /// The next event of a stream of events: its name and what it tells. `None`: the stream has ended.
+    pub async fn event(&mut self) -> Result<Option<(String, Value)>, Unanswered> {
+        loop {
+            if let Some(end) = self.arrived.windows(2).position(|pair| pair == b"\n\n") {
+                let event = self.arrived.split_to(end + 2);
+                if let Some(event) = parse_event(&String::from_utf8_lossy(&event)) {
+                    return Ok(Some(event));
+                }
+            } else if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
     async fn more(&mut self) -> Result<bool, Unanswered> {
         loop {
             match self.body.frame().await {
@@ -278,4 +292,13 @@ impl Answer {
             }
         }
     }
+}
+
+/// `None`: a sign of life and no more.
+fn parse_event(text: &str) -> Option<(String, Value)> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let data = field("data:").map(str::trim_start);
+    let name = field("event:").map_or("message", str::trim);
+    let data = serde_json::from_str(data?).unwrap_or_default();
+    Some((name.to_owned(), data))
 }

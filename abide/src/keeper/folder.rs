@@ -16,10 +16,13 @@ use super::codec::end_from_word;
 use super::frame::Exited;
 use super::launch::{Launch, Size};
 
-/// Name of the file that says what was to be run.
+/// Name of the file that says what was to be run and, behind that, how it ended. One file instead of
+/// two: to make a file is most of what a session costs the disk.
 pub const META: &str = "meta";
-/// Name of the file that says how it ended.
+/// Name of the file that says how it ended where its keeper could not.
 pub const ENDING: &str = "ending";
+/// Name of the mark that somebody has heard how it ended.
+pub const HEARD: &str = "heard";
 /// Name of the keeper's socket.
 pub const CTL: &str = "ctl";
 
@@ -298,14 +301,42 @@ impl Later {
     }
 }
 
+/// Whether somebody has heard how the session ended.
+pub fn is_heard(folder: &Path) -> bool {
+    folder.join(HEARD).exists()
+}
+
+/// Notes that somebody has. Not synced: at worst it is told once more.
+pub fn mark_heard(folder: &Path) -> io::Result<()> {
+    std::fs::File::create(folder.join(HEARD)).map(drop)
+}
+
 /// The meta of the session in this folder; `None`: there is none, or it was torn.
 pub fn read_meta(folder: &Path) -> io::Result<Option<Meta>> {
-    Ok(read(&folder.join(META))?.and_then(|text| Meta::from_text(&text)))
+    let text = read(&folder.join(META))?;
+    Ok(text.and_then(|text| Meta::from_text(first_and_rest(&text).0)))
 }
 
 /// The ending of the session in this folder; `None`: there is none yet, or it was torn.
 pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
-    Ok(read(&folder.join(ENDING))?.and_then(|text| EndingFile::from_text(&text)))
+    let kept = read(&folder.join(META))?.and_then(|text| {
+        let (first, rest) = first_and_rest(&text);
+        // Where not even the meta could be written, the failure stands alone.
+        EndingFile::from_text(rest).or_else(|| EndingFile::from_text(first))
+    });
+    match kept {
+        Some(ending) => Ok(Some(ending)),
+        None => Ok(read(&folder.join(ENDING))?.and_then(|text| EndingFile::from_text(&text))),
+    }
+}
+
+/// The text up to and including its first closing line, and what follows it.
+fn first_and_rest(text: &[u8]) -> (&[u8], &[u8]) {
+    let closing = text
+        .windows(CLOSING.len())
+        .position(|window| window == CLOSING);
+    let end = closing.map_or(text.len(), |at| at + CLOSING.len() + SUM_SIZE);
+    text.split_at(end.min(text.len()))
 }
 
 /// Writes the ending of a session whose keeper is gone.
@@ -343,6 +374,8 @@ pub(super) fn put(file: &OwnedFd, text: &str) -> io::Result<()> {
 }
 
 const CLOSING: &[u8] = b"\nwhole=";
+/// What follows it: the sum and a newline.
+const SUM_SIZE: usize = 9;
 
 struct Lines(String);
 
@@ -385,7 +418,7 @@ fn split_closed(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let sum = std::str::from_utf8(closing.get(..8)?).ok()?;
     let right =
         closing.get(8) == Some(&b'\n') && u32::from_str_radix(sum, 16).ok() == Some(checksum(body));
-    right.then(|| text.split_at(at + CLOSING.len() + 9))
+    right.then(|| text.split_at(at + CLOSING.len() + SUM_SIZE))
 }
 
 fn checksum(bytes: &[u8]) -> u32 {

@@ -62,6 +62,12 @@ pub enum ToKeeper {
     },
     /// The ending was taken: the keeper may go once nothing is left to keep.
     Ack,
+    /// The ending was taken, and nothing is left to keep: the keeper is a spare again, for the session
+    /// of this folder. Before it says anything else it says [`FromKeeper::Ready`].
+    Renew {
+        /// The path of the folder.
+        folder: Vec<u8>,
+    },
 }
 
 /// From the keeper.
@@ -176,6 +182,9 @@ impl ToKeeper {
             ToKeeper::Ack => {
                 put.u8(10);
             }
+            ToKeeper::Renew { folder } => {
+                put.u8(11).bytes(folder);
+            }
         });
     }
 
@@ -215,6 +224,9 @@ impl ToKeeper {
                 number: take.u32()? as i32,
             },
             10 => ToKeeper::Ack,
+            11 => ToKeeper::Renew {
+                folder: take.bytes()?.to_vec(),
+            },
             _ => return Ok(None),
         }))
     }
@@ -414,6 +426,9 @@ mod tests {
             ToKeeper::Resize { cols: 2, rows: 3 },
             ToKeeper::Signal { number: 15 },
             ToKeeper::Ack,
+            ToKeeper::Renew {
+                folder: b"/s/session_k3v9x2bc".to_vec(),
+            },
         ]
     }
 

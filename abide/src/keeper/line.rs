@@ -17,6 +17,7 @@ pub struct Line {
     socket: OwnedFd,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
+    later: Vec<u8>,
     broken: bool,
 }
 
@@ -28,6 +29,7 @@ impl Line {
             socket,
             inbox: Vec::new(),
             outbox: Vec::new(),
+            later: Vec::new(),
             broken: false,
         }
     }
@@ -49,7 +51,23 @@ impl Line {
 
     /// Says something, now or as soon as it is taken.
     pub fn say(&mut self, frame: &FromKeeper) {
-        frame.encode(&mut self.outbox);
+        self.say_all(std::slice::from_ref(frame));
+    }
+
+    /// Says something, but only when there is something else to say.
+    pub fn say_later(&mut self, frame: &FromKeeper) {
+        frame.encode(&mut self.later);
+    }
+
+    /// Says several things at once: whoever listens is woken once.
+    pub fn say_all(&mut self, frames: &[FromKeeper]) {
+        if frames.is_empty() {
+            return;
+        }
+        self.outbox.append(&mut self.later);
+        for frame in frames {
+            frame.encode(&mut self.outbox);
+        }
         self.flush();
         if self.outbox.len() > UNTAKEN_LIMIT {
             self.broken = true;

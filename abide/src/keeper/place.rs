@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, Leaf};
-use super::folder::{self, CTL, ENDING, Keeper as Identity, META};
+use super::folder::{self, CTL, Keeper as Identity, META};
 use super::proc;
 use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
@@ -42,16 +42,49 @@ pub struct Place {
     pub leaf: Option<Leaf>,
     /// The mask for new files that the command is to have.
     pub umask: libc::mode_t,
-    /// The file that will say what was to be run.
-    pub meta: OwnedFd,
-    /// The file that will say how it ended.
-    pub ending: Rc<OwnedFd>,
+    /// The file that will say what was to be run, and how it ended.
+    pub record: Rc<OwnedFd>,
     /// What a command without a terminal will need.
     pub pipes: Option<Pipes>,
     /// This very process, so named that no other is taken for it.
     pub identity: Identity,
     path: PathBuf,
+    group: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
+}
+
+/// The files of a session, made before it begins.
+struct Files {
+    folder: OwnedFd,
+    record: OwnedFd,
+}
+
+impl Files {
+    /// What would take time later is made now: a spare waits anyway.
+    fn make(path: &Path) -> Result<Self, Failure> {
+        match rustix::fs::mkdir(path, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(no_folder(path, &errno.into())),
+        }
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|errno| no_folder(path, &errno.into()))?;
+        let record = folder::create(&folder, META).map_err(|fault| no_folder(path, &fault))?;
+        Ok(Files { folder, record })
+    }
+}
+
+fn no_folder(path: &Path, fault: &io::Error) -> Failure {
+    let shown = path.display();
+    Failure::new(
+        format_args!("cannot make the session's folder '{shown}'"),
+        fault,
+    )
+}
+
+/// The control group for the session of a folder, where one can be made.
+fn leaf(group: Option<&Path>, path: &Path) -> Option<Leaf> {
+    Leaf::make(group?, path.file_name()?.to_str()?).ok()
 }
 
 /// Counts of out-of-memory kills before the command ran.
@@ -92,45 +125,45 @@ pub fn boot_id() -> String {
 impl Place {
     /// Makes the folder and everything in it that does not need a command.
     pub fn make(path: &Path, around: &Surroundings) -> Result<Self, Failure> {
-        let fail = |fault: io::Error| {
-            let shown = path.display();
-            Failure::new(
-                format_args!("cannot make the session's folder '{shown}'"),
-                &fault,
-            )
-        };
-        match rustix::fs::mkdir(path, Mode::RWXU) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(errno) => return Err(fail(errno.into())),
-        }
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| fail(e.into()))?;
-        // What would take time later is made now: a spare waits anyway.
-        let meta = folder::create(&folder, META).map_err(fail)?;
-        let ending = folder::create(&folder, ENDING).map_err(fail)?;
-        let listener = listen(&folder).map_err(fail)?;
+        let files = Files::make(path)?;
+        let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
         let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
-        let name = path.file_name().and_then(|name| name.to_str());
-        let leaf = match (&around.group, name) {
-            (Some(group), Some(name)) => Leaf::make(group, name).ok(),
-            _ => None,
-        };
         Ok(Place {
-            folder: Rc::new(folder),
+            folder: Rc::new(files.folder),
             listener,
             signals,
-            leaf,
+            leaf: leaf(around.group.as_deref(), path),
             umask: around.umask,
-            meta,
-            ending: Rc::new(ending),
+            record: Rc::new(files.record),
             pipes: Pipes::make().ok(),
             identity: identity(around),
             path: path.to_owned(),
+            group: around.group.clone(),
             oom: around
                 .oom_file
                 .clone()
                 .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
         })
+    }
+
+    /// Moves to another folder, once the session of this one is over and its record is complete.
+    /// The socket is taken along: a new one would be one more file to make and to remove.
+    pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
+        let files = Files::make(path)?;
+        if rustix::fs::renameat(&self.folder, CTL, &files.folder, CTL).is_err() {
+            unlink_ctl(&self.folder);
+            self.listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
+        }
+        self.folder = Rc::new(files.folder);
+        self.record = Rc::new(files.record);
+        // A group may have been changed by those who were in it.
+        if let Some(unused) = self.leaf.take() {
+            unused.remove();
+        }
+        self.leaf = leaf(self.group.as_deref(), path);
+        self.pipes = Pipes::make().ok();
+        self.path = path.to_owned();
+        Ok(())
     }
 
     /// By what means a command would be contained.
@@ -176,9 +209,7 @@ impl Place {
             leaf.remove();
         }
         if spare {
-            for name in [META, ENDING] {
-                let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
-            }
+            let _ = rustix::fs::unlinkat(&self.folder, META, AtFlags::empty());
             let _ = rustix::fs::rmdir(&self.path);
         }
     }

@@ -23,6 +23,9 @@ use super::tree;
 
 /// How long output that may still be on its way is waited for after the leader has ended.
 const DRAIN_GRACE_MS: u64 = 20;
+/// How long the news of a start may wait for the news of the ending: most commands are quick, and
+/// whoever waits for the one needs not be woken for the other.
+const START_NEWS_MS: u64 = 3;
 /// How soon a tree that is being killed is looked at again.
 const KILL_RETRY_MS: u64 = 50;
 /// The same once it is known not to die.
@@ -51,7 +54,7 @@ pub struct Run {
     leaving: bool,
     strangers: bool,
     oom: OomWatch,
-    ending: Rc<OwnedFd>,
+    record: Rc<OwnedFd>,
     log: Log,
     streams: [Option<Source>; 2],
     pty: Option<Pty>,
@@ -65,6 +68,7 @@ pub struct Run {
     state: State,
     empty: bool,
     watch: Option<u64>,
+    start_news: Option<u64>,
     said: Said,
     notices: Vec<FromKeeper>,
 }
@@ -78,7 +82,7 @@ pub(super) struct Own {
     /// What was counted before it.
     pub oom: OomWatch,
     /// Where its ending is written.
-    pub ending: Rc<OwnedFd>,
+    pub record: Rc<OwnedFd>,
     /// Where its log goes.
     pub log_folder: Rc<OwnedFd>,
 }
@@ -164,7 +168,7 @@ impl Run {
             leaving: false,
             strangers: false,
             oom: own.oom,
-            ending: own.ending,
+            record: own.record,
             log: Log::new(own.log_folder, launch.log_quota),
             streams: [sources.next(), sources.next()],
             pty: spawned.pty,
@@ -178,24 +182,25 @@ impl Run {
             state: State::Running,
             empty: false,
             watch: None,
+            start_news: Some(now + news_wait(launch)),
             said: Said::default(),
             notices: Vec::new(),
         }
     }
 
-    /// What is told right after the start.
-    pub fn started(&self) -> [FromKeeper; 1] {
-        [FromKeeper::Started {
+    fn started(&self) -> FromKeeper {
+        FromKeeper::Started {
             pid: self.leader as u32,
             at_mono_ms: self.started_mono,
             contained_by: self.contained_by,
-        }]
+        }
     }
 
     /// Everything that holds now, for a daemon that knows nothing yet.
     pub fn introduce(&mut self) -> Vec<FromKeeper> {
         self.watch = None;
-        let mut frames = self.started().to_vec();
+        self.start_news = None;
+        let mut frames = vec![self.started()];
         match &self.state {
             State::Running | State::Draining { .. } => frames.push(self.grew()),
             State::Recorded(ending) => {
@@ -243,10 +248,15 @@ impl Run {
             Killing::Asked { until } => Some(until),
             Killing::Hard { again, .. } => Some(again),
         };
-        [deadline, drain, kill.filter(|_| !self.empty)]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            deadline,
+            drain,
+            kill.filter(|_| !self.empty),
+            self.start_news,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Takes what a stream has.
@@ -322,16 +332,16 @@ impl Run {
         }
     }
 
-    /// Does what a daemon asks for. Starting and acknowledging are not asked of a run.
-    pub fn obey(&mut self, frame: ToKeeper) -> Option<FromKeeper> {
+    /// Does what a daemon asks for. What begins or follows a run is not asked of it.
+    pub fn obey(&mut self, frame: ToKeeper) {
         match frame {
-            ToKeeper::Start(_) | ToKeeper::Ack => {}
+            ToKeeper::Start(_) | ToKeeper::Ack | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
             ToKeeper::Deadline { in_ms: 0 } => self.deadline = None,
             ToKeeper::Deadline { in_ms } => {
                 self.deadline = Some(mono_ms().saturating_add(in_ms));
             }
-            ToKeeper::Look => return Some(self.grew()),
+            ToKeeper::Look => self.notices.push(self.grew()),
             ToKeeper::Watch { beyond } => self.watch = Some(beyond),
             ToKeeper::Input { bytes } => {
                 let unwanted = self.feed.push(bytes);
@@ -350,7 +360,6 @@ impl Run {
             }
             ToKeeper::Signal { number } => self.signal(number),
         }
-        None
     }
 
     fn signal(&mut self, number: i32) {
@@ -532,7 +541,7 @@ impl Run {
             };
             crash_point("exit.pre_record");
             let text = EndingFile::Ended(ending).to_text();
-            let _ = folder::put(&self.ending, &text);
+            let _ = folder::put(&self.record, &text);
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
         }
@@ -542,6 +551,12 @@ impl Run {
         {
             self.watch = None;
             frames.push(self.grew());
+        }
+        if let Some(due) = self.start_news
+            && (!frames.is_empty() || due <= mono_ms())
+        {
+            self.start_news = None;
+            frames.insert(0, self.started());
         }
         frames
     }
@@ -558,13 +573,13 @@ impl Run {
         }
         if self.empty && !self.said.emptied {
             self.said.emptied = true;
-            let _ = folder::put(&self.ending, folder::EMPTIED);
+            let _ = folder::put(&self.record, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
         if self.closed() && !self.said.closed {
             self.said.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
-            let _ = folder::put(&self.ending, &line);
+            let _ = folder::put(&self.record, &line);
             frames.push(FromKeeper::Closed);
         }
     }
@@ -575,6 +590,14 @@ impl Drop for Run {
         if let Some(leaf) = &self.leaf {
             leaf.remove();
         }
+    }
+}
+
+/// A session that is talked to is waited for from its start on.
+fn news_wait(launch: &Launch) -> u64 {
+    match (launch.pty, &launch.stdin) {
+        (None, Stdin::None | Stdin::Bytes(_)) => START_NEWS_MS,
+        (Some(_), _) | (None, Stdin::Open) => 0,
     }
 }
 

@@ -1,6 +1,9 @@
 //! The keeper's loop: one poll over everything that can happen, no wake-up without a cause.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 
 use rustix::event::{PollFd, PollFlags};
@@ -175,13 +178,19 @@ impl Keeper {
             self.accept();
         }
         self.converse(woken);
-        if let Stage::Run(run) = &mut self.stage {
-            for frame in run.settle() {
-                say(&mut self.line, &frame);
-            }
-        }
+        self.tell_news();
         if self.line.as_ref().is_some_and(Line::broken) {
             self.line = None;
+        }
+    }
+
+    /// Records what has become certain, then says it.
+    fn tell_news(&mut self) {
+        if let Stage::Run(run) = &mut self.stage {
+            let news = run.settle();
+            if let Some(line) = &mut self.line {
+                line.say_all(&news);
+            }
         }
     }
 
@@ -216,16 +225,20 @@ impl Keeper {
         }
     }
 
-    /// Says who this is and what holds now.
-    fn greet(&mut self) {
-        let ready = FromKeeper::Ready {
+    fn ready(&self) -> FromKeeper {
+        FromKeeper::Ready {
             version: VERSION,
             contained_by: match &self.stage {
                 Stage::Run(run) => run.contained_by,
                 Stage::Spare | Stage::Failed(_) => self.place.offers(),
             },
             pid: std::process::id(),
-        };
+        }
+    }
+
+    /// Says who this is and what holds now.
+    fn greet(&mut self) {
+        let ready = self.ready();
         say(&mut self.line, &ready);
         match &mut self.stage {
             Stage::Spare => {}
@@ -268,24 +281,40 @@ impl Keeper {
         match (frame, &mut self.stage) {
             (ToKeeper::Start(launch), Stage::Spare) => self.start(&launch),
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
-            (frame, Stage::Run(run)) => {
-                if let Some(answer) = run.obey(frame) {
-                    say(&mut self.line, &answer);
-                }
-            }
+            (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
+            // Not to be had: the keeper goes, and with it the session that never began.
+            (ToKeeper::Renew { .. }, _) => self.line = None,
+            (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
             (_, Stage::Spare | Stage::Failed(_)) => {}
+        }
+    }
+
+    /// Forgets the session that is over and is a spare again.
+    fn renew(&mut self, folder: &[u8]) {
+        match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
+            Ok(()) => {
+                self.stage = Stage::Spare;
+                // Nobody waits for a spare to be ready: this is said with the next thing.
+                let ready = self.ready();
+                if let Some(line) = &mut self.line {
+                    line.say_later(&ready);
+                }
+            }
+            Err(failure) => {
+                say(&mut self.line, &failed(&failure));
+                self.line = None;
+                self.stage = Stage::Failed(failure);
+            }
         }
     }
 
     fn start(&mut self, launch: &Launch) {
         match self.try_start(launch) {
             Ok((run, unneeded)) => {
-                for frame in run.started() {
-                    say(&mut self.line, &frame);
-                }
-                drop(unneeded);
                 self.stage = Stage::Run(Box::new(run));
+                self.tell_news();
+                drop(unneeded);
             }
             Err(failure) => {
                 let ending = EndingFile::Failed {
@@ -293,7 +322,7 @@ impl Keeper {
                     sentence: failure.sentence.clone(),
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::put(&self.place.ending, &ending.to_text());
+                let _ = folder::put(&self.place.record, &ending.to_text());
                 say(&mut self.line, &failed(&failure));
                 self.stage = Stage::Failed(failure);
             }
@@ -326,7 +355,7 @@ impl Keeper {
             namespace: namespace.as_ref(),
             umask: self.place.umask,
         };
-        let spawned = folder::put(&self.place.meta, &meta.to_text())
+        let spawned = folder::put(&self.place.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
             .and_then(|()| spawn::spawn(launch, self.place.pipes.take(), &around));
         let (spawned, unneeded) = match spawned {
@@ -345,7 +374,7 @@ impl Keeper {
             },
             namespace,
             oom,
-            ending: Rc::clone(&self.place.ending),
+            record: Rc::clone(&self.place.record),
             log_folder: Rc::clone(&self.place.folder),
         };
         Ok((Run::new(launch, spawned, contained_by, own), unneeded))

@@ -43,12 +43,17 @@ pub fn members(meta: &Meta) -> Vec<i32> {
     if proc::stat(keeper).is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks) {
         walk(keeper, |held, _| pids.push(held.pid));
     }
-    if let Some(leaf) = leaf_of(meta) {
-        for pid in leaf.processes() {
-            if !pids.contains(&pid) {
-                pids.push(pid);
+    match leaf_of(meta) {
+        Some(leaf) => {
+            for pid in leaf.processes() {
+                if !pids.contains(&pid) {
+                    pids.push(pid);
+                }
             }
         }
+        // A group that is gone was emptied: its keeper may keep another session by now.
+        None if meta.cgroup.is_some() => pids.clear(),
+        None => {}
     }
     pids.retain(|pid| Some(*pid as u32) != meta.init);
     pids

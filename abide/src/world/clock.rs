@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::time::Duration;
 
 use abide_core::time::{Boot, Mono, Now, Wall};
@@ -31,6 +32,12 @@ impl Clock for SystemClock {
     }
 }
 
+/// Microseconds of the monotonic clock, for measuring only.
+pub fn micros() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
+}
+
 fn millis(clock: ClockId) -> u64 {
     let t = clock_gettime(clock);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000
@@ -38,25 +45,58 @@ fn millis(clock: ClockId) -> u64 {
 
 /// Waits until the monotonic clock shows `until`. The runtime's own timer runs on the same clock.
 pub async fn sleep_until(clock: &dyn Clock, until: Option<Mono>) {
-    let Some(until) = until else {
-        return std::future::pending().await;
-    };
-    let left = until.since(clock.now().mono);
-    // One more, because readings are cut to whole milliseconds and an alarm must never be early.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place that waits for time"
-    )]
-    tokio::time::sleep(Duration::from_millis(left.0 + 1)).await;
+    Bell::new().until(clock, until).await;
+}
+
+/// Waits for readings of the monotonic clock, of which the next one changes all the time.
+pub struct Bell {
+    sleep: Pin<Box<tokio::time::Sleep>>,
+    rings: Option<Mono>,
+}
+
+impl Bell {
+    /// One that is not set.
+    pub fn new() -> Self {
+        Bell {
+            sleep: Box::pin(span_of(Duration::ZERO)),
+            rings: None,
+        }
+    }
+
+    /// Waits until the clock shows `until`, or for less: a bell that was set for an earlier time is
+    /// left to ring, since to set one costs more. Can be let go of and called again.
+    pub async fn until(&mut self, clock: &dyn Clock, until: Option<Mono>) {
+        let Some(until) = until else {
+            return std::future::pending().await;
+        };
+        if self.rings.is_none_or(|rings| rings > until) {
+            let left = until.since(clock.now().mono);
+            // One more, because readings are cut to whole milliseconds and an alarm must never be early.
+            self.sleep = Box::pin(span_of(Duration::from_millis(left.0 + 1)));
+            self.rings = Some(until);
+        }
+        self.sleep.as_mut().await;
+        self.rings = None;
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Bell::new()
+    }
 }
 
 /// Waits for a span of time; for back-off and for settling, never to let something happen.
 pub async fn pause(span: Duration) {
+    span_of(span).await;
+}
+
+fn span_of(span: Duration) -> tokio::time::Sleep {
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that waits for time"
     )]
-    tokio::time::sleep(span).await;
+    tokio::time::sleep(span)
 }
 
 /// Names the machine's present boot.

@@ -248,12 +248,12 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn page_size() -> u64 {
+pub(super) fn page_size() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 
-fn ticks_per_second() -> u64 {
+pub(super) fn ticks_per_second() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
         .unwrap_or(100)

@@ -1,17 +1,31 @@
 //! Which processes of this machine hold the other end of a TCP connection. The kernel says which
 //! socket it is; who has it open is found by looking.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// The processes of our own user that have the end `theirs` of a connection to `ours` open. Empty
 /// where that end is another user's, on another machine, or closed by now.
+///
+/// Some processes cannot be looked into; an ssh server that forwards for its user is one. Where nobody
+/// else has that end open, it is one of those, and all of them are returned.
 pub fn holders(theirs: SocketAddr, ours: SocketAddr) -> Vec<i32> {
     let owner = rustix::process::geteuid().as_raw();
-    let Some(inode) = socket(Path::new("/proc/self/net"), theirs, ours, owner) else {
+    let (net, proc) = (Path::new("/proc/self/net"), Path::new("/proc"));
+    let Some(inode) = socket(net, theirs, ours, owner) else {
         return Vec::new();
     };
-    having_open(Path::new("/proc"), inode)
+    let seen = having_open(proc, inode);
+    if !seen.is_empty() {
+        return seen;
+    }
+    let closed = closed_to_us(proc, owner);
+    // An end that was closed while we looked was perhaps held by one of those that we could see.
+    match socket(net, theirs, ours, owner) {
+        Some(still) if still == inode => closed,
+        _ => Vec::new(),
+    }
 }
 
 /// The socket of `owner` between the two addresses, seen from the first.
@@ -72,13 +86,40 @@ fn having_open(proc: &Path, inode: u64) -> Vec<i32> {
             std::fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == name.as_str())
         })
     };
+    processes(proc)
+        .into_iter()
+        .filter(|pid| has(*pid))
+        .collect()
+}
+
+/// The processes of `owner` under `proc` that do not show what they have open.
+fn closed_to_us(proc: &Path, owner: u32) -> Vec<i32> {
+    let closed = |pid: &i32| {
+        let open = std::fs::read_dir(proc.join(pid.to_string()).join("fd"));
+        open.is_err_and(|fault| fault.kind() != ErrorKind::NotFound)
+    };
+    let owned = |pid: &i32| {
+        let status = std::fs::read_to_string(proc.join(pid.to_string()).join("status"));
+        status.is_ok_and(|status| user(&status) == Some(owner))
+    };
+    let mut found = processes(proc);
+    found.retain(|pid| closed(pid) && owned(pid));
+    found
+}
+
+/// The user on whose behalf a process acts.
+fn user(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn processes(proc: &Path) -> Vec<i32> {
     let Ok(processes) = std::fs::read_dir(proc) else {
         return Vec::new();
     };
     processes
         .flatten()
         .filter_map(|process| process.file_name().to_str()?.parse().ok())
-        .filter(|pid| has(*pid))
         .collect()
 }
 
@@ -111,6 +152,27 @@ mod tests {
         let owner = rustix::process::geteuid().as_raw();
         assert!(socket(net, theirs, ours, owner).is_some());
         assert_eq!(socket(net, theirs, ours, owner.wrapping_add(1)), None);
+    }
+
+    #[test]
+    fn those_that_cannot_be_looked_into_are_told_by_their_user() {
+        let proc = tempfile::tempdir().unwrap();
+        let process = |pid: &str, user: u32| {
+            let folder = proc.path().join(pid);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(
+                folder.join("status"),
+                format!("Name:\tx\nUid:\t0\t{user}\t0\t0\n"),
+            )
+            .unwrap();
+            folder.join("fd")
+        };
+        // No folder, and there all the same: nobody can look into it.
+        std::fs::write(process("5", 7), "").unwrap();
+        std::fs::write(process("6", 8), "").unwrap();
+        std::fs::create_dir(process("8", 7)).unwrap();
+        process("9", 7);
+        assert_eq!(closed_to_us(proc.path(), 7), [5]);
     }
 
     #[test]

@@ -45,6 +45,25 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
+/// What comes next in a log, where the bytes are elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Output, from one line of the index.
+    Bytes {
+        /// Logical offset of the first byte.
+        offset: u64,
+        /// That line.
+        entry: Entry,
+    },
+    /// Bytes that were written once and are not kept.
+    Gap {
+        /// The first that is missing.
+        from: u64,
+        /// The first after them.
+        to: u64,
+    },
+}
+
 /// Some pieces and where to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -218,18 +237,34 @@ impl Pieces {
 
     /// The next piece, with at most `max` bytes in it; `None`: there is nothing more yet.
     pub fn next_within(&mut self, max: usize) -> io::Result<Option<Piece>> {
-        let max = max.clamp(1, CHUNK_LIMIT) as u64;
+        let mut bytes = Vec::new();
+        let next = self.next_into(max.min(CHUNK_LIMIT), &mut bytes)?;
+        Ok(next.map(|next| match next {
+            Next::Gap { from, to } => Piece::Gap { from, to },
+            Next::Bytes { offset, entry } => Piece::Chunk(Chunk {
+                offset,
+                at_wall_ms: entry.at_wall_ms,
+                stream: entry.stream,
+                bytes,
+            }),
+        }))
+    }
+
+    /// The same for whoever reads much: the bytes take the place of what was in `bytes`, and its room
+    /// is used again.
+    pub fn next_into(&mut self, max: usize, bytes: &mut Vec<u8>) -> io::Result<Option<Next>> {
+        let max = max.max(1) as u64;
         loop {
             let Some(entry) = self.find()? else {
                 return Ok(None);
             };
-            if entry.offset > self.at {
-                let gap = Piece::Gap {
-                    from: self.at,
-                    to: entry.offset,
-                };
+            let offset = self.at;
+            if entry.offset > offset {
                 self.at = entry.offset;
-                return Ok(Some(gap));
+                return Ok(Some(Next::Gap {
+                    from: offset,
+                    to: self.at,
+                }));
             }
             if self.only.is_some_and(|only| only != entry.stream) {
                 self.at = entry.end();
@@ -238,27 +273,20 @@ impl Pieces {
             let Some(segment) = &self.segment else {
                 return Ok(None);
             };
-            let mut bytes = vec![0; (entry.end() - self.at).min(max) as usize];
-            match segment
-                .data
-                .read_exact_at(&mut bytes, self.at - segment.base)
-            {
+            bytes.resize((entry.end() - offset).min(max) as usize, 0);
+            match segment.data.read_exact_at(bytes, offset - segment.base) {
                 // After a power cut the index may have reached the disk without the bytes.
                 Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => {
-                    let from = self.at;
                     self.at = entry.end();
-                    return Ok(Some(Piece::Gap { from, to: self.at }));
+                    return Ok(Some(Next::Gap {
+                        from: offset,
+                        to: self.at,
+                    }));
                 }
                 other => other?,
             }
-            let chunk = Chunk {
-                offset: self.at,
-                at_wall_ms: entry.at_wall_ms,
-                stream: entry.stream,
-                bytes,
-            };
-            self.at += chunk.bytes.len() as u64;
-            return Ok(Some(Piece::Chunk(chunk)));
+            self.at += bytes.len() as u64;
+            return Ok(Some(Next::Bytes { offset, entry }));
         }
     }
 

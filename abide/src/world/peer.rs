@@ -44,13 +44,15 @@ const GROUP: &str = "abide-session_";
 /// Processes have no longer line of ancestors than this, or something is wrong with them.
 const ANCESTORS: usize = 4_096;
 
-/// Whether a process belongs to a session: to the tree of a command that is kept here. One that
-/// cannot be looked at (any more) counts as such, because nothing speaks for it.
+/// Whether a process belongs to a session: to the tree of a command that is kept here. So does what
+/// the daemon itself has started, such as the command of a condition: no person was ever started by
+/// it. One that cannot be looked at (any more) counts as such, because nothing speaks for it.
 fn peer_is_inside_a_session(pid: i32) -> bool {
-    is_inside(Path::new("/proc"), pid)
+    let daemon = i32::try_from(std::process::id()).unwrap_or(0);
+    is_inside(Path::new("/proc"), pid, daemon)
 }
 
-fn is_inside(proc: &Path, pid: i32) -> bool {
+fn is_inside(proc: &Path, pid: i32, daemon: i32) -> bool {
     let mut pid = pid;
     for _ in 0..ANCESTORS {
         let folder = proc.join(pid.to_string());
@@ -69,7 +71,7 @@ fn is_inside(proc: &Path, pid: i32) -> bool {
         let Some((name, parent)) = name_and_parent(&stat) else {
             return true;
         };
-        if name == KEEPER.as_bytes() {
+        if name == KEEPER.as_bytes() || parent == daemon {
             return true;
         }
         if parent <= 0 {
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_known_by_its_group_or_by_its_keeper() {
+    fn a_command_is_known_by_its_group_its_keeper_or_the_daemon() {
         let proc = tempfile::tempdir().unwrap();
         let proc = proc.path();
         process(proc, 1, "init", 0, "");
@@ -114,6 +116,9 @@ mod tests {
         process(proc, 21, "sh", 20, "user.slice");
         process(proc, 22, "a) S 1 (b", 21, "user.slice");
         process(proc, 30, "sh", 1, "user.slice/abide-session_k3v9x2bc");
+        process(proc, 40, "abide", 1, "user.slice");
+        process(proc, 41, "sh", 40, "user.slice");
+        process(proc, 42, "abide", 41, "user.slice");
         process(
             proc,
             31,
@@ -121,17 +126,18 @@ mod tests {
             1,
             "user.slice/abide-session_k3v9x2bc/deeper",
         );
-        assert!(!is_inside(proc, 1));
-        assert!(!is_inside(proc, 10));
-        for inside in [20, 21, 22, 30, 31] {
-            assert!(is_inside(proc, inside), "{inside}");
+        for outside in [1, 10, 40] {
+            assert!(!is_inside(proc, outside, 40), "{outside}");
+        }
+        for inside in [20, 21, 22, 30, 31, 41, 42] {
+            assert!(is_inside(proc, inside, 40), "{inside}");
         }
     }
 
     #[test]
     fn nothing_speaks_for_a_process_that_is_gone() {
         let proc = tempfile::tempdir().unwrap();
-        assert!(is_inside(proc.path(), 99));
+        assert!(is_inside(proc.path(), 99, 1));
     }
 
     #[test]
@@ -139,6 +145,6 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 7, "a", 8, "");
         process(proc.path(), 8, "b", 7, "");
-        assert!(is_inside(proc.path(), 7));
+        assert!(is_inside(proc.path(), 7, 1));
     }
 }

@@ -89,6 +89,16 @@ pub struct Raw {
     before: Termios,
 }
 
+impl Raw {
+    /// Another that sets the terminal back too, whoever comes first.
+    pub fn twin(&self) -> io::Result<Self> {
+        Ok(Raw {
+            device: rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?,
+            before: self.before.clone(),
+        })
+    }
+}
+
 impl Drop for Raw {
     fn drop(&mut self) {
         let _ = termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);

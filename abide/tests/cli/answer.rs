@@ -107,6 +107,19 @@ fn refused_from_inside(abide: &Abide) {
 }
 
 #[test]
+fn the_command_of_a_condition_cannot_answer_either() {
+    let abide = Abide::new();
+    let (seat, id) = asked(&abide, "sleep 1000");
+    let condition = format!("! \"$ABIDE\" answer {id} no 2>said");
+    let waited = abide.output(["wait", "--for", "60s", "--command", &condition]);
+    assert!(waited.status.success(), "{waited:?}");
+    let said = std::fs::read_to_string(abide.path("said")).expect("what it was told");
+    assert!(said.contains("only a person can"), "{said}");
+    abide.output(["answer", &id, "no"]);
+    assert_eq!(seat.end().0.code(), Some(124));
+}
+
+#[test]
 fn unknown_questions_are_not_found() {
     let abide = Abide::new();
     for id in ["question_00000000", "nonsense", "../stop"] {

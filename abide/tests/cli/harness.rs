@@ -194,6 +194,11 @@ impl Seat {
         rustix::termios::tcsetwinsize(&self.master, size).expect("a size");
     }
 
+    /// The program's number.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
     /// How the terminal is set.
     pub fn modes(&self) -> String {
         modes(&self.master)

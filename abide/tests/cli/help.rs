@@ -50,7 +50,9 @@ helps! {
     messages_resend: "messages" "resend";
     call: "call";
     open: "open";
+    top: "top";
     setup: "setup";
+    doctor: "doctor";
     status: "status";
     stop: "stop";
     serve: "serve";

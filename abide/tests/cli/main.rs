@@ -4,10 +4,13 @@
 mod answer;
 mod attach;
 mod daemon;
+mod doctor;
 mod harness;
 mod help;
 mod http;
+mod reference;
 mod run;
 mod session;
 mod setup;
 mod terminal;
+mod top;

@@ -260,3 +260,33 @@ fn setting_up_starts_no_daemon() {
     done(&abide, &["gemini", "--yes"]);
     assert!(!abide.path("abide").exists());
 }
+
+#[test]
+fn the_waker_comes_and_goes_with_its_client() {
+    let abide = Abide::new();
+    let config = abide.path("abide/config.toml");
+    done(&abide, &["claude-code", "--yes"]);
+    done(&abide, &["codex", "--yes", "--agent", "two"]);
+    let both = read(&config);
+    assert!(
+        both.contains("agent = \"claude-code\"\nclaude_code = true\n"),
+        "{both}"
+    );
+    assert!(both.contains("agent = \"two\"\ncodex = true\n"), "{both}");
+    // The daemon understands it.
+    abide.json(["status", "--json"]);
+    done(&abide, &["claude-code", "--undo", "--yes"]);
+    assert!(!read(&config).contains("claude_code"), "{}", read(&config));
+    done(&abide, &["codex", "--undo", "--yes", "--agent", "two"]);
+    assert!(!config.exists(), "{}", read(&config));
+}
+
+#[test]
+fn a_configuration_of_ours_that_makes_no_sense_stops_all_of_it() {
+    let abide = Abide::new();
+    put(&abide.path("abide/config.toml"), "a = \n");
+    let output = setup(&abide, &["claude-code", "--yes"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("config.toml was left as it is"));
+    assert!(!home(&abide, ".claude.json").exists());
+}

@@ -27,8 +27,55 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece(), 0..120).prop_map(|pieces| pieces.concat())
 }
 
+/// A line again and again with a number in it that goes on by so many each time.
+fn flood() -> impl Strategy<Value = Vec<u8>> {
+    let shape = prop::sample::select(vec![
+        (
+            "2026-01-01T00:00:00Z INFO worker[000] request ",
+            12,
+            " handled GET /items/00000 200 in 4 ms ok\n",
+        ),
+        ("12:00:00 tick ", 6, " of many\n"),
+        ("12:00:00 answered with status ", 3, " in 5 ms\n"),
+        ("12:00:00 answered with ", 1, " errors\r\n"),
+        ("12:00:00 took ", 3, ".5 seconds, exit\n"),
+        ("at 12:00:00 the address ", 1, "xff is read\n"),
+        ("copied file number ", 4, "\n"),
+        ("\x1b[32m12:00:00\x1b[0m done with ", 5, " of them\n"),
+        ("", 5, "\n"),
+    ]);
+    (shape, 0usize..100, 0usize..3, 0usize..1_500).prop_map(
+        |((before, width, after), from, step, times)| {
+            let highest = 10_usize.pow(width);
+            let width = width as usize;
+            let line = |n: usize| format!("{before}{:0width$}{after}", (from + n * step) % highest);
+            (0..times).map(line).collect::<String>().into_bytes()
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Small chunks never take the quick way over a flood, large ones do.
+    #[test]
+    fn a_flood_reads_the_same_either_way(
+        parts in prop::collection::vec(prop_oneof![2 => flood(), 1 => piece()], 1..8),
+        cut in 17_000usize..80_000,
+        rows in prop::sample::select(vec![6u16, 64]),
+        max in 500usize..12_000,
+    ) {
+        let bytes = parts.concat();
+        let limits = Limits { rows, ..limits(max) };
+        let in_chunks = |of: usize| {
+            let mut digest = Digest::new(&limits);
+            bytes.chunks(of).for_each(|chunk| digest.push(chunk));
+            digest.finish()
+        };
+        let slowly = in_chunks(1_000);
+        prop_assert_eq!(&in_chunks(cut), &slowly);
+        prop_assert_eq!(&digest(&bytes, &limits), &slowly);
+    }
 
     #[test]
     fn chunks_make_no_difference(bytes in stream(), cuts in prop::collection::vec(1usize..40, 1..20), max in 50usize..4_000, raw: bool) {

@@ -1,11 +1,19 @@
 //! A daemon that goes away, and keepers that die at the worst moment.
 
 use abide::keeper::folder;
-use abide::keeper::frame::{FromKeeper, Hold, Stdin, ToKeeper};
+use abide::keeper::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
 
 use crate::harness::{Nursery, marked, output, wait_gone};
+
+/// The start of a session whose input is open is told at once, before anything else happens to it.
+fn talked_to(launch: Launch) -> Launch {
+    Launch {
+        stdin: Stdin::Open,
+        ..launch
+    }
+}
 
 #[test]
 fn k3_a_keeper_is_found_again_by_its_socket() {
@@ -99,7 +107,7 @@ fn k6_escalation_is_finished_without_a_daemon() {
 fn k7_an_ending_that_was_not_written_is_not_invented() {
     let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "exit.pre_record")]);
     let mut keeper = nursery.ready();
-    keeper.start(keeper.shell("echo kept; exit 3"));
+    keeper.start(talked_to(keeper.shell("echo kept; exit 3")));
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
     let away = keeper.hang_up();
@@ -111,7 +119,7 @@ fn k7_an_ending_that_was_not_written_is_not_invented() {
 fn k7_an_ending_is_written_before_it_is_told() {
     let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "exit.post_record")]);
     let mut keeper = nursery.ready();
-    keeper.start(keeper.shell("exit 3"));
+    keeper.start(talked_to(keeper.shell("exit 3")));
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
     assert_eq!(keeper.hang_up().ended().exit, Some(Exit::Code(3)));
@@ -121,7 +129,9 @@ fn k7_an_ending_is_written_before_it_is_told() {
 fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
     let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
     let mut keeper = nursery.ready();
-    keeper.start(keeper.shell("(setsid sleep 1000 &); exec 1>&2; echo; sleep 1000"));
+    keeper.start(talked_to(
+        keeper.shell("(setsid sleep 1000 &); exec 1>&2; echo; sleep 1000"),
+    ));
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
     let meta = keeper.meta();
@@ -180,24 +190,20 @@ fn a_keeper_that_dies_before_the_handshake_says_nothing() {
 fn a_torn_file_counts_as_absent() {
     let nursery = Nursery::new();
     let ran = nursery.run("exit 1");
-    for (name, absent) in [
-        ("ending", read_ending_absent as fn(&std::path::Path) -> bool),
-        ("meta", |folder| {
-            folder::read_meta(folder).unwrap().is_none()
-        }),
-    ] {
-        let path = ran.folder.join(name);
-        let whole = std::fs::read(&path).unwrap();
-        let closing = b"whole=00000000\n".len() + b"emptied=1\n".len();
-        for cut in 0..whole.len() - closing {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(absent(&ran.folder), "{name} cut at {cut}");
-        }
-        std::fs::write(&path, &whole).unwrap();
-        assert!(!absent(&ran.folder));
+    let path = ran.folder.join("meta");
+    let whole = std::fs::read(&path).unwrap();
+    let ending_at = whole
+        .windows(12)
+        .position(|window| window == b"abide ending");
+    let closing = b"whole=00000000\n".len() + b"emptied=1\n".len();
+    for cut in 0..whole.len() - closing {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let meta = folder::read_meta(&ran.folder).unwrap();
+        assert_eq!(meta.is_some(), cut >= ending_at.unwrap(), "cut at {cut}");
+        let ending = folder::read_ending(&ran.folder).unwrap();
+        assert!(ending.is_none(), "cut at {cut}");
     }
-}
-
-fn read_ending_absent(folder: &std::path::Path) -> bool {
-    folder::read_ending(folder).unwrap().is_none()
+    std::fs::write(&path, &whole).unwrap();
+    assert!(folder::read_meta(&ran.folder).unwrap().is_some());
+    assert!(folder::read_ending(&ran.folder).unwrap().is_some());
 }

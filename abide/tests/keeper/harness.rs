@@ -101,12 +101,17 @@ impl Nursery {
 
     /// A keeper with the folder of a new session.
     pub fn keeper(&self) -> Keeper {
+        self.keeper_at(self.new_folder())
+    }
+
+    /// Where a new session may be.
+    pub fn new_folder(&self) -> PathBuf {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let count = NEXT.fetch_add(1, Ordering::Relaxed);
         let bits = u64::from(std::process::id()) << 20 | count;
         let id = abide_core::SessionId::from_bits(bits).to_string();
         self.sessions.borrow_mut().push(id.clone());
-        self.keeper_at(self.folder.path().join(id))
+        self.folder.path().join(id)
     }
 
     pub fn keeper_at(&self, folder: PathBuf) -> Keeper {
@@ -306,6 +311,13 @@ impl Keeper {
                 other => panic!("expected Exited, heard {other:?}"),
             }
         }
+    }
+
+    /// Has the keeper keep the session of another folder.
+    pub fn renew(&mut self, folder: PathBuf) {
+        let path = folder.as_os_str().as_encoded_bytes().to_vec();
+        self.say(&ToKeeper::Renew { folder: path });
+        self.folder = folder;
     }
 
     /// Waits until there are more than `beyond` bytes of output.

@@ -11,5 +11,6 @@ mod harness;
 mod limits;
 mod log;
 mod namespace;
+mod renew;
 mod start;
 mod talk;

@@ -115,6 +115,81 @@ fn top_paints_its_table() {
 }
 
 #[test]
+fn htop_is_seen_and_steered_with_function_keys() {
+    with_engine(|engine| async move {
+        // Its settings go into the folder of the test, not into the home of whoever runs it.
+        let env = json!({"HTOPRC": engine.path("htoprc")});
+        let session = engine
+            .start("htop", json!({"cols": 100, "rows": 30, "env": env}))
+            .await;
+        let seen = session.shows("F10Quit").await;
+        assert!(seen.text.contains("Load average"), "{}", seen.text);
+        assert_eq!(fact(&seen, "alternate_screen"), json!(true));
+        session.keys(&["f3"]).await;
+        session.shows("Search:").await;
+        session.send("no such program").await;
+        session.shows("Search: no such program").await;
+        session.keys(&["esc"]).await;
+        session.shows("F10Quit").await;
+        session.keys(&["f10"]).await;
+        let end = session
+            .act(
+                "read_output",
+                json!({"timeout_seconds": 20, "until": "nothing"}),
+            )
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+    });
+}
+
+#[test]
+fn psql_is_talked_to_and_a_query_is_interrupted() {
+    with_engine(|engine| async move {
+        // The server runs in a session of its own. It refuses to run as root, and its folder must be its user's.
+        let folder = tempfile::TempDir::new().expect("a folder for the database");
+        let place = folder.path().display();
+        let serve = format!(
+            r#"cd {place} || exit
+as=
+if [ "$(id -u)" = 0 ]; then
+  chown postgres . && as='setpriv --reuid=postgres --regid=postgres --init-groups'
+fi
+PATH=$PATH:$(echo /usr/lib/postgresql/*/bin)
+$as initdb --username=postgres --auth=trust --no-sync --pgdata=data >made.log &&
+exec $as postgres -D data -k {place} -c listen_addresses= -c fsync=off"#
+        );
+        let server = engine.start(&serve, json!({})).await;
+        server.until("ready to accept connections").await;
+
+        let talk = format!("exec psql --no-psqlrc --host={place} --username=postgres");
+        let session = engine.start(&talk, json!({})).await;
+        session.until("postgres=# ").await;
+        session.send("select 6 * 7\n").await;
+        session.shows("postgres-#").await;
+        session.send("as answer;\n").await;
+        session.shows("     42\n").await;
+        // The notice comes from the server, so the query runs when it is seen.
+        session
+            .send("do $$ begin raise notice 'begun'; perform pg_sleep(1000); end $$;\n")
+            .await;
+        session.shows("NOTICE:  begun").await;
+        session.keys(&["ctrl-c"]).await;
+        session
+            .shows("canceling statement due to user request")
+            .await;
+        session.send("\\q\n").await;
+        let end = session
+            .act(
+                "read_output",
+                json!({"timeout_seconds": 20, "until": "nothing"}),
+            )
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
+        server.kill().await;
+    });
+}
+
+#[test]
 fn a_password_is_typed_without_being_shown() {
     with_engine(|engine| async move {
         let command = "python3 -c 'import getpass; print(len(getpass.getpass()))'";

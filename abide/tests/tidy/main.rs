@@ -1,5 +1,7 @@
 //! Rules of the house that no compiler knows. Each failure says what to do.
 
+mod guide;
+
 use std::path::{Path, PathBuf};
 
 /// Longest file that is still read in one sitting.

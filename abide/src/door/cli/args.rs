@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod setting;
 mod waiting;
 
-pub use setting::{ClientName, Setup};
+pub use setting::{ClientName, Doctor, Setup, Top};
 pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
@@ -43,7 +43,9 @@ pub enum Command {
     Call(Call),
     Open(Open),
     Status(Status),
+    Top(Top),
     Setup(Setup),
+    Doctor(Doctor),
     Stop(Stop),
     Serve(Serve),
     Mcp(Mcp),
@@ -497,6 +499,8 @@ pub enum Format {
     Anthropic,
     /// As prompt text for models that call tools by writing XML
     Xml,
+    /// As a page for people, which is the guide's reference
+    Markdown,
 }
 
 const COMPLETIONS_HELP: &str = "\
@@ -515,7 +519,11 @@ pub struct Completions {
 #[derive(Debug, Args)]
 pub struct Man {
     /// Where to; it is made where it does not exist
-    pub dir: PathBuf,
+    #[arg(required_unless_present = "markdown")]
+    pub dir: Option<PathBuf>,
+    /// Print one page with all commands instead, which is the guide's reference
+    #[arg(long, conflicts_with = "dir")]
+    pub markdown: bool,
 }
 
 /// Print the version

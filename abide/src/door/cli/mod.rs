@@ -6,11 +6,13 @@ mod args;
 mod attach;
 mod call;
 mod daemon;
+mod doctor;
 mod hook;
 mod logs;
 mod messages;
 mod open;
 mod prompt;
+mod reference;
 mod run;
 mod safe;
 mod sessions;
@@ -21,6 +23,7 @@ mod status;
 mod talk;
 mod timers;
 mod tools;
+mod top;
 mod trouble;
 mod wait;
 
@@ -70,8 +73,12 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             print(&script)?;
         }
         Command::Man(man) => {
-            std::fs::create_dir_all(&man.dir)?;
-            clap_mangen::generate_to(Line::command(), &man.dir)?;
+            if let Some(dir) = man.dir {
+                std::fs::create_dir_all(&dir)?;
+                clap_mangen::generate_to(Line::command(), &dir)?;
+            } else {
+                say!("{}", reference::commands(Line::command()).trim_end());
+            }
         }
         Command::Version(version) => {
             let number = env!("CARGO_PKG_VERSION");
@@ -81,7 +88,8 @@ fn obey(command: Command) -> Result<u8, Trouble> {
                 say!("abide {number}");
             }
         }
-        Command::Setup(args) => return setup::setup(args),
+        Command::Setup(args) => return setup::setup(args, &places()?),
+        Command::Doctor(args) => return doctor::doctor(args, Places::from_env()),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
         Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
         Command::Mcp(mcp) => {
@@ -97,6 +105,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Messages(_)
         | Command::Call(_)
         | Command::Open(_)
+        | Command::Top(_)
         | Command::Status(_) => return talk(command),
     }
     Ok(0)
@@ -118,6 +127,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Answer(answer) => answer::answer(person(), answer).await,
             Command::Open(open) => open::open(person(), open).await,
+            Command::Top(args) => top::top(person(), args).await,
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await

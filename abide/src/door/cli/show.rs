@@ -41,6 +41,8 @@ pub const HEADING: Style = Style::new().bold();
 pub const FAINT: Style = Style::new().dimmed();
 /// What went well.
 pub const GOOD: Style = AnsiColor::Green.on_default();
+/// What wants care.
+pub const CARE: Style = AnsiColor::Yellow.on_default();
 /// What did not.
 pub const BAD: Style = AnsiColor::Red.on_default();
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::args::Format;
-use super::show;
+use super::{reference, show};
 use crate::door::tools::{Described, all};
 
 pub fn print(format: Format) {
@@ -12,6 +12,7 @@ pub fn print(format: Format) {
         Format::Openai => show::json(&each(openai)),
         Format::Anthropic => show::json(&each(anthropic)),
         Format::Xml => show::say!("{}", xml().trim_end()),
+        Format::Markdown => show::say!("{}", reference::tools(all()).trim_end()),
     }
 }
 

@@ -77,6 +77,11 @@ impl Decoder {
         }
     }
 
+    /// Is nothing unfinished?
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Ground) && self.carry.is_empty()
+    }
+
     /// The stream is over, or bytes are missing from here on: what is unfinished stays so.
     pub fn cut(&mut self, surface: &mut impl Surface) {
         if !self.carry.is_empty() {

@@ -133,6 +133,35 @@ impl Fold {
         self.release(out);
     }
 
+    /// The line that is open while a repetition of single lines, with other numbers, is counted.
+    pub fn open_in_repetition(&self) -> Option<&str> {
+        let run = self.run.as_ref()?;
+        let open = self.open.as_ref()?;
+        (run.first.len() == 1 && !run.exact && open.hole.is_none()).then_some(&open.text)
+    }
+
+    /// Whether that repetition goes on with such a line, because of its numbers alone.
+    pub fn counts(&self, text: &str) -> bool {
+        let line = Line {
+            number: Number::default(),
+            text: text.to_owned(),
+            hole: None,
+            count: 1,
+            kind: Kind::of(text),
+        };
+        let run = self.run.as_ref();
+        line.kind.repeats != Repeats::Never && run.is_some_and(|run| run.continues_with(&line))
+    }
+
+    /// So many lines have gone by between its first and its last.
+    pub fn pass(&mut self, lines: u64, bytes: u64) {
+        if let Some(run) = &mut self.run {
+            run.cycles += lines;
+            run.lines += lines;
+            run.bytes += bytes;
+        }
+    }
+
     fn take(&mut self, open: Open, out: &mut impl Out) {
         let line = Line {
             kind: Kind::of(&open.text),

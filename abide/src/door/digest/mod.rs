@@ -8,7 +8,8 @@
 //!
 //! - `decode` and `sequence`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
 //! - `screen` and `row`: the last rows, which can still be written over.
-//! - `fold` and `kind`: repetitions, exact or but for their numbers.
+//! - `fold` and `kind`: repetitions, exact or but for their numbers. `glide` takes a flood of them past
+//!   these rooms.
 //! - `shorten`, `gather`, `matter`, `signs`, `cut`: what to show where it is too long.
 //!
 //! It is a function of the bytes alone: how they were cut into chunks makes no difference. The
@@ -19,6 +20,7 @@ mod cut;
 mod decode;
 mod fold;
 mod gather;
+mod glide;
 mod kind;
 mod line;
 mod matter;
@@ -37,6 +39,7 @@ pub use one_line::one_line;
 
 use decode::Decoder;
 use fold::{Fold, Folded, Number, Out};
+use glide::Glide;
 use raw::Raw;
 use row::{Hole, Keep};
 use screen::{Lines, Painter, Screen};
@@ -51,6 +54,8 @@ pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
 /// Bytes read at once, so that no chunk costs more memory than this.
 const PIECE: usize = 64 << 10;
+/// How many bytes go the usual way before a quicker one is looked for again.
+const USUAL: usize = 16 << 10;
 
 /// How the output of one stream is wanted.
 #[derive(Clone, Debug)]
@@ -130,6 +135,7 @@ struct Reader {
     decoder: Decoder,
     screen: Screen,
     lines: Pipe,
+    glide: Option<Glide>,
 }
 
 /// The way of a finished line.
@@ -171,6 +177,7 @@ impl Digest {
                     gaps: 0,
                     base: 0,
                 },
+                glide: None,
             }))
         };
         Digest {
@@ -233,7 +240,40 @@ pub fn digest(bytes: &[u8], limits: &Limits) -> Digested {
 }
 
 impl Reader {
-    fn push(&mut self, bytes: &[u8]) {
+    fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if let Some(glide) = &mut self.glide {
+                let passed = glide.take(bytes);
+                self.screen.pass(passed.lines);
+                self.lines.fold.pass(passed.lines, passed.bytes);
+                bytes = &bytes[passed.used..];
+                if passed.over {
+                    self.land();
+                }
+            }
+            let (some, rest) = bytes.split_at(bytes.len().min(USUAL));
+            let fresh = memchr::memchr(b'\n', some).map_or(0, |at| at + 1);
+            self.read(&some[..fresh]);
+            if some.len() == USUAL && self.decoder.is_idle() {
+                self.glide = Glide::begin(&self.screen, &self.lines.fold, &bytes[fresh..]);
+            }
+            if self.glide.is_some() {
+                bytes = &bytes[fresh..];
+            } else {
+                self.read(&some[fresh..]);
+                bytes = rest;
+            }
+        }
+    }
+
+    /// Ends the quick way: what it holds is read.
+    fn land(&mut self) {
+        if let Some(glide) = self.glide.take() {
+            self.read(&glide.into_held());
+        }
+    }
+
+    fn read(&mut self, bytes: &[u8]) {
         let mut painter = Painter {
             screen: &mut self.screen,
             out: &mut self.lines,
@@ -243,6 +283,7 @@ impl Reader {
 
     /// Nothing behind this point can write over what is before it.
     fn settle(&mut self) {
+        self.land();
         let mut painter = Painter {
             screen: &mut self.screen,
             out: &mut self.lines,

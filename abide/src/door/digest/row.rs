@@ -44,6 +44,11 @@ impl Row {
         self.text.is_empty()
     }
 
+    /// Its text, where that was only ever added to.
+    pub fn as_it_came(&self) -> Option<&str> {
+        (!self.overwritten && self.hole.is_none()).then_some(&self.text)
+    }
+
     pub fn clear(&mut self) {
         self.text.clear();
         self.cells = 0;

@@ -85,6 +85,23 @@ impl Screen {
             && self.shown != Shown::Alternate
     }
 
+    pub fn height(&self) -> usize {
+        self.height
+    }
+
+    /// The rows above a fresh line, where the screen is full of lines that nothing was written over;
+    /// each `None` where it is not as it came.
+    pub fn full_of_lines(&self) -> Option<impl DoubleEndedIterator<Item = Option<&str>>> {
+        let full = self.rows.len() == self.height && self.shown == Shown::Lines;
+        let above = self.rows.range(..self.rows.len() - 1);
+        (full && self.is_at_fresh_line()).then(|| above.map(Row::as_it_came))
+    }
+
+    /// So many lines have gone by that were not painted.
+    pub fn pass(&mut self, lines: u64) {
+        self.newlines += lines;
+    }
+
     /// Lets go of all rows, without the blank ones at the end.
     pub fn flush(&mut self, out: &mut impl Lines) {
         let filled = self.rows.iter().rposition(|row| !row.is_empty());

@@ -16,12 +16,17 @@ const ANSWER_LIMIT: u64 = 1 << 20;
 
 /// The version of the daemon at this socket.
 pub fn ask_version(path: &Path) -> io::Result<String> {
-    let body = ask(path, "GET /v1/status")?;
-    let status: Value = serde_json::from_slice(&body)?;
+    let status = ask_status(path)?;
     let version = status["daemon"]["version"].as_str();
     version
         .map(str::to_owned)
         .ok_or_else(|| io::Error::other("it does not say its version"))
+}
+
+/// How the daemon at this socket is.
+pub fn ask_status(path: &Path) -> io::Result<Value> {
+    let body = ask(path, "GET /v1/status")?;
+    Ok(serde_json::from_slice(&body)?)
 }
 
 /// Has the daemon at this socket stop. No session is touched.

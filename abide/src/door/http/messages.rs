@@ -10,6 +10,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -25,14 +26,18 @@ use crate::world::store::{Delivery, DeliveryState, MessageRow, Page};
 /// Messages at once.
 const MOST: usize = 1_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
+    /// Whether those that come are wanted as well, a line of JSON each.
     #[serde(default)]
     follow: bool,
+    /// Only those that their agent has not seen.
     #[serde(default)]
     unseen: bool,
+    /// At most so many, 1 to 1000.
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 

@@ -37,6 +37,11 @@ mod built {
     include!(concat!(env!("OUT_DIR"), "/page.rs"));
 }
 
+/// Whether the page was there when this program was built.
+pub fn is_built() -> bool {
+    built::FILES.len() > 1
+}
+
 /// Whether a path can be looked at without having shown anything.
 pub fn is_for_everybody(path: &str) -> bool {
     let below = |route: &str| {

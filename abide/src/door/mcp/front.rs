@@ -324,7 +324,9 @@ impl Front {
         let link = File::from(OwnedFd::from(link));
         let mut any = false;
         let (mut out, mut answered) = (Vec::new(), Vec::new());
-        while lines.fill(&link).unwrap_or(false) {
+        // A read that waits in the kernel would also be woken whenever the daemon has taken a request.
+        let awaited = |link: &File| until(link.as_fd(), PollFlags::IN).is_ok();
+        while awaited(&link) && lines.fill(&link).unwrap_or(false) {
             while let Some(Piece::Line(line)) = lines.next(false) {
                 any = true;
                 if self.daemon_says(line, &mut answered) {

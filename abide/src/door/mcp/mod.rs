@@ -12,6 +12,7 @@ mod front;
 mod hello;
 mod http;
 mod limits;
+mod news;
 mod prime;
 mod prompt;
 mod scan;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use abide_core::Agent;
 use rmcp::ServiceExt;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use front::front;
@@ -37,6 +38,7 @@ pub use server::{Origin, Way};
 use crate::daemon::Handle;
 use crate::daemon::life::is_owner;
 use crate::world::clock::pause;
+use crate::world::stream::Stream;
 use server::Server;
 
 /// Fronts connected at once.
@@ -59,17 +61,20 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
             tracing::warn!("{FRONTS} fronts are connected already; one more was refused");
             continue;
         };
-        tokio::spawn(converse(stream, handle.clone(), seal.clone(), place));
+        match stream.into_std().and_then(Stream::new) {
+            Ok(stream) => drop(tokio::spawn(converse(
+                stream,
+                handle.clone(),
+                seal.clone(),
+                place,
+            ))),
+            Err(e) => tracing::warn!("a front could not be served: {e}"),
+        }
     }
 }
 
 /// One connection, from its hello to its end.
-async fn converse(
-    stream: UnixStream,
-    handle: Handle,
-    seal: Arc<Seal>,
-    _place: OwnedSemaphorePermit,
-) {
+async fn converse(stream: Stream, handle: Handle, seal: Arc<Seal>, _place: OwnedSemaphorePermit) {
     let Some((hello, read)) = wire::hello(&stream).await else {
         tracing::debug!("a connection that did not say hello was closed");
         return;

@@ -9,7 +9,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, ready};
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::{Buf, BytesMut};
@@ -21,12 +20,12 @@ use rmcp::model::{
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
 use super::hello::Hello;
 use super::scan::{Kind, Outline, Scanner};
 use crate::door::tools::Receipt;
+use crate::world::stream::Stream;
 
 /// Longest message a client may send.
 pub const MESSAGE_LIMIT: usize = 8 << 20;
@@ -92,7 +91,9 @@ impl Note {
 
 /// One connection.
 pub struct Wire {
-    stream: Arc<UnixStream>,
+    stream: Arc<Stream>,
+    /// Where bytes arrive.
+    chunk: Box<[u8]>,
     read: BytesMut,
     /// Bytes of `read` that hold no newline.
     searched: usize,
@@ -125,8 +126,9 @@ impl Numbers {
 }
 
 /// Reads the front's hello. What was read beyond it is the beginning of MCP.
-pub async fn hello(stream: &UnixStream) -> Option<(Hello, BytesMut)> {
+pub async fn hello(stream: &Stream) -> Option<(Hello, BytesMut)> {
     let mut read = BytesMut::with_capacity(READ);
+    let mut chunk = vec![0; READ];
     let mut searched = 0;
     loop {
         if let Some(at) = memchr(b'\n', &read[searched..]) {
@@ -134,29 +136,23 @@ pub async fn hello(stream: &UnixStream) -> Option<(Hello, BytesMut)> {
             return Hello::read(&line).map(|hello| (hello, read));
         }
         searched = read.len();
-        if searched > super::hello::LIMIT || receive(stream, &mut read).await? == 0 {
+        if searched > super::hello::LIMIT || receive(stream, &mut chunk, &mut read).await? == 0 {
             return None;
         }
     }
 }
 
-/// Some more bytes; none at the end. `None`: the connection is broken.
-async fn receive(stream: &UnixStream, into: &mut BytesMut) -> Option<usize> {
-    loop {
-        stream.readable().await.ok()?;
-        into.reserve(READ);
-        match stream.try_read_buf(into) {
-            Ok(count) => return Some(count),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return None,
-        }
-    }
+/// Some more bytes; none at the end. `None`: the connection is broken. Nothing is lost where this is
+/// given up before its end.
+async fn receive(stream: &Stream, chunk: &mut [u8], into: &mut BytesMut) -> Option<usize> {
+    let count = stream.read(chunk).await.ok()?;
+    into.extend_from_slice(&chunk[..count]);
+    Some(count)
 }
 
 impl Wire {
     /// A connection whose front has said hello.
-    pub fn new(stream: UnixStream, read: BytesMut, hello: &Hello) -> Self {
+    pub fn new(stream: Stream, read: BytesMut, hello: &Hello) -> Self {
         let stream = Arc::new(stream);
         Wire {
             out: Arc::new(Out {
@@ -164,6 +160,7 @@ impl Wire {
                 unsent: Mutex::default(),
             }),
             stream,
+            chunk: vec![0; READ].into(),
             read,
             searched: 0,
             skipping: None,
@@ -200,7 +197,7 @@ impl Wire {
                 self.read.clear();
                 self.searched = 0;
             }
-            if receive(&self.stream, &mut self.read).await? == 0 {
+            if receive(&self.stream, &mut self.chunk, &mut self.read).await? == 0 {
                 return None;
             }
         }
@@ -298,7 +295,7 @@ impl Wire {
 
     fn give_up(&self) {
         self.lost.cancel();
-        let _ = rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Both);
+        self.stream.close();
     }
 }
 
@@ -375,7 +372,7 @@ impl Transport<RoleServer> for Wire {
 /// The way out. A line leaves at once where the socket takes it; the rest follows in order.
 #[derive(Debug)]
 struct Out {
-    stream: Arc<UnixStream>,
+    stream: Arc<Stream>,
     unsent: Mutex<BytesMut>,
 }
 
@@ -389,11 +386,7 @@ impl Out {
             unsent.extend_from_slice(&line);
             return Ok(());
         }
-        let sent = match self.stream.try_write(&line) {
-            Ok(sent) => sent,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(e) => return Err(e),
-        };
+        let sent = self.stream.write_now(&line)?;
         if sent < line.len() {
             unsent.extend_from_slice(&line.split_off(sent));
             tokio::spawn(self.clone().flush());
@@ -404,11 +397,10 @@ impl Out {
     async fn flush(self: Arc<Self>) {
         while self.stream.writable().await.is_ok() {
             let mut unsent = self.unsent.lock().expect("no holder panics");
-            match self.stream.try_write(&unsent) {
-                Ok(sent) => unsent.advance(sent),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
-            }
+            let Ok(sent) = self.stream.write_now(&unsent) else {
+                return;
+            };
+            unsent.advance(sent);
             if unsent.is_empty() {
                 return;
             }

@@ -17,12 +17,15 @@ use crate::door::mask::Mask;
 use crate::keeper::{folder, tree};
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
-use crate::world::log::{Log, Piece, Stream};
+use crate::world::log::{Log, Next, Stream};
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
 /// Logs up to this size are read on the spot; longer ones on a thread of their own.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
+/// How much of a log is read at once: enough that reading is cheap, and so little that it is still near
+/// when it is looked at.
+const READ_AT_ONCE: usize = 256 << 10;
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
 /// Where a hard limit struck, the answer must not be late: a flood is looked at for this long, and at
@@ -293,15 +296,16 @@ impl Reading {
         fed: &mut Fed,
     ) -> u64 {
         let mut pieces = self.log.pieces(part.start, self.only);
-        while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
-            match piece {
-                Piece::Chunk(chunk) if chunk.offset >= part.end => return part.end,
-                Piece::Chunk(chunk) => {
-                    let most = usize::try_from(part.end - chunk.offset).unwrap_or(usize::MAX);
-                    digest.push(&chunk.bytes[..chunk.bytes.len().min(most)]);
-                    fed.bytes += chunk.bytes.len() as u64;
+        let mut bytes = Vec::new();
+        while let Ok(Some(next)) = pieces.next_into(READ_AT_ONCE, &mut bytes) {
+            match next {
+                Next::Bytes { offset, .. } if offset >= part.end => return part.end,
+                Next::Bytes { offset, .. } => {
+                    let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
+                    digest.push(&bytes[..bytes.len().min(most)]);
+                    fed.bytes += bytes.len() as u64;
                 }
-                Piece::Gap { from, to } => {
+                Next::Gap { from, to } => {
                     digest.gap(Gap::Dropped(to - from));
                     fed.dropped += to - from;
                 }

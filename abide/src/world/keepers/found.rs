@@ -60,7 +60,7 @@ fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Pha
     }
     match (keepers.connect(id), known) {
         (Ok(stream), known) => {
-            keepers.adopt(id, stream);
+            keepers.adopt(id, stream, false);
             match known {
                 Some(EndingFile::Ended(exited)) => Phase::Leftover {
                     ending: ending(&exited),

@@ -4,26 +4,33 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use abide_core::session::Ending;
-use abide_core::{Event, Millis, Mono, SessionId};
-use rustix::net::SendFlags;
-use tokio::net::UnixStream;
+use abide_core::{Containment, Event, Millis, Mono, SessionId};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::{Keepers, found};
 use crate::keeper::folder;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, ToKeeper};
+use crate::world::stream::Stream;
 
 /// Bytes read from a keeper at once; its frames are small.
 const READ: usize = 4 << 10;
 
 pub(super) struct Link {
-    stream: UnixStream,
-    out: Mutex<Vec<u8>>,
+    stream: Arc<Stream>,
+    out: Mutex<Out>,
     kick: Notify,
     /// Lengths that somebody wants to be told to be exceeded.
     watched: Mutex<Vec<u64>>,
     tide: watch::Sender<Tide>,
     credit: Semaphore,
+}
+
+/// What is on its way to a keeper.
+#[derive(Default)]
+struct Out {
+    unsent: Vec<u8>,
+    /// The keeper keeps another session now: nothing of this one may reach it.
+    handed_on: bool,
 }
 
 /// How far a session's output has come.
@@ -38,7 +45,11 @@ pub struct Tide {
 }
 
 impl Link {
-    pub fn new(stream: UnixStream) -> Self {
+    pub fn new(stream: Stream) -> Self {
+        Link::over(Arc::new(stream))
+    }
+
+    fn over(stream: Arc<Stream>) -> Self {
         Link {
             stream,
             out: Mutex::default(),
@@ -52,18 +63,41 @@ impl Link {
     /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
     pub fn send(&self, frame: &ToKeeper) {
         let mut out = self.out.lock().expect("no holder panics");
-        let idle = out.is_empty();
-        frame.encode(&mut out);
+        if out.handed_on {
+            return;
+        }
+        let idle = out.unsent.is_empty();
+        frame.encode(&mut out.unsent);
         if idle {
-            // Past the runtime, which would first want to hear from the kernel that there is room.
-            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-            if let Ok(written) = rustix::net::send(&self.stream, &out, flags) {
-                out.drain(..written);
+            if let Ok(written) = self.stream.write_now(&out.unsent) {
+                out.unsent.drain(..written);
             }
-            if !out.is_empty() {
+            if !out.unsent.is_empty() {
                 self.kick.notify_one();
             }
         }
+    }
+
+    /// A link over the same connection, for the session that its keeper keeps next. `None`: something
+    /// of this one is still on its way.
+    pub fn hand_on(&self) -> Option<Link> {
+        let mut out = self.out.lock().expect("no holder panics");
+        out.handed_on = out.unsent.is_empty();
+        out.handed_on.then(|| Link::over(self.stream.clone()))
+    }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        self.stream.close();
+    }
+
+    /// Nothing more will come for this session, and nothing can be sent.
+    fn end(&self) {
+        self.credit.close();
+        self.tide.send_modify(|tide| {
+            tide.ended = true;
+            tide.closed = true;
+        });
     }
 
     /// Asks to be told once there are more bytes than `beyond`.
@@ -121,12 +155,9 @@ impl Link {
             loop {
                 self.stream.writable().await?;
                 let mut out = self.out.lock().expect("no holder panics");
-                match self.stream.try_write(&out) {
-                    Ok(written) => drop(out.drain(..written)),
-                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(e) => return Err(e),
-                }
-                if out.is_empty() {
+                let written = self.stream.write_now(&out.unsent)?;
+                out.unsent.drain(..written);
+                if out.unsent.is_empty() {
                     break;
                 }
             }
@@ -171,25 +202,31 @@ impl Follower {
     }
 }
 
-/// Reads a keeper's frames for as long as it lives, and makes events of them.
-pub(super) async fn attend(keepers: Arc<Keepers>, id: SessionId, link: Arc<Link>) {
-    let mut life = Life {
-        started: false,
-        ended: false,
-    };
-    let reading = read_frames(&keepers, id, &link, &mut life);
-    tokio::select! {
-        biased;
-        () = keepers.leaving.cancelled() => return,
-        _ = reading => {}
-        _ = link.flush() => {}
+/// Reads a keeper's frames for as long as it lives, and makes events of them. A keeper of this daemon's
+/// own making (`ours`) keeps one session after the other.
+pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<Link>, ours: bool) {
+    let mut kept = Kept::new(link, ours);
+    loop {
+        let (link, next) = (kept.link.clone(), kept.read_frames(&keepers, id));
+        let next = tokio::select! {
+            biased;
+            () = keepers.leaving.cancelled() => return,
+            next = next => next.ok().flatten(),
+            _ = link.flush() => None,
+        };
+        link.end();
+        keepers.forget(id);
+        match next {
+            Some((next, link)) => {
+                (id, kept.link, kept.life) = (next, link, Life::default());
+            }
+            None => return gone(&keepers, id, kept.life).await,
+        }
     }
-    link.credit.close();
-    link.tide.send_modify(|tide| {
-        tide.ended = true;
-        tide.closed = true;
-    });
-    keepers.forget(id);
+}
+
+/// A keeper has gone.
+async fn gone(keepers: &Arc<Keepers>, id: SessionId, life: Life) {
     let folder = keepers.folder(id);
     // A keeper that wrote down what it was to run may have run it, whatever it managed to say.
     let ran = life.started || matches!(folder::read_meta(&folder), Ok(Some(_)));
@@ -218,34 +255,77 @@ pub(super) async fn attend(keepers: Arc<Keepers>, id: SessionId, link: Arc<Link>
     }
 }
 
+/// What is known of the session that a keeper keeps.
+#[derive(Default)]
 struct Life {
+    /// Until it says so, what a keeper says is about the session before.
+    ready: bool,
     started: bool,
     ended: bool,
+    /// Nothing of it is left.
+    over: bool,
 }
 
-async fn read_frames(
-    keepers: &Arc<Keepers>,
-    id: SessionId,
-    link: &Link,
-    life: &mut Life,
-) -> io::Result<()> {
-    let mut buffer = Vec::new();
-    let mut chunk = [0; READ];
-    loop {
-        link.stream.readable().await?;
-        match link.stream.try_read(&mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(n) => buffer.extend_from_slice(&chunk[..n]),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(e) => return Err(e),
+/// A keeper, seen from here.
+struct Kept {
+    link: Arc<Link>,
+    life: Life,
+    ours: bool,
+    inbox: Vec<u8>,
+}
+
+impl Kept {
+    fn new(link: Arc<Link>, ours: bool) -> Self {
+        Kept {
+            link,
+            life: Life::default(),
+            ours,
+            inbox: Vec::new(),
         }
-        while let Some(frame) =
-            FromKeeper::take_from(&mut buffer).map_err(|_| io::ErrorKind::InvalidData)?
-        {
-            if let Some(event) = translate(keepers, id, link, life, frame) {
-                let _ = keepers.events.send(event).await;
+    }
+
+    /// Until the keeper goes, or goes on to another session: which, and the link to that.
+    async fn read_frames(
+        &mut self,
+        keepers: &Arc<Keepers>,
+        id: SessionId,
+    ) -> io::Result<Option<(SessionId, Arc<Link>)>> {
+        let mut chunk = [0; READ];
+        loop {
+            while let Some(frame) =
+                FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
+            {
+                let ended = self.life.ended;
+                if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
+                    let _ = keepers.events.send(event).await;
+                }
+                if self.life.ended && !ended {
+                    // Whoever waits for the ending comes first.
+                    tokio::task::yield_now().await;
+                    if let Some(next) = self.dismiss(keepers, id) {
+                        return Ok(Some(next));
+                    }
+                }
+            }
+            match self.link.stream.read(&mut chunk).await? {
+                0 => return Ok(None),
+                count => self.inbox.extend_from_slice(&chunk[..count]),
             }
         }
+    }
+
+    /// The ending was taken. The keeper may go, or stay as a spare.
+    fn dismiss(&self, keepers: &Arc<Keepers>, id: SessionId) -> Option<(SessionId, Arc<Link>)> {
+        // Where nothing but the keeper itself holds a tree together, it must not hold two of them.
+        let clean = keepers.contained_by(id) == Some(Containment::Cgroup);
+        if self.ours && self.life.over && clean {
+            let next = keepers.hand_on(&self.link);
+            if next.is_some() {
+                return next;
+            }
+        }
+        self.link.send(&ToKeeper::Ack);
+        None
     }
 }
 
@@ -260,12 +340,8 @@ fn translate(
     match frame {
         FromKeeper::Ready { contained_by, .. } => {
             keepers.hold(session, contained_by);
+            life.ready = true;
             None
-        }
-        FromKeeper::Started { contained_by, .. } => {
-            keepers.hold(session, contained_by);
-            life.started = true;
-            Some(Event::Started { session })
         }
         FromKeeper::StartFailed { sentence, .. } => {
             life.started = true;
@@ -274,6 +350,12 @@ fn translate(
                 session,
                 fault: sentence.into(),
             })
+        }
+        _ if !life.ready => None,
+        FromKeeper::Started { contained_by, .. } => {
+            keepers.hold(session, contained_by);
+            life.started = true;
+            Some(Event::Started { session })
         }
         FromKeeper::Grew {
             bytes,
@@ -288,7 +370,7 @@ fn translate(
         }
         FromKeeper::Exited(exited) => {
             life.ended = true;
-            link.send(&ToKeeper::Ack);
+            life.over = exited.empty && exited.closed;
             link.tide.send_modify(|tide| {
                 tide.bytes = tide.bytes.max(exited.bytes);
                 tide.ended = true;

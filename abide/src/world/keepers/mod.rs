@@ -20,9 +20,13 @@ pub use link::{Follower, Tide};
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, ToKeeper};
 use crate::world::limits::{self, Moved};
+use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
 use link::Link;
 use nursery::Nursery;
+
+/// Spares beyond the target that are kept when calls come thick and fast.
+const SURPLUS: usize = 12;
 
 /// All keepers of one daemon.
 pub struct Keepers {
@@ -74,6 +78,17 @@ impl Keepers {
         while self.spares.lock().expect("no holder panics").len() < self.spare_target {
             let id = self.fresh();
             self.spares.lock().expect("no holder panics").push_back(id);
+        }
+    }
+
+    /// Lets go of spares beyond the target, which a busy time has left.
+    pub fn trim(&self) {
+        let mut spares = self.spares.lock().expect("no holder panics");
+        let surplus = spares.len().saturating_sub(self.spare_target);
+        for id in spares.drain(..surplus) {
+            if let Some(link) = self.link(id) {
+                link.close();
+            }
         }
     }
 
@@ -214,22 +229,46 @@ impl Keepers {
         self.held.lock().expect("no holder panics").insert(id, by);
     }
 
-    /// A new keeper under a new id.
-    fn fresh(self: &Arc<Self>) -> SessionId {
-        let id = loop {
+    /// An id that no session has or had.
+    fn unused(&self) -> SessionId {
+        loop {
             let id = SessionId::from_bits(entropy::bits());
             if !self.folder(id).exists() {
-                break id;
+                return id;
             }
-        };
+        }
+    }
+
+    /// A new keeper under a new id.
+    fn fresh(self: &Arc<Self>) -> SessionId {
+        let id = self.unused();
         match self.make(&self.folder(id)) {
-            Ok(stream) => self.adopt(id, stream),
+            Ok(stream) => self.adopt(id, stream, true),
             Err(e) => tracing::error!("cannot start a keeper: {e}"),
         }
         id
     }
 
-    fn make(&self, folder: &Path) -> io::Result<tokio::net::UnixStream> {
+    /// Makes a spare of a keeper that has nothing left to keep: that is far cheaper than to let it go
+    /// and make another. `None`: there are enough.
+    fn hand_on(&self, link: &Link) -> Option<(SessionId, Arc<Link>)> {
+        let spares = self.spares.lock().expect("no holder panics").len();
+        if self.spare_target == 0 || spares >= self.spare_target + SURPLUS {
+            return None;
+        }
+        let link = Arc::new(link.hand_on()?);
+        let id = self.unused();
+        let folder = self.folder(id).into_os_string().into_vec();
+        link.send(&ToKeeper::Renew { folder });
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .insert(id, link.clone());
+        self.spares.lock().expect("no holder panics").push_back(id);
+        Some((id, link))
+    }
+
+    fn make(&self, folder: &Path) -> io::Result<Stream> {
         let mut nursery = self.nursery.lock().expect("no holder panics");
         // A nursery that has died is replaced once; a second failure is the machine's.
         for _ in 0..2 {
@@ -249,18 +288,16 @@ impl Keepers {
         Err(io::Error::other("the nursery does not start"))
     }
 
-    fn adopt(self: &Arc<Self>, id: SessionId, stream: tokio::net::UnixStream) {
+    fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, ours: bool) {
         let link = Arc::new(Link::new(stream));
         self.links
             .lock()
             .expect("no holder panics")
             .insert(id, link.clone());
-        tokio::spawn(link::attend(self.clone(), id, link));
+        tokio::spawn(link::attend(self.clone(), id, link, ours));
     }
 
-    fn connect(&self, id: SessionId) -> io::Result<tokio::net::UnixStream> {
-        let stream = socket::connect(&self.folder(id).join(folder::CTL))?;
-        stream.set_nonblocking(true)?;
-        tokio::net::UnixStream::from_std(stream)
+    fn connect(&self, id: SessionId) -> io::Result<Stream> {
+        Stream::new(socket::connect(&self.folder(id).join(folder::CTL))?)
     }
 }

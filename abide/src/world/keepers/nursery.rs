@@ -15,6 +15,8 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
+use crate::world::stream::Stream;
+
 /// The descriptor on which the nursery hears what to make.
 const NURSERY_FD: i32 = 3;
 
@@ -68,16 +70,15 @@ impl Nursery {
 
     /// Orders a keeper for the session with this folder; returns the connection to it, which can be
     /// written to at once.
-    pub fn make(&mut self, folder: &Path) -> io::Result<tokio::net::UnixStream> {
+    pub fn make(&mut self, folder: &Path) -> io::Result<Stream> {
         let (ours, theirs) = UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let passed = [theirs.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&passed));
         let path = [IoSlice::new(folder.as_os_str().as_bytes())];
         sendmsg(&self.orders, &path, &mut control, SendFlags::NOSIGNAL)?;
-        tokio::net::UnixStream::from_std(ours)
+        Stream::new(ours)
     }
 }
 

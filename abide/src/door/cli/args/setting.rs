@@ -41,6 +41,33 @@ pub struct Setup {
     pub json: Json,
 }
 
+const DOCTOR_HELP: &str = "\
+Each line is ok, a warning (it works, but could do better) or trouble, with what to do about it.
+No daemon is started, and a configuration that is broken is no hindrance.
+
+Exit codes: 0 it works, 1 there is trouble.";
+
+/// Check the installation and say what to mend
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_HELP)]
+pub struct Doctor {
+    #[command(flatten)]
+    pub json: Json,
+}
+
+const TOP_HELP: &str = "\
+Questions come first, then the sessions that run, the timers and the messages. `?` shows the keys.
+It follows what happens and asks for nothing while nothing happens.";
+
+/// Watch everything that goes on, live, and act on it
+#[derive(Debug, Args)]
+#[command(after_help = TOP_HELP)]
+pub struct Top {
+    /// Print what it would show once, as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// A client that can be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientName {

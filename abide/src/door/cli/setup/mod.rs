@@ -10,22 +10,25 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use toml_edit::Table;
 
 use super::args::Setup;
 use super::show::{self, say};
 use super::trouble::Trouble;
+use crate::config::Places;
+use crate::daemon::life::{self, Door};
 use crate::world::rewrite;
 use jsonc::Fault;
 use server::{Form, Server};
 
-pub fn setup(args: Setup) -> Result<u8, Trouble> {
+pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
     let agent = args.agent.clone().name();
     let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
     if agent.chars().any(char::is_control) {
         return Err(Trouble::new("the name of an agent must not hold control characters").code(2));
     }
     let mut changes = Vec::new();
-    for (file, edit) in edits(&args, &agent)? {
+    for (file, edit) in edits(&args, places, &agent)? {
         let change = Change::read(file, edit)?;
         changes.push(match args.undo {
             false => change.made()?,
@@ -45,41 +48,53 @@ pub fn setup(args: Setup) -> Result<u8, Trouble> {
         return Ok(0);
     }
     tell(&args, &agent, &wanted, written);
+    if written {
+        remind(&wanted, places);
+    }
     Ok(u8::from(may_write && !written))
 }
 
 /// What is to be done to which file.
-fn edits(args: &Setup, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
+fn edits(args: &Setup, places: &Places, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
     let project = match args.project {
         true => Some(std::env::current_dir()?),
         false => None,
     };
     let server = args.client.server(&program()?, agent, args.project);
     let file = args.client.file(project.as_deref());
-    Ok(vec![(file, Edit::Server(args.client.form(), server))])
+    let mut edits = vec![(file, Edit::Server(args.client.form(), server))];
+    if let Some(way) = args.client.waker() {
+        let waker = toml::waker(agent, way);
+        edits.push((places.config.clone(), Edit::Waker(waker)));
+    }
+    Ok(edits)
 }
 
 /// One thing that is put into a file.
 enum Edit {
     Server(Form, Server),
+    Waker(Table),
 }
 
 impl Edit {
     fn is_in(&self, text: &str) -> Result<bool, Fault> {
         match self {
             Edit::Server(form, _) => form.has_server(text),
+            Edit::Waker(waker) => toml::has_waker(text, waker),
         }
     }
 
     fn put_into(&self, text: &str) -> Result<String, Fault> {
         match self {
             Edit::Server(form, server) => form.add(text, server),
+            Edit::Waker(waker) => toml::add_waker(text, waker),
         }
     }
 
     fn take_out_of(&self, text: &str, before: Option<&str>) -> Result<String, Fault> {
         match self {
             Edit::Server(form, _) => form.take_out(text, before),
+            Edit::Waker(waker) => toml::take_out_waker(text, waker),
         }
     }
 }
@@ -157,6 +172,16 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
     }
 }
 
+/// A daemon that runs knows its configuration as it was.
+fn remind(changes: &[&Change], places: &Places) {
+    let changed = changes
+        .iter()
+        .any(|change| matches!(change.edit, Edit::Waker(_)));
+    if changed && life::connect_running(places, Door::Http).is_ok() {
+        say!("`abide stop` lets the daemon read its own configuration anew; sessions go on.");
+    }
+}
+
 fn facts(args: &Setup, agent: &str, changes: &[Change], written: bool) -> Value {
     let files: Vec<Value> = changes.iter().map(Change::facts).collect();
     json!({
@@ -230,7 +255,10 @@ impl Change {
             (true, None) => None,
             (false, _) => {
                 let rest = self.edit.take_out_of(self.text(), copied.as_deref());
-                Some(rest.map_err(|fault| self.unreadable(&fault))?)
+                let rest = rest.map_err(|fault| self.unreadable(&fault))?;
+                // A file that was made for this alone goes with it.
+                let needless = copied.is_none() && rest.trim().is_empty();
+                (!needless).then_some(rest)
             }
         };
         if copied.is_some() {

@@ -69,6 +69,15 @@ impl ClientName {
         }
     }
 
+    /// All of them.
+    pub const ALL: [ClientName; 5] = [
+        ClientName::ClaudeCode,
+        ClientName::Codex,
+        ClientName::Cursor,
+        ClientName::Vscode,
+        ClientName::Gemini,
+    ];
+
     /// Its file: of the user, or of the project in this folder.
     pub fn file(self, project: Option<&Path>) -> PathBuf {
         match (self, project) {
@@ -93,6 +102,15 @@ impl ClientName {
             ClientName::Vscode => json("servers", true, false),
             ClientName::Gemini => json("mcpServers", false, true),
             ClientName::Codex => Form::Codex,
+        }
+    }
+
+    /// The kind of waker that brings its last session back to work, where there is one.
+    pub fn waker(self) -> Option<&'static str> {
+        match self {
+            ClientName::ClaudeCode => Some("claude_code"),
+            ClientName::Codex => Some("codex"),
+            ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }
     }
 
@@ -129,6 +147,17 @@ impl Form {
         match self {
             Form::Json { key, .. } => Ok(jsonc::get(text, &[key, NAME])?.is_some()),
             Form::Codex => toml::has_server(text, NAME),
+        }
+    }
+
+    /// The program that this text starts as abide.
+    pub fn command(self, text: &str) -> Result<Option<String>, Fault> {
+        match self {
+            Form::Json { key, .. } => {
+                let command = jsonc::get(text, &[key, NAME, "command"])?;
+                Ok(command.and_then(|command| Some(command.as_str()?.to_owned())))
+            }
+            Form::Codex => toml::command_of(text, NAME),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Changes one table of a TOML text and leaves the rest as it is, comments included.
 
-use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, value};
+use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, value};
 
 use super::jsonc::Fault;
 use super::server::Server;
@@ -38,6 +38,16 @@ fn servers(document: &DocumentMut) -> Option<&dyn TableLike> {
 /// Whether the server is named there.
 pub fn has_server(text: &str, name: &str) -> Result<bool> {
     Ok(servers(&parse(text)?).is_some_and(|servers| servers.contains_key(name)))
+}
+
+/// The program that a server is started with, and its words.
+pub fn command_of(text: &str, name: &str) -> Result<Option<String>> {
+    let document = parse(text)?;
+    let server = servers(&document).and_then(|servers| servers.get(name));
+    let command = server.and_then(|server| server.as_table_like()?.get("command"));
+    Ok(command
+        .and_then(|command| command.as_str())
+        .map(str::to_owned))
 }
 
 /// The text with this server.
@@ -122,6 +132,69 @@ pub fn take_out_server(text: &str, name: &str, before: Option<&str>) -> Result<S
     Ok(written(&document, text))
 }
 
+/// The text with this waker, after those that are there; the same text where it is there already.
+pub fn add_waker(text: &str, waker: &Table) -> Result<String> {
+    let mut document = parse(text)?;
+    let all = document
+        .entry("wakers")
+        .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+    let all = all
+        .as_array_of_tables_mut()
+        .ok_or_else(|| Fault("`wakers` is not a list of [[wakers]] tables".into()))?;
+    if all.iter().any(|known| same(known, waker)) {
+        return Ok(text.to_owned());
+    }
+    all.push(waker.clone());
+    Ok(written(&document, text))
+}
+
+/// Whether this waker is there.
+pub fn has_waker(text: &str, waker: &Table) -> Result<bool> {
+    let document = parse(text)?;
+    let all = document.get("wakers").and_then(Item::as_array_of_tables);
+    Ok(all.is_some_and(|all| all.iter().any(|known| same(known, waker))))
+}
+
+/// The text without this waker.
+pub fn take_out_waker(text: &str, waker: &Table) -> Result<String> {
+    let mut document = parse(text)?;
+    if let Some(all) = document
+        .get_mut("wakers")
+        .and_then(Item::as_array_of_tables_mut)
+    {
+        all.retain(|known| !same(known, waker));
+        if all.is_empty() {
+            document.remove("wakers");
+        }
+    }
+    Ok(written(&document, text))
+}
+
+fn same(left: &Table, right: &Table) -> bool {
+    let fields = |table: &Table| -> Vec<(String, String)> {
+        let mut fields: Vec<_> = table
+            .iter()
+            .map(|(name, item)| {
+                (
+                    name.to_owned(),
+                    item.as_value().map(plain).unwrap_or_default(),
+                )
+            })
+            .collect();
+        fields.sort();
+        fields
+    };
+    fields(left) == fields(right)
+}
+
+/// A waker that brings this client's last session back to work, for this agent.
+pub fn waker(agent: &str, way: &str) -> Table {
+    let mut table = Table::new();
+    table.insert("agent", value(agent));
+    table.insert(way, value(true));
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +236,22 @@ mod tests {
             back.contains("command = \"old\"") && back.contains("[later]"),
             "{back}"
         );
+    }
+
+    #[test]
+    fn wakers_come_and_go_beside_others() {
+        let ours = waker("codex", "codex");
+        let text = "# mine\nmax_output = 5\n\n[[wakers]] # the pager\ndesktop = true\n";
+        let with = add_waker(text, &ours).unwrap();
+        assert!(with.starts_with(text), "{with}");
+        assert!(
+            with.ends_with("[[wakers]]\nagent = \"codex\"\ncodex = true\n"),
+            "{with}"
+        );
+        assert_eq!(add_waker(&with, &ours).unwrap(), with);
+        assert!(has_waker(&with, &ours).unwrap() && !has_waker(text, &ours).unwrap());
+        assert_eq!(take_out_waker(&with, &ours).unwrap(), text);
+        assert!(add_waker("wakers = 1\n", &ours).is_err());
     }
 
     #[test]

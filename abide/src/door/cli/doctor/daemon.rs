@@ -1,0 +1,150 @@
+//! The daemon, its log, its folders and its doors.
+
+use serde_json::Value;
+
+use super::Finding;
+use crate::config::Places;
+use crate::daemon::life::{self, Door};
+use crate::door::cli::show;
+use crate::door::digest::one_line;
+use crate::door::http;
+use crate::world::clock::{Clock, SystemClock};
+use crate::world::machine;
+
+/// Bytes of the daemon's log that are looked at.
+const LOG: u64 = 256 << 10;
+/// Milliseconds by which the calendar may have moved against the machine's own clock.
+const JUMP: i64 = 5_000;
+
+pub fn look(places: &Places) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let status = match life::connect_running(places, Door::Http) {
+        Ok(_) => http::ask_status(&places.http_socket()),
+        Err(_) => {
+            let says = "none runs; the next command starts one";
+            findings.push(Finding::good("daemon", says));
+            return findings
+                .into_iter()
+                .chain(log(places))
+                .chain(clock(None))
+                .collect();
+        }
+    };
+    match &status {
+        Err(fault) => findings.push(Finding::trouble(
+            "daemon",
+            format!("it is there but does not answer: {fault}"),
+            "`abide stop`, or end the process whose number is in run/lock; sessions go on",
+        )),
+        Ok(status) => {
+            findings.push(version(&status["daemon"]));
+            findings.push(address(&status["http"]));
+        }
+    }
+    findings.extend(log(places));
+    findings.extend(clock(status.ok().as_ref()));
+    findings
+}
+
+/// Whether the page is in this program.
+pub fn page() -> Finding {
+    if http::page_is_built() {
+        return Finding::good("page", "built in; `abide open` shows it");
+    }
+    Finding::warning(
+        "page",
+        "this program was built without it",
+        "build with `make build`, which makes the page first (it takes npm)",
+    )
+}
+
+fn version(daemon: &Value) -> Finding {
+    let ours = env!("CARGO_PKG_VERSION");
+    let theirs = daemon["version"].as_str().unwrap_or("unknown");
+    let number = |field: &str| daemon[field].as_u64().unwrap_or(0);
+    let up = show::ago(SystemClock.now().wall.0, number("started_at"));
+    let says = format!("version {theirs}, process {}, up for {up}", number("pid"));
+    if theirs == ours {
+        return Finding::good("daemon", says);
+    }
+    Finding::warning(
+        "daemon",
+        format!("{says}; this program is version {ours}"),
+        "`abide stop` ends it without touching sessions; the next command starts this version",
+    )
+}
+
+fn address(door: &Value) -> Finding {
+    match (door["address"].as_str(), door["error"].as_str()) {
+        (Some(address), _) => Finding::good("address", format!("http://{address}")),
+        (None, Some(error)) => Finding::trouble(
+            "address",
+            one_line(error),
+            "choose another address with `http = \"127.0.0.1:PORT\"` in the configuration",
+        ),
+        (None, None) => Finding::good("address", "off, as the configuration says"),
+    }
+}
+
+/// What the daemon has complained of since it was started last.
+fn log(places: &Places) -> Option<Finding> {
+    let path = places.daemon_log();
+    let text = machine::tail(&path, LOG).ok()?;
+    let lines: Vec<&str> = text.lines().collect();
+    let begin = lines
+        .iter()
+        .rposition(|line| line.contains(" is ready, process "));
+    let since = &lines[begin.unwrap_or(0)..];
+    let with = |mark: &str| since.iter().filter(|line| line.contains(mark)).count();
+    let (errors, warnings) = (with(" ERROR "), with(" WARN "));
+    let last = since
+        .iter()
+        .rfind(|line| line.contains(" ERROR ") || line.contains("panicked"));
+    let file = path.display();
+    Some(match last {
+        Some(last) => Finding::warning(
+            "log",
+            format!(
+                "{errors} errors since it was started, the last: {}",
+                one_line(last.trim())
+            ),
+            format!("{file} has them all"),
+        ),
+        None => Finding::good("log", format!("no errors, {warnings} warnings; {file}")),
+    })
+}
+
+/// Timers measure on the machine's own clock and are kept by the calendar.
+fn clock(status: Option<&Value>) -> Option<Finding> {
+    let moved = status.and_then(|status| moved(&status["daemon"]));
+    if let Some(moved) = moved.filter(|moved| moved.abs() > JUMP) {
+        let span = show::short(abide_core::Millis(moved.unsigned_abs()));
+        let way = if moved > 0 { "ahead" } else { "back" };
+        return Some(Finding::warning(
+            "clock",
+            format!("the calendar was set {way} by {span} since the daemon was started"),
+            "timers follow by themselves; stamps from before do not fit those from after",
+        ));
+    }
+    Some(match machine::clock_is_kept() {
+        Some(true) => Finding::good("clock", "kept right over the network"),
+        Some(false) => Finding::warning(
+            "clock",
+            "it runs, but nothing keeps it right (the kernel says: not synchronised)",
+            "run a time service such as systemd-timesyncd or chrony, unless the host does it",
+        ),
+        None => Finding::good(
+            "clock",
+            "it runs; whether it is kept right cannot be told here",
+        ),
+    })
+}
+
+/// By how much the calendar has moved against the time since boot while the daemon ran.
+fn moved(daemon: &Value) -> Option<i64> {
+    let now = SystemClock.now();
+    let began = machine::began(i32::try_from(daemon["pid"].as_i64()?).ok()?)?;
+    let started = daemon["started_at"].as_u64()?;
+    let since_boot = now.boot.0.checked_sub(began)?.cast_signed();
+    Some(now.wall.0.cast_signed() - started.cast_signed() - since_boot)
+}

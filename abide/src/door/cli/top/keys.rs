@@ -1,0 +1,110 @@
+//! Keys, out of the bytes that a terminal sends for them.
+
+/// A key that means something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Next,
+    Previous,
+    Enter,
+    Escape,
+    Interrupt,
+    Char(char),
+}
+
+/// The longest sequence that a key sends.
+const LONGEST: usize = 16;
+
+/// Keys may come in pieces.
+#[derive(Default)]
+pub struct Keys {
+    begun: Vec<u8>,
+}
+
+impl Keys {
+    /// The keys in these bytes. A lone escape at their end is the key of that name: what a terminal
+    /// sends for one key comes at once.
+    pub fn typed(&mut self, bytes: &[u8]) -> Vec<Key> {
+        self.begun.extend_from_slice(bytes);
+        let mut keys = Vec::new();
+        while !self.begun.is_empty() {
+            let (used, key) = take(&self.begun);
+            if used == 0 {
+                if self.begun.len() > LONGEST {
+                    self.begun.clear();
+                }
+                break;
+            }
+            self.begun.drain(..used);
+            keys.extend(key);
+        }
+        keys
+    }
+}
+
+/// The first key: how many bytes it took, and what it is. No bytes: the rest has not come yet.
+fn take(bytes: &[u8]) -> (usize, Option<Key>) {
+    match bytes {
+        [0x1b] => (1, Some(Key::Escape)),
+        [0x1b, b'[' | b'O', rest @ ..] => {
+            let end = rest.iter().position(|byte| (0x40..=0x7e).contains(byte));
+            match end {
+                Some(end) => (end + 3, sequence(&rest[..=end])),
+                None => (0, None),
+            }
+        }
+        [0x1b, ..] => (2.min(bytes.len()), None),
+        [b'\r' | b'\n', ..] => (1, Some(Key::Enter)),
+        [b'\t', ..] => (1, Some(Key::Next)),
+        [0x03, ..] => (1, Some(Key::Interrupt)),
+        [byte, ..] if byte.is_ascii_graphic() || *byte == b' ' => {
+            (1, Some(Key::Char(char::from(*byte))))
+        }
+        _ => (1, None),
+    }
+}
+
+fn sequence(rest: &[u8]) -> Option<Key> {
+    Some(match rest {
+        b"A" => Key::Up,
+        b"B" => Key::Down,
+        b"H" | b"1~" | b"7~" => Key::First,
+        b"F" | b"4~" | b"8~" => Key::Last,
+        b"5~" => Key::PageUp,
+        b"6~" => Key::PageDown,
+        b"Z" => Key::Previous,
+        b"3~" => Key::Char('x'),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_known_whole_or_in_pieces() {
+        let mut keys = Keys::default();
+        assert_eq!(
+            keys.typed(b"j\x1b[A\x1bOB\t\x1b[Z\r"),
+            [
+                Key::Char('j'),
+                Key::Up,
+                Key::Down,
+                Key::Next,
+                Key::Previous,
+                Key::Enter
+            ]
+        );
+        assert_eq!(keys.typed(b"\x1b[5"), []);
+        assert_eq!(keys.typed(b"~q"), [Key::PageUp, Key::Char('q')]);
+        assert_eq!(keys.typed(b"\x1b"), [Key::Escape]);
+        assert_eq!(keys.typed(b"\x03"), [Key::Interrupt]);
+        assert_eq!(keys.typed("é\x1b[99;5u".as_bytes()), []);
+    }
+}

@@ -1,0 +1,233 @@
+//! What this machine gives and where its limits are, for whoever looks after an installation.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::process::{Pid, PidfdFlags, Resource, Signal};
+
+use crate::keeper::cgroup::{self, Leaf};
+use crate::keeper::proc;
+use crate::world::facts;
+
+/// How long a program may take to say its version.
+const PATIENCE: i64 = 5;
+/// Its longest answer.
+const ANSWER: u64 = 4 << 10;
+
+/// A limit on open files or processes: what holds now, and how far it can be raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// `None`: there is none.
+    pub now: Option<u64>,
+    /// `None`: there is none.
+    pub most: Option<u64>,
+}
+
+/// How many files a process may have open.
+pub fn open_files() -> Limit {
+    limit(Resource::Nofile)
+}
+
+/// How many processes this user may have.
+pub fn processes() -> Limit {
+    limit(Resource::Nproc)
+}
+
+fn limit(of: Resource) -> Limit {
+    let limit = rustix::process::getrlimit(of);
+    Limit {
+        now: limit.current,
+        most: limit.maximum,
+    }
+}
+
+/// A number that the kernel keeps in a file.
+pub fn number(path: impl AsRef<Path>) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The tightest limit on processes among the control groups around this process: how many there may
+/// be and how many there are.
+pub fn group_processes() -> Option<(u64, u64)> {
+    let own = cgroup::own_folder()
+        .into_iter()
+        .chain(first_version("pids"));
+    own.flat_map(|folder| {
+        let groups: Vec<PathBuf> = folder.ancestors().map(Path::to_owned).collect();
+        groups
+    })
+    .filter_map(|group| {
+        Some((
+            number(group.join("pids.max"))?,
+            number(group.join("pids.current"))?,
+        ))
+    })
+    .min_by_key(|(most, now)| most.saturating_sub(*now))
+}
+
+/// This process's group of a controller of the first version.
+fn first_version(controller: &str) -> Option<PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = groups.lines().find_map(|line| {
+        let (names, path) = line.split_once(':')?.1.split_once(':')?;
+        names
+            .split(',')
+            .any(|name| name == controller)
+            .then_some(path)
+    })?;
+    let root = Path::new("/sys/fs/cgroup").join(controller);
+    Some(root.join(path.trim_start_matches('/')))
+}
+
+/// Whether a session can have a control group of its own here; otherwise, why not.
+pub fn control_group() -> Result<PathBuf, String> {
+    let base = cgroup::own_folder().ok_or("no control groups of the second version are mounted")?;
+    match Leaf::make(&base, &format!("doctor-{}", std::process::id())) {
+        Ok(leaf) => {
+            leaf.remove();
+            Ok(base)
+        }
+        Err(fault) => Err(format!("none can be made in {}: {fault}", base.display())),
+    }
+}
+
+/// A file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes that this user may still write.
+    pub free: u64,
+    /// Files that may still be made; `None`: it does not count them.
+    pub files: Option<u64>,
+    /// What it is called, where it lies across a network.
+    pub network: Option<&'static str>,
+}
+
+/// The file system that holds this path.
+pub fn disk(path: &Path) -> io::Result<Disk> {
+    let space = rustix::fs::statvfs(path)?;
+    let kind = rustix::fs::statfs(path)?.f_type as u32;
+    let network = match kind {
+        0x6969 => Some("NFS"),
+        0xff53_4d42 | 0xfe53_4d42 => Some("SMB"),
+        0x0102_1997 => Some("9p"),
+        0x00c3_6400 => Some("Ceph"),
+        0x5346_414f => Some("AFS"),
+        _ => None,
+    };
+    Ok(Disk {
+        free: space.f_bavail * space.f_frsize,
+        files: (space.f_files > 0).then_some(space.f_favail),
+        network,
+    })
+}
+
+/// Whom a folder belongs to and who may enter it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Whether it is this user's.
+    pub ours: bool,
+    /// The bits for owner, group and others.
+    pub mode: u32,
+}
+
+/// `None`: there is nothing.
+pub fn access(path: &Path) -> Option<Access> {
+    let found = std::fs::symlink_metadata(path).ok()?;
+    Some(Access {
+        ours: found.uid() == rustix::process::geteuid().as_raw(),
+        mode: found.mode() & 0o777,
+    })
+}
+
+/// Whether the machine's clock is kept right over the network; `None`: it cannot be told.
+pub fn clock_is_kept() -> Option<bool> {
+    // SAFETY: all zero is a value of this struct, and without modes the call only reads.
+    let mut time: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct lives for the call.
+    let state = unsafe { libc::adjtimex(&mut time) };
+    (state >= 0).then_some(time.status & libc::STA_UNSYNC == 0)
+}
+
+/// When a process began, in milliseconds since boot.
+pub fn began(pid: i32) -> Option<u64> {
+    Some(proc::stat(pid)?.start_ticks * 1_000 / facts::ticks_per_second())
+}
+
+/// The last bytes of a file, from the begin of a line.
+pub fn tail(path: &Path, most: u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(len.saturating_sub(most)))?;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    if len <= most {
+        return Ok(text);
+    }
+    let begin = text.find('\n').map_or(0, |end| end + 1);
+    Ok(text[begin..].to_owned())
+}
+
+/// When a file was last written, in Unix milliseconds.
+pub fn written_at(path: &Path) -> Option<u64> {
+    let modified = std::fs::metadata(path).ok()?.modified().ok()?;
+    let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
+    u64::try_from(since.as_millis()).ok()
+}
+
+/// Where a program is that is named as in a shell; `None`: it cannot be executed.
+pub fn program(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
+    let executable = |path: &Path| {
+        let found = std::fs::metadata(path);
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        let path = PathBuf::from(name);
+        return executable(&path).then_some(path);
+    }
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|path| executable(path))
+}
+
+/// What a program prints when asked for its version.
+pub fn version_of(program: &Path) -> io::Result<String> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a program that a client starts is asked for its version; nothing else is run"
+    )]
+    let mut child = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let ended = Pid::from_raw(child.id().cast_signed())
+        .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
+        .is_some_and(|process| {
+            let mut gone = [PollFd::new(&process, PollFlags::IN)];
+            let patience = Timespec {
+                tv_sec: PATIENCE,
+                tv_nsec: 0,
+            };
+            let ended =
+                rustix::event::poll(&mut gone, Some(&patience)).is_ok_and(|ready| ready > 0);
+            if !ended {
+                let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
+            }
+            ended
+        });
+    let mut said = String::new();
+    if ended && let Some(out) = child.stdout.take() {
+        out.take(ANSWER).read_to_string(&mut said)?;
+    }
+    let status = child.wait()?;
+    match ended && status.success() {
+        true => Ok(said.trim().to_owned()),
+        false => Err(io::Error::other("it does not say its version")),
+    }
+}

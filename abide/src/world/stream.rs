@@ -1,0 +1,80 @@
+//! A connected socket in the daemon's loop that wakes whoever reads from it when something comes.
+//!
+//! The runtime's own streams also wake whenever the other side has taken something, which here is
+//! after every message, for nothing. Room to write is asked for only where there was none.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Stream(AsyncFd<OwnedFd>);
+
+impl Stream {
+    /// Takes a connection over.
+    pub fn new(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
+        let fd =
+            unsafe { AsyncFd::register_with_interest(OwnedFd::from(stream), Interest::READABLE)? };
+        Ok(Stream(fd))
+    }
+
+    /// Waits for bytes and reads them; none: there will be no more.
+    pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match rustix::net::recv(self.0.get_ref(), &mut *bytes, RecvFlags::empty()) {
+                Ok((count, _)) => {
+                    // Nothing is left, and what comes next is told anew.
+                    if count > 0 && count < bytes.len() {
+                        ready.clear_ready();
+                    }
+                    return Ok(count);
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Writes what the socket takes now; none: there is no room.
+    pub fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match rustix::net::send(self.0.get_ref(), bytes, flags) {
+                Ok(count) => return Ok(count),
+                Err(Errno::AGAIN) => return Ok(0),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Waits until there is room to write.
+    pub async fn writable(&self) -> io::Result<()> {
+        let same = self.0.get_ref().try_clone()?;
+        // SAFETY: the copy is ours alone and stays open for as long as it is registered.
+        let room = unsafe { AsyncFd::register_with_interest(same, Interest::WRITABLE)? };
+        room.writable().await?.retain_ready();
+        Ok(())
+    }
+
+    /// Closes the connection for both sides.
+    pub fn close(&self) {
+        let _ = rustix::net::shutdown(self.0.get_ref(), Shutdown::Both);
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+}

@@ -1,0 +1,183 @@
+//! `abide doctor`: what it finds where all is well, and where it is not.
+
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::harness::{Abide, text};
+
+fn command(abide: &Abide) -> Command {
+    let mut command = abide.command(["doctor", "--json"]);
+    command.env("HOME", abide.path("home"));
+    for name in [
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "GEMINI_CLI_HOME",
+        "XDG_CONFIG_HOME",
+        "VSCODE_PORTABLE",
+    ] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn look(abide: &Abide) -> (Option<i32>, Value) {
+    let output = command(abide).output().expect("abide runs");
+    let found = serde_json::from_slice(&output.stdout).expect("JSON");
+    (output.status.code(), found)
+}
+
+/// What was found of a topic.
+#[track_caller]
+fn of<'a>(found: &'a Value, topic: &str) -> &'a Value {
+    let all = found["findings"].as_array().expect("findings");
+    all.iter()
+        .find(|finding| finding["topic"] == topic)
+        .unwrap_or_else(|| panic!("nothing of {topic} in {found}"))
+}
+
+#[test]
+fn it_looks_without_starting_anything() {
+    let abide = Abide::new();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(0), "{found}");
+    for topic in [
+        "configuration",
+        "daemon",
+        "clock",
+        "page",
+        "containment",
+        "files",
+        "processes",
+        "watches",
+        "state",
+        "disk",
+        "clients",
+        "wakers",
+    ] {
+        assert_ne!(of(&found, topic)["level"], "trouble", "{topic}");
+    }
+    assert!(!abide.path("abide").exists());
+}
+
+#[test]
+fn a_daemon_that_runs_is_named() {
+    let abide = Abide::new();
+    let pid = abide.daemon_pid();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(0), "{found}");
+    let says = of(&found, "daemon")["says"].as_str().unwrap();
+    assert!(says.contains(&format!("process {pid}")), "{says}");
+    assert_eq!(of(&found, "log")["level"], "ok");
+    let address = of(&found, "address")["says"].as_str().unwrap();
+    assert!(address.starts_with("http://127.0.0.1:"), "{address}");
+}
+
+#[test]
+fn a_broken_configuration_is_trouble_and_no_hindrance() {
+    let abide = Abide::new();
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(abide.path("abide"))
+        .unwrap();
+    std::fs::write(abide.path("abide/config.toml"), "nonsense = 1\n").unwrap();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(1));
+    assert_eq!(found["level"], "trouble");
+    let finding = of(&found, "configuration");
+    assert!(finding["says"].as_str().unwrap().contains("nonsense"));
+    assert!(finding["next"].is_string());
+    assert_eq!(of(&found, "disk")["level"].as_str(), Some("ok"));
+}
+
+#[test]
+fn a_folder_that_others_can_change_is_trouble() {
+    let abide = Abide::new();
+    let dir = abide.path("abide");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(1));
+    let finding = of(&found, "state");
+    assert_eq!(finding["level"], "trouble");
+    assert!(finding["next"].as_str().unwrap().contains("chmod 700"));
+    std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(of(&look(&abide).1, "state")["level"], "warning");
+}
+
+#[test]
+fn clients_that_start_something_else_are_found() {
+    let abide = Abide::new();
+    std::fs::create_dir_all(abide.path("home/.cursor")).unwrap();
+    let file = abide.path("home/.cursor/mcp.json");
+    let name = |command: &str| {
+        let text = format!("{{\"mcpServers\": {{\"abide\": {{\"command\": \"{command}\"}}}}}}");
+        std::fs::write(&file, text).unwrap();
+    };
+    name("/nowhere/abide");
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(1));
+    let finding = of(&found, "cursor");
+    assert_eq!(finding["level"], "trouble");
+    let next = finding["next"].as_str().unwrap();
+    assert!(next.contains("abide setup cursor"), "{next}");
+
+    let old = abide.path("old");
+    std::fs::write(&old, "#!/bin/sh\necho abide 0.0.1\n").unwrap();
+    std::fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
+    name(old.to_str().unwrap());
+    let finding = of(&look(&abide).1, "cursor").clone();
+    assert_eq!(finding["level"], "warning");
+    assert!(finding["says"].as_str().unwrap().contains("abide 0.0.1"));
+
+    name(env!("CARGO_BIN_EXE_abide"));
+    assert_eq!(of(&look(&abide).1, "cursor")["level"], "ok");
+    std::fs::write(&file, "{").unwrap();
+    assert_eq!(of(&look(&abide).1, "cursor")["level"], "warning");
+}
+
+#[test]
+fn a_waker_that_cannot_be_run_is_trouble() {
+    let abide = Abide::new();
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(abide.path("abide"))
+        .unwrap();
+    let config = "[[wakers]]\ncommand = [\"no-such-program\", \"{text}\"]\n";
+    std::fs::write(abide.path("abide/config.toml"), config).unwrap();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(1));
+    let says = of(&found, "wakers")["says"].as_str().unwrap();
+    assert!(says.contains("no-such-program"), "{says}");
+}
+
+#[test]
+fn few_open_files_are_warned_of() {
+    let abide = Abide::new();
+    let mut doctor = command(&abide);
+    // SAFETY: only a system call runs between fork and exec.
+    unsafe {
+        use std::os::unix::process::CommandExt;
+        doctor.pre_exec(|| {
+            let limit = rustix::process::Rlimit {
+                current: Some(128),
+                maximum: Some(128),
+            };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?;
+            Ok(())
+        });
+    }
+    let output = doctor.output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(of(&found, "files")["level"], "warning");
+}
+
+#[test]
+fn for_people_it_is_a_line_for_each_and_a_last_word() {
+    let abide = Abide::new();
+    let output = abide.output(["doctor"]);
+    let said = text(&output.stdout);
+    assert!(said.contains("ok       disk"), "{said}");
+    assert!(!said.contains('\u{1b}'), "no colour in a pipe: {said}");
+}

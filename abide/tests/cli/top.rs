@@ -1,0 +1,173 @@
+//! `abide top` at a real terminal.
+
+use rustix::process::{Pid, Signal};
+
+use crate::harness::{Abide, Seat, text};
+
+/// Starts something that goes on, and returns its session.
+fn start(abide: &Abide, command: &str) -> String {
+    let words = [
+        "session",
+        "start",
+        "--json",
+        "--no-pty",
+        "--inactivity",
+        "never",
+    ];
+    let started = abide.json(words.into_iter().chain(["--", command]));
+    started["session_id"].as_str().expect("an id").to_owned()
+}
+
+/// A person at a terminal that is wide enough to show all.
+fn sit(abide: &Abide) -> Seat {
+    let seat = Seat::at(abide.command(["top"]));
+    seat.resize(160, 40);
+    seat
+}
+
+/// Another screen was taken, and given back.
+const TAKEN: &str = "\u{1b}[?1049h";
+const GIVEN_BACK: &str = "\u{1b}[?1049l";
+
+#[test]
+fn without_a_terminal_it_says_so_in_a_sentence() {
+    let abide = Abide::new();
+    let output = abide.output(["top"]);
+    assert_eq!(output.status.code(), Some(125));
+    let said = text(&output.stderr);
+    assert!(said.contains("there is no terminal to draw on"), "{said}");
+    assert!(!text(&output.stdout).contains('\u{1b}'));
+}
+
+#[test]
+fn a_snapshot_has_everything() {
+    let abide = Abide::new();
+    let session = start(&abide, "sleep 1000");
+    abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
+    let snapshot = abide.json(["top", "--json"]);
+    assert_eq!(snapshot["sessions"][0]["session_id"], session.as_str());
+    assert_eq!(snapshot["timers"][0]["mission"], "later");
+    for list in ["questions", "messages"] {
+        assert!(snapshot[list].is_array(), "{snapshot}");
+    }
+    assert!(snapshot["daemon"]["pid"].is_u64());
+}
+
+#[test]
+fn it_shows_what_goes_on_and_gives_the_terminal_back() {
+    let abide = Abide::new();
+    let session = start(&abide, "echo first; exec sleep 1000");
+    let mut seat = sit(&abide);
+    seat.wait_for(TAKEN);
+    seat.wait_for(&session);
+    seat.wait_for("sleep 1000");
+    seat.wait_for("no timers");
+    abide.json(["timer", "start", "1h", "--mission", "look later", "--json"]);
+    seat.wait_for("look later");
+    seat.type_in(b"\r");
+    seat.wait_for("first");
+    seat.type_in(b"\x1b");
+    seat.wait_for("look later");
+    seat.type_in(b"?");
+    seat.wait_for("everything goes on without you");
+    seat.type_in(b" q");
+    let before = seat.modes_before.clone();
+    seat.wait_for(GIVEN_BACK);
+    seat.wait_for_end();
+    assert_eq!(seat.modes(), before);
+    let (status, _) = seat.end();
+    assert!(status.success());
+}
+
+#[test]
+fn a_session_is_ended_only_when_that_is_confirmed() {
+    let abide = Abide::new();
+    let session = start(&abide, "sleep 1000");
+    let mut seat = sit(&abide);
+    seat.wait_for(&session);
+    seat.type_in(b"K");
+    seat.wait_for("everything it started? y/N");
+    seat.type_in(b"n");
+    seat.wait_for("q quit");
+    let list = abide.json(["session", "list", "--json"]);
+    assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
+    seat.type_in(b"K");
+    seat.wait_for("everything it started? y/N");
+    seat.type_in(b"y");
+    seat.wait_for("is gone, and everything it started");
+    seat.wait_for("nothing runs");
+    seat.type_in(b"q");
+    assert!(seat.end().0.success());
+}
+
+#[test]
+fn timers_are_paused_resumed_and_stopped() {
+    let abide = Abide::new();
+    let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
+    let timer = made["timer_id"].as_str().unwrap().to_owned();
+    let mut seat = sit(&abide);
+    seat.wait_for(&timer);
+    seat.type_in(b"\tp");
+    seat.wait_for("paused");
+    let read = || abide.json(["timer", "read", &timer, "--json"])["status"].clone();
+    seat.wait_for("paused");
+    assert_eq!(read(), "paused");
+    seat.type_in(b"r");
+    seat.wait_for("goes on");
+    seat.type_in(b"s");
+    seat.wait_for("tells nobody. y/N");
+    seat.type_in(b"y");
+    seat.wait_for("stopped");
+    assert_eq!(read(), "stopped");
+    seat.type_in(b"\x03");
+    assert!(seat.end().0.success());
+}
+
+#[test]
+fn a_question_is_answered_with_a_key() {
+    let abide = Abide::new();
+    let mut run = abide.command(["run", "--idle", "1s", "--", "exec sleep 1000"]);
+    let mut top = sit(&abide);
+    top.wait_for("nothing is asked");
+    let run = run.spawn().unwrap();
+    top.wait_for("Continue waiting?");
+    top.type_in(b"\x1b[Z");
+    top.wait_for("give up");
+    top.type_in(b"n");
+    top.wait_for("is being ended");
+    let ended = run.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(124), "{ended:?}");
+    top.type_in(b"q");
+    assert!(top.end().0.success());
+}
+
+#[test]
+fn another_size_is_drawn_anew_and_a_signal_gives_the_terminal_back() {
+    let abide = Abide::new();
+    start(&abide, "sleep 1000");
+    let mut seat = sit(&abide);
+    seat.wait_for("sleep 1000");
+    seat.resize(120, 30);
+    seat.wait_for("\u{1b}[30;1H");
+    let pid = Pid::from_raw(seat.pid()).expect("a pid");
+    rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
+    seat.wait_for(GIVEN_BACK);
+    let before = seat.modes_before.clone();
+    seat.wait_for_end();
+    assert_eq!(seat.modes(), before);
+}
+
+#[test]
+fn what_a_command_says_cannot_steer_the_terminal() {
+    let abide = Abide::new();
+    let command =
+        "printf '\\033]0;owned\\007\\033[31mred\\n'; : \u{1b}]0;named\u{7}; exec sleep 1000";
+    start(&abide, command);
+    let mut seat = sit(&abide);
+    seat.wait_for("exec sleep");
+    seat.type_in(b"\r");
+    seat.wait_for("red");
+    seat.type_in(b"\x03");
+    let (_, screen) = seat.end();
+    assert!(!screen.contains("\u{1b}]0;"), "{screen:?}");
+}
