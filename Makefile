@@ -49,6 +49,14 @@ rust-test: programs ## unit tests, transcripts, simulation, real children, doors
 client-test: ## the official MCP clients against abide (installs them first)
 	abide/tests/clients/run
 
+# Installs a package.
+define apt
+echo "installing $(1)"
+if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
+$$as_root apt-get update -qq
+$$as_root apt-get install -y -qq --no-install-recommends $(1) >/dev/null
+endef
+
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --silent && touch node_modules
 
@@ -69,10 +77,7 @@ web-lint: web/node_modules ## the page: lints, types, unit tests
 # The page's tests use the system's Chromium; CHROMIUM names another.
 browser:
 	@if [ -z "$${CHROMIUM:-}" ] && ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null; then
-	  echo "installing chromium"
-	  if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
-	  $$as_root apt-get update -qq
-	  $$as_root apt-get install -y -qq --no-install-recommends chromium >/dev/null
+	  $(call apt,chromium)
 	fi
 
 web-test: browser web ## the page in a real browser, against the real daemon
@@ -80,6 +85,9 @@ web-test: browser web ## the page in a real browser, against the real daemon
 	cd web && npm run --silent test
 
 pictures: browser web ## draw the pictures of the page anew, from a real daemon
+	if ! command -v pngquant >/dev/null; then
+	  $(call apt,pngquant)
+	fi
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
 
@@ -108,7 +116,7 @@ reference: ## the guide's reference, written anew out of the program
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md
 
-install: ## put abide into cargo's bin folder
+install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide
 
 clean:

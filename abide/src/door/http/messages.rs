@@ -109,7 +109,11 @@ impl Following {
                     }
                 }
                 Ok(
-                    Change::Session(_) | Change::Asked(_) | Change::Closed(..) | Change::Timer(_),
+                    Change::Session(_)
+                    | Change::Asked(_)
+                    | Change::Closed(..)
+                    | Change::Timer(_)
+                    | Change::Handled(_),
                 ) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
