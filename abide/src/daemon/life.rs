@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use abide_core::session::Phase;
 use abide_core::{Event, House};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
@@ -22,6 +23,7 @@ use super::handle::Means;
 use super::sight::Sight;
 use crate::config::{Config, Handed, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
+use crate::keeper::folder;
 use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::handed::{self, Sockets};
@@ -158,9 +160,13 @@ fn open_private(path: &Path) -> io::Result<File> {
 /// one already.
 pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
     make_folders(places)?;
-    let file = open_private(&places.runtime.join(name))?;
+    let mut file = open_private(&places.runtime.join(name))?;
     match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => {
+            file.set_len(0)?;
+            write!(file, "{}", std::process::id())?;
+            Ok(Some(file))
+        }
         Err(std::fs::TryLockError::WouldBlock) => Ok(None),
         Err(std::fs::TryLockError::Error(e)) => Err(e),
     }
@@ -329,8 +335,16 @@ impl Runtime {
         handle
             .prober()
             .show_sessions(Arc::new(Sight(handle.clone())));
-        let mut recovered: Vec<Event> = keepers
-            .recover()
+        let found = keepers.recover();
+        let unheard: Vec<Event> = found
+            .iter()
+            .filter(|(_, state)| {
+                matches!(state.phase, Phase::Leftover { .. } | Phase::Ended { .. })
+            })
+            .filter(|(session, _)| !folder::is_heard(&keepers.folder(*session)))
+            .map(|(session, _)| Event::Unheard { session: *session })
+            .collect();
+        let mut recovered: Vec<Event> = found
             .into_iter()
             .map(|(session, state)| Event::Found { session, state })
             .collect();
@@ -341,12 +355,8 @@ impl Runtime {
         );
         recovered.push(Event::Kept(Box::new(kept)));
         recovered.push(Event::Recovered);
+        recovered.extend(unheard);
         keepers.warm_up();
-        tokio::spawn(super::retention::keep_tidy(
-            handle.clone(),
-            clock.clone(),
-            store.clone(),
-        ));
         tokio::spawn(wake::keep_awake(
             handle.clone(),
             clock.clone(),
@@ -354,7 +364,16 @@ impl Runtime {
             wanted_again,
         ));
         let house = House::new(entropy::bits());
-        let (ready, is_ready) = oneshot::channel();
+        let (ready, all_is_seen) = oneshot::channel();
+        let (tell, is_ready) = oneshot::channel();
+        let tidying = super::retention::keep_tidy(handle.clone(), clock.clone(), store.clone());
+        tokio::spawn(async move {
+            // Nothing of the past can be chosen from before all of it can be seen.
+            if all_is_seen.await.is_ok() {
+                let _ = tell.send(());
+                tidying.await;
+            }
+        });
         let seams = Seams {
             clock,
             store,

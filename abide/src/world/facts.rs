@@ -248,7 +248,7 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn page_size() -> u64 {
+pub(super) fn page_size() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }

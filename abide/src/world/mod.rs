@@ -13,6 +13,7 @@ pub mod limits;
 pub mod log;
 pub mod logins;
 pub mod machine;
+pub mod own;
 pub mod peer;
 pub mod probe;
 pub mod rewrite;
