@@ -151,7 +151,7 @@ class Abide(Store, AbideContender):
     def request(self, method, path, body=None):
         connection = UnixHttp(self.socket)
         try:
-            connection.request(method, path, body, {"content-type": "application/json"} if body else {})
+            connection.request(method, path, body, {"content-type": "application/json", "abide-agent": "bench"} if body else {})
             answer = connection.getresponse()
             data = answer.read()
         finally:
@@ -179,7 +179,8 @@ class Abide(Store, AbideContender):
 
     def single(self, callers, each):
         body = json.dumps({"mission": TEXT, "total_duration": 36_000}).encode()
-        head = f"POST /v1/timers HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = ("POST /v1/timers HTTP/1.1\r\nhost: localhost\r\nabide-agent: bench\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\n\r\n")
         return self.callers(self.socket, callers, each, head.encode() + body)
 
     def crash(self):
