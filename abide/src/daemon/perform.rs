@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use abide_core::message;
 use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
@@ -164,9 +165,15 @@ impl Performer {
             return Ok(true);
         }
         effects.retain(|effect| !matches!(effect, Effect::Record(_)));
+        let seen = numbers_seen(&records);
         let gone = |_| StoreFault::Broken("its writer is gone".into());
         match self.store.commit(records).await.map_err(gone)? {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                for number in seen {
+                    self.handle.board().handled(number);
+                }
+                Ok(true)
+            }
             Err(fault @ StoreFault::Unwritable(_)) => {
                 tracing::error!("{fault}");
                 Ok(false)
@@ -404,4 +411,13 @@ fn hold(containment: Containment) -> frame::Hold {
 
 fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
+}
+
+/// Messages that these records say have been seen.
+fn numbers_seen(records: &[Record]) -> Vec<u64> {
+    let numbers = records.iter().filter_map(|record| match record {
+        Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
+        _ => None,
+    });
+    numbers.flatten().copied().collect()
 }

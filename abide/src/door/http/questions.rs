@@ -146,7 +146,12 @@ impl Following {
                         "closing": closing_word(closing),
                     }));
                 }
-                Ok(Change::Session(_) | Change::Timer(_) | Change::Message(..)) => {}
+                Ok(
+                    Change::Session(_)
+                    | Change::Timer(_)
+                    | Change::Message(..)
+                    | Change::Handled(_),
+                ) => {}
                 // Too far behind: what is open is told again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.open = seen(&self.handle, &self.who);
