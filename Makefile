@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test web web-lint web-test browser pictures guide reference bench soak deny install clean
+.PHONY: help run build test lint programs rust-test client-test agent-test web web-lint web-test browser pictures guide reference bench soak deny deb deb-test install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,7 +15,7 @@ run: build ## build everything and show abide at work
 build: web ## the release binary, with the page in it
 	$(CARGO) build --release --locked -p abide
 
-test: lint rust-test client-test web-lint web-test ## install what the tests need, and run all of them
+test: lint rust-test client-test web-lint web-test deb-test ## install what the tests need, and run all of them
 
 lint: ## formatting, clippy, documentation
 	$(CARGO) fmt --all --check
@@ -49,6 +49,14 @@ rust-test: programs ## unit tests, transcripts, simulation, real children, doors
 client-test: ## the official MCP clients against abide (installs them first)
 	abide/tests/clients/run
 
+# Installs a package.
+define apt
+echo "installing $(1)"
+if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
+$$as_root apt-get update -qq
+$$as_root apt-get install -y -qq --no-install-recommends $(1) >/dev/null
+endef
+
 web/node_modules: web/package.json web/package-lock.json
 	cd web && npm ci --silent && touch node_modules
 
@@ -69,10 +77,7 @@ web-lint: web/node_modules ## the page: lints, types, unit tests
 # The page's tests use the system's Chromium; CHROMIUM names another.
 browser:
 	@if [ -z "$${CHROMIUM:-}" ] && ! command -v chromium >/dev/null && ! command -v chromium-browser >/dev/null; then
-	  echo "installing chromium"
-	  if [ "$$(id -u)" = 0 ]; then as_root=; else as_root=sudo; fi
-	  $$as_root apt-get update -qq
-	  $$as_root apt-get install -y -qq --no-install-recommends chromium >/dev/null
+	  $(call apt,chromium)
 	fi
 
 web-test: browser web ## the page in a real browser, against the real daemon
@@ -80,16 +85,23 @@ web-test: browser web ## the page in a real browser, against the real daemon
 	cd web && npm run --silent test
 
 pictures: browser web ## draw the pictures of the page anew, from a real daemon
+	if ! command -v pngquant >/dev/null; then
+	  $(call apt,pngquant)
+	fi
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
+
+agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part of `make test`)
+	abide/tests/agents/run
 
 bench: build ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
 	bench/timers
 
-soak: ## hours of simulation and kills, by hand
+soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
+	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
 
 deny: ## licences, sources and bans (needs cargo-deny)
 	$(CARGO) deny --locked check bans licenses sources
@@ -104,7 +116,14 @@ reference: ## the guide's reference, written anew out of the program
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md
 
-install: ## put abide into cargo's bin folder
+deb: build ## a Debian package of the release, in target/
+	@packaging/deb target/release/abide target
+
+deb-test: ## a Debian package, installed in a root of its own, tried and removed
+	@$(CARGO) build --locked --quiet -p abide
+	@packaging/test "$$(DEB_COMPRESSION=gzip packaging/deb target/debug/abide target/deb-test)"
+
+install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide
 
 clean:

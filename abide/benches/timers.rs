@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use abide::config::{Config, Places};
 use abide::daemon::{Handle, Runtime};
+use abide::world::probe::Condition;
 use abide_core::request::Caller;
 use abide_core::timer::{self, Create, Kind, Status};
 use abide_core::{Agent, Millis, Outcome, Request};
@@ -25,6 +26,7 @@ fn main() {
     std::fs::create_dir_all(places.sessions()).expect("folders");
     single(&places);
     same_second(&places);
+    port_opens(&places);
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures")]
@@ -168,6 +170,60 @@ fn single(places: &Places) {
             println!("durable   {rate:.0} a second from {callers} callers");
         });
     }
+}
+
+/// How long after a port was opened the call that waits for it is answered.
+fn port_opens(places: &Places) {
+    const ROUNDS: u64 = 200;
+    within(places, async |handle| {
+        let before = processor_time();
+        let began = now();
+        let mut took = Vec::new();
+        for round in 0..ROUNDS {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            let address = listener.local_addr().expect("an address");
+            drop(listener);
+            let until = Condition::Port {
+                host: None,
+                port: address.port(),
+            };
+            let until = serde_json::to_string(&until).expect("JSON");
+            let new = Create {
+                kind: Kind::Waiting,
+                detach: false,
+                until: Some(until.into()),
+                ..mission(Millis::from_secs(60))
+            };
+            let waiting = handle.clone();
+            let waiting = tokio::spawn(async move {
+                call(&waiting, timer::Request::Create(new)).await;
+                now()
+            });
+            // Short waits and longer ones, at no fixed distance from a look.
+            sleep(Duration::from_millis(50 + round * 7_919 % 450)).await;
+            let opened = now();
+            let _listener = std::net::TcpListener::bind(address).expect("the port");
+            let answered = waiting.await.expect("a caller");
+            took.push(answered.duration_since(opened));
+        }
+        took.sort();
+        let at = |part: usize| took[(took.len() - 1) * part / 100];
+        let busy = (processor_time() - before).as_secs_f64() / began.elapsed().as_secs_f64();
+        println!(
+            "port      answered after it opened: p50 {:.1?}, p95 {:.1?}, most {:.1?}; {:.1} % of a \
+             processor while waiting for one",
+            at(50),
+            at(95),
+            at(100),
+            busy * 100.0
+        );
+    });
+}
+
+/// What this process has used of the processors.
+fn processor_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(used.tv_sec.cast_unsigned(), used.tv_nsec as u32)
 }
 
 /// Ten thousand due in one second, each stood by on.

@@ -1,9 +1,9 @@
 /* The floor of a terminal session: the least that any program must do to keep terminals over MCP on stdio.
  *
  * One tool, `terminal_session`, with the actions start, read_output, send_input, list and kill. A session is a shell
- * on a pty; its unread bytes wait in memory. A read that finds nothing waits in the one loop, which sleeps in
- * epoll; `until` is a plain piece of text. It has no log, no screen, no tree, no limits, and forgets everything when it
- * ends. Whatever a real tool does more costs more than this.
+ * on a pty; its unread bytes wait in memory. A read that finds no whole line waits in the one loop, which sleeps in
+ * epoll; with `until`, a plain piece of text, it waits for that. It has no log, no screen, no tree, no limits, and
+ * forgets everything when it ends. Whatever a real tool does more costs more than this.
  */
 #define _GNU_SOURCE
 #include "json.h"
@@ -20,7 +20,7 @@ struct session {
     pid_t pid;
     struct bytes unread;
     char reader[64];    /* the id of the call that waits for output, or empty */
-    char *until;        /* what it waits for, or NULL for anything */
+    char *until;        /* what it waits for, or NULL for a whole line */
 };
 
 static struct session sessions[MOST_SESSIONS];
@@ -49,9 +49,8 @@ static void hand_out(struct session *session)
 {
     if (!*session->reader)
         return;
-    int enough = session->until ? memmem(session->unread.at, session->unread.used, session->until, strlen(session->until)) != NULL
-                                : session->unread.used > 0;
-    if (!enough && session->fd >= 0)
+    const char *wanted = session->until ? session->until : "\n";
+    if (!memmem(session->unread.at, session->unread.used, wanted, strlen(wanted)) && session->fd >= 0)
         return;
     char name[32];
     name_of(session, name);

@@ -38,7 +38,7 @@ class Counted:
 
 
 class AbideTerminal(Counted, McpConnection):
-    """`terminal_session`. `send_input` alone: it answers with what came back, once that has been quiet for a moment."""
+    """`terminal_session`. `send_input` alone: it answers with what came back, once that has been quiet for 150 ms."""
 
     def start(self, command):
         answer = self.ask("terminal_session", action="start", command=command, inactivity_timeout=0)
@@ -298,7 +298,8 @@ class PythonServer(contender.Contender):
         self.folder = install.python_package(self.name)
 
     def env(self):
-        return {**super().env(), "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "TERMINAL_MCP_MAX_SESSIONS": "1000"}
+        return {**super().env(), "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "PTY_MCP_MAX_SESSIONS": "1000",
+                "TERMINAL_MCP_MAX_SESSIONS": "1000"}
 
     def connect(self):
         return self.kind(self.wire([os.path.realpath(sys.executable), "-c", f"from {self.module} import main; main()"]))

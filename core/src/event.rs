@@ -100,6 +100,11 @@ pub enum Event {
     /// At start: everything that was kept has been told. Questions about sessions that are gone are
     /// withdrawn now.
     Recovered,
+    /// At start, after everything else: this session has ended, and nobody has heard of it yet.
+    Unheard {
+        /// Which session.
+        session: SessionId,
+    },
     /// Sessions whose folders were removed by retention.
     Forgotten {
         /// Which.

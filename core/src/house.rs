@@ -40,6 +40,8 @@ pub struct House {
     questions: Questions,
     alarms: BTreeSet<(Mono, Alarm)>,
     watchers: u32,
+    /// Until then, those who waited before the last start may come back.
+    take_up_until: Mono,
     timers: Timers,
     standing: Standing,
     outbox: Outbox,
@@ -59,6 +61,7 @@ enum Alarm {
     Standby(CallId),
     Idle(SessionId),
     Inactive(SessionId),
+    Unheard(SessionId),
 }
 
 /// One event being handled: when, and what comes of it.
@@ -107,6 +110,7 @@ impl House {
             questions: Questions::new(seed),
             alarms: BTreeSet::new(),
             watchers: 0,
+            take_up_until: Mono::default(),
             timers: Timers::default(),
             standing: Standing::default(),
             outbox: Outbox::default(),
@@ -149,6 +153,7 @@ impl House {
             Event::Found { session, state } => self.found(turn, session, state),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(turn),
+            Event::Unheard { session } => self.unheard(turn, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::Kept(kept) => self.kept(turn, *kept),
             Event::Held { timer, seen } => self.held(turn, timer, seen),
@@ -219,6 +224,7 @@ impl House {
                 Alarm::Standby(call) => self.standby_over(turn, call),
                 Alarm::Idle(session) => self.look(turn, session),
                 Alarm::Inactive(session) => self.look_for_life(turn, session),
+                Alarm::Unheard(session) => self.nobody_came_back(turn, session),
             }
         }
         self.timers_due(turn);

@@ -35,5 +35,8 @@ pub const IDS_LISTED: usize = 20;
 pub const MESSAGES_AT_ONCE: usize = 100;
 /// After a failed commit, so long until what is due is tried again.
 pub const COMMIT_RETRY: Millis = Millis::from_secs(1);
+/// After a start, so long those who waited for a session before may take to come back for how it
+/// ended; then its owner is told by a message.
+pub const TAKE_UP: Millis = Millis::from_secs(2);
 /// How far the calendar and the machine's own clock may drift apart before the anchor is moved.
 pub const CLOCK_DISAGREEMENT: Millis = Millis::from_secs(1);

@@ -43,6 +43,9 @@ pub struct Wait {
     pub until: Option<Mono>,
     /// What ends it.
     pub goal: Goal,
+    /// Whether the session's owner hears by this call how it ended. A person who looks on, or who
+    /// ends an agent's session, does not hear it for the agent.
+    pub for_owner: bool,
 }
 
 /// What a wait waits for.

@@ -2,4 +2,4 @@
 import { defineConfig } from '@playwright/test';
 import tests from '../playwright.config';
 
-export default defineConfig({ ...tests, testDir: '.', testMatch: '*.pictures.ts', workers: 1 });
+export default defineConfig({ ...tests, testDir: '.', outputDir: '../test-results', testMatch: '*.pictures.ts', workers: 1 });

@@ -75,7 +75,6 @@ export interface Question {
   agent: string;
   idle: number;
   running_for: number;
-  idle_for?: number;
   last_line: string;
   tail?: string[];
   doing: string;
@@ -86,7 +85,10 @@ export interface Question {
 
 export interface Delivery {
   waker: string;
-  at: number;
+  state?: string;
+  attempts?: number;
+  /** When it was last tried. */
+  at: number | null;
   ok: boolean;
   fault: string | null;
   next_at: number | null;

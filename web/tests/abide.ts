@@ -2,7 +2,7 @@
 // watched in every test: break its policy, throw, or ask anybody but the daemon.
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
@@ -81,13 +81,15 @@ export class Abide {
 }
 
 interface Fixtures {
+  /** What the configuration file holds. */
+  config: string;
   abide: Abide;
   /** The page, logged in, at what happens now. */
   inside: Page;
 }
 
 /** Notes whatever a page must never do. */
-function watch(page: Page, origin: () => string): string[] {
+function watch(page: Page, origin: string): string[] {
   const wrong: string[] = [];
   page.on('pageerror', (fault) => wrong.push(`thrown: ${fault.message}`));
   page.on('console', (line) => {
@@ -95,7 +97,7 @@ function watch(page: Page, origin: () => string): string[] {
   });
   page.on('request', (request) => {
     const url = request.url();
-    if (!url.startsWith(origin()) && !/^(data|blob|about):/.test(url)) wrong.push(`asked ${url}`);
+    if (!url.startsWith(origin) && !/^(data|blob|about):/.test(url)) wrong.push(`asked ${url}`);
   });
   page.on('dialog', (dialog) => {
     wrong.push(`a dialog: ${dialog.message()}`);
@@ -105,14 +107,16 @@ function watch(page: Page, origin: () => string): string[] {
 }
 
 export const test = base.extend<Fixtures>({
-  abide: async ({}, give) => {
+  config: ['', { option: true }],
+  abide: async ({ config }, give) => {
     const abide = new Abide();
+    writeFileSync(join(abide.dir, 'config.toml'), config);
     await abide.cli('status');
     await give(abide);
     await abide.finish();
   },
   inside: async ({ abide, page }, give) => {
-    const wrong = watch(page, () => `http://${abide.address()}`);
+    const wrong = watch(page, `http://${abide.address()}/`);
     await page.goto(await abide.link());
     await expect(page.getByText(/^Live, abide/)).toBeVisible();
     await give(page);

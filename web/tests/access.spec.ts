@@ -72,7 +72,13 @@ test('everything is reached with keys, and single keys can be switched off', asy
   await expect(page.getByRole('link', { name: 'To the content' })).toBeFocused();
   await page.keyboard.press('Enter');
   await expect(page.locator('main')).toBeFocused();
-  for (const [key, name] of Object.entries({ 2: 'Timers', 3: 'Sessions', 4: 'Messages', 1: 'All is quiet' })) {
+  const views: [string, string][] = [
+    ['2', 'Timers'],
+    ['3', 'Sessions'],
+    ['4', 'Messages'],
+    ['1', 'All is quiet'],
+  ];
+  for (const [key, name] of views) {
     await page.keyboard.press(key);
     await expect(page.getByRole('heading', { name, level: 1 })).toBeVisible();
   }

@@ -1,20 +1,33 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, note, test } from './abide';
 
-test('a message comes as it is written, and is sent again on request', async ({ abide, inside: page }) => {
+test('a message comes as it is written; where nothing wakes its agent, sending it again is refused', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
   await expect(page.getByRole('region', { name: 'Messages' })).toContainText('Mission: look at the build');
   await page.keyboard.press('4');
   const message = page.getByRole('article', { name: 'Message to default' });
   await expect(message).toContainText('Not seen yet');
-  await page.route('**/v1/messages/*/wake', (route) =>
-    route.fulfill({
-      status: 409,
-      contentType: 'application/problem+json',
-      body: JSON.stringify({ detail: 'No waker is configured for agent default.' }),
-    }),
-  );
   await message.getByRole('button', { name: 'Send again' }).click();
-  await expect(note(page, 'No waker is configured for agent default.')).toBeVisible();
-  await page.getByLabel('Which').selectOption('Waking failed');
+  await expect(note(page, 'The message was not sent again')).toBeVisible();
+  await expect(note(page, 'nothing wakes agent default')).toBeVisible();
+  await page.getByRole('combobox', { name: 'Which' }).selectOption('Waking failed');
   await expect(page.getByText('No message is like that')).toBeVisible();
+});
+
+test.describe('with a waker', () => {
+  const command = 'test -e "$ABIDE_DIR/up" || { echo the sink is down >&2; exit 3; }';
+  test.use({ config: `[[wakers]]\ncommand = ["sh", "-c", ${JSON.stringify(command)}]\nafter = 0\n` });
+
+  test('what failed is told, and is sent again on request', async ({ abide, inside: page }) => {
+    await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
+    await page.keyboard.press('4');
+    const message = page.getByRole('article', { name: 'Message to default' });
+    const deliveries = message.getByRole('list', { name: 'Deliveries' });
+    await expect(deliveries).toContainText('the sink is down');
+    writeFileSync(join(abide.dir, 'up'), '');
+    await message.getByRole('button', { name: 'Send again' }).click();
+    await expect(note(page, 'The message is being sent again')).toBeVisible();
+    await expect(deliveries).toContainText('delivered');
+  });
 });

@@ -5,7 +5,7 @@ test('a session shows its live tail and is killed after a question', async ({ ab
   const id = await abide.session('cat');
   const card = page.getByRole('article', { name: 'cat' });
   await expect(card).toContainText('Waits for input');
-  await abide.cli('session', 'send', id, 'hello there', '--keys', 'enter');
+  await abide.cli('session', 'send', id, 'hello there', '--key', 'enter');
   await expect(card.getByRole('group', { name: /^Last lines/ })).toContainText('hello there');
   await expect(card).toContainText(/memory \d/);
   await expect(card).toContainText(/quiet \d+s of 5m/);

@@ -96,6 +96,8 @@ pub enum Change {
     Timer(TimerId),
     /// A message waits for its agent.
     Message(Agent, MessageId),
+    /// Look the message with this number up again: it was seen, or its agent was woken for it.
+    Handled(u64),
 }
 
 /// How far a follower may fall behind before it has to look everything up again.
@@ -214,5 +216,10 @@ impl Board {
 
     pub(super) fn message(&self, agent: Agent, id: MessageId) {
         let _ = self.changes.send(Change::Message(agent, id));
+    }
+
+    /// Something has become of a message.
+    pub fn handled(&self, number: u64) {
+        let _ = self.changes.send(Change::Handled(number));
     }
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_core::session::Phase;
+use abide_core::message;
+use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
@@ -38,6 +39,8 @@ pub(super) struct Performer {
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, Detail>,
+    /// Sessions of whose end somebody has heard in this turn.
+    heard: Vec<SessionId>,
     asking: Askers,
 }
 
@@ -48,6 +51,8 @@ struct Detail {
     deadline: Option<Millis>,
     /// It was started by this daemon.
     fresh: bool,
+    /// That somebody has heard of its end has been noted.
+    heard: bool,
 }
 
 impl Performer {
@@ -57,6 +62,7 @@ impl Performer {
             store,
             keepers,
             details: HashMap::new(),
+            heard: Vec::new(),
             asking: Askers::default(),
         }
     }
@@ -136,6 +142,10 @@ impl Performer {
                 Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
         }
+        for id in self.heard.drain(..) {
+            // A folder that is gone needs no mark.
+            let _ = folder::mark_heard(&self.keepers.folder(id));
+        }
         Ok(())
     }
 
@@ -155,9 +165,15 @@ impl Performer {
             return Ok(true);
         }
         effects.retain(|effect| !matches!(effect, Effect::Record(_)));
+        let seen = numbers_seen(&records);
         let gone = |_| StoreFault::Broken("its writer is gone".into());
         match self.store.commit(records).await.map_err(gone)? {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                for number in seen {
+                    self.handle.board().handled(number);
+                }
+                Ok(true)
+            }
             Err(fault @ StoreFault::Unwritable(_)) => {
                 tracing::error!("{fault}");
                 Ok(false)
@@ -218,6 +234,7 @@ impl Performer {
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
                 fresh: true,
+                heard: false,
             },
         );
         let frame = frame::Launch {
@@ -317,6 +334,7 @@ impl Performer {
                 pty,
                 deadline,
                 fresh: false,
+                heard: is_over(state) && !house.is_unheard(id),
             }
         });
         self.handle.board().publish(SessionView {
@@ -328,6 +346,10 @@ impl Performer {
             folder: self.keepers.folder(id),
             deadline: detail.deadline,
         });
+        if is_over(state) && !detail.heard && !house.is_unheard(id) {
+            detail.heard = true;
+            self.heard.push(id);
+        }
         match state.phase {
             Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
             Phase::Failed { .. } => self.keepers.forget(id),
@@ -360,6 +382,10 @@ impl Performer {
     }
 }
 
+fn is_over(session: &Session) -> bool {
+    matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
+}
+
 /// The second look, which tells how busy the command is.
 fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
     let (Some(before), Some(meta)) = (first.facts, meta) else {
@@ -385,4 +411,13 @@ fn hold(containment: Containment) -> frame::Hold {
 
 fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
+}
+
+/// Messages that these records say have been seen.
+fn numbers_seen(records: &[Record]) -> Vec<u64> {
+    let numbers = records.iter().filter_map(|record| match record {
+        Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
+        _ => None,
+    });
+    numbers.flatten().copied().collect()
 }

@@ -21,6 +21,8 @@ use super::launch::{Launch, Size};
 pub const META: &str = "meta";
 /// Name of the file that says how it ended where its keeper could not.
 pub const ENDING: &str = "ending";
+/// Name of the mark that somebody has heard how it ended.
+pub const HEARD: &str = "heard";
 /// Name of the keeper's socket.
 pub const CTL: &str = "ctl";
 
@@ -297,6 +299,16 @@ impl Later {
         }
         later
     }
+}
+
+/// Whether somebody has heard how the session ended.
+pub fn is_heard(folder: &Path) -> bool {
+    folder.join(HEARD).exists()
+}
+
+/// Notes that somebody has. Not synced: at worst it is told once more.
+pub fn mark_heard(folder: &Path) -> io::Result<()> {
+    std::fs::File::create(folder.join(HEARD)).map(drop)
 }
 
 /// The meta of the session in this folder; `None`: there is none, or it was torn.

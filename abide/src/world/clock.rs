@@ -32,6 +32,12 @@ impl Clock for SystemClock {
     }
 }
 
+/// Microseconds of the monotonic clock, for measuring only.
+pub fn micros() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
+}
+
 fn millis(clock: ClockId) -> u64 {
     let t = clock_gettime(clock);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000

@@ -17,7 +17,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
-pub use list::{Day, Ended, Order, TimerPage, TimersWanted};
+pub use list::{Day, Ended, MessageCounts, Order, TimerPage, TimersWanted};
 pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
 pub use write::closing_word;
 

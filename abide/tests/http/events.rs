@@ -235,3 +235,18 @@ fn whoever_logs_out_hears_nothing_more() {
     );
     assert!(!stream.rest().contains("data:"), "the stream ends");
 }
+
+#[test]
+fn what_becomes_of_a_message_is_told() {
+    let waker = "[[wakers]]\ncommand = [\"sh\", \"-c\", \"echo no way >&2; exit 3\"]\nafter = 0\n";
+    let abide = Abide::with(waker);
+    let mut stream = follow(&abide, "", PERSON);
+    timer(&abide, "default", &json!({"total_duration": 0.05}));
+    let tried = |told: &Value| told["deliveries"][0]["fault"].is_string();
+    let (_, told) = stream.until("message", tried);
+    let fault = told["deliveries"][0]["fault"].as_str().expect("a fault");
+    assert!(fault.contains("no way"), "{told}");
+    assert_eq!(told["seen_at"], Value::Null);
+    abide.good("POST /v1/tools/read_messages", "", &json!({}));
+    stream.until("message", |told| told["seen_at"].is_u64());
+}

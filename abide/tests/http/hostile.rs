@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::Abide;
 
 /// All that can be asked for by whoever shows something, and one thing that cannot.
-const PATHS: [&str; 32] = [
+pub const PATHS: [&str; 36] = [
     "/v1/nothing",
     "/v1/status",
     "/v1/stop",
@@ -21,6 +21,9 @@ const PATHS: [&str; 32] = [
     "/v1/sessions/session_00000000/log/raw",
     "/v1/sessions/session_00000000/terminal",
     "/v1/search",
+    "/v1/openapi.json",
+    "/docs",
+    "/metrics",
     "/v1/sessions/session_00000000/paint",
     "/v1/sessions/session_00000000/kill",
     "/v1/sessions/session_00000000/signal",
@@ -36,6 +39,7 @@ const PATHS: [&str; 32] = [
     "/v1/timers/timer_00000000/stop",
     "/v1/wait",
     "/v1/messages",
+    "/v1/messages/message_00000000/wake",
     "/v1/runs",
     "/mcp",
 ];

@@ -1,6 +1,7 @@
 //! HTTP over TCP, spoken by hand to a real daemon: who is let in, who is not, and MCP as clients that
 //! speak HTTP see it.
 
+mod api;
 mod conformance;
 mod door;
 mod events;
@@ -12,5 +13,6 @@ mod login;
 mod modern;
 mod page;
 mod person;
+mod problems;
 mod raw;
 mod terminal;

@@ -1,4 +1,5 @@
-//! The guide holds together: every page is in its summary, and every link leads somewhere.
+//! The guide holds together: every page is in its summary, every link leads somewhere, and every
+//! setting is told of.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -115,4 +116,40 @@ fn every_page_of_the_guide_is_in_its_summary() {
         .filter(|page| page != "SUMMARY.md" && !summary.contains(page))
         .collect();
     none(missing, "Name these pages in guide/src/SUMMARY.md:");
+}
+
+/// The names of a structure's fields, as its source has them.
+fn fields(source: &str, structure: &str) -> Vec<String> {
+    let path = root().join(source);
+    let text = std::fs::read_to_string(path).expect("the source");
+    let begin = format!("struct {structure} {{\n");
+    let body = text.split_once(&begin).expect("the structure").1;
+    let body = body.split_once("\n}").expect("its end").0;
+    let name = |line: &str| {
+        let (name, _) = line.trim().trim_start_matches("pub ").split_once(": ")?;
+        let plain = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        plain.then(|| name.to_owned())
+    };
+    body.lines().filter_map(name).collect()
+}
+
+#[test]
+fn every_setting_is_in_the_guide() {
+    let page = root().join("guide/src/reference/configuration.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let mut settings = fields("abide/src/config.rs", "Config");
+    settings.extend(fields("abide/src/config/wakers.rs", "Written"));
+    assert!(settings.len() > 12, "{settings:?}");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
+    let told = |setting: &String| {
+        let name = format!("`{setting}`");
+        rows.iter()
+            .filter_map(|row| row.split('|').nth(1))
+            .any(|key| key.contains(&name))
+    };
+    let missing = settings.into_iter().filter(|name| !told(name)).collect();
+    none(
+        missing,
+        "Tell of these in guide/src/reference/configuration.md:",
+    );
 }

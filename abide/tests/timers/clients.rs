@@ -13,6 +13,8 @@ struct Client {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    /// How the server answered the handshake.
+    opening: Value,
 }
 
 impl Client {
@@ -30,6 +32,7 @@ impl Client {
             child,
             input: input.expect("its input"),
             output: BufReader::new(output.expect("its output")),
+            opening: Value::Null,
         };
         let client_info = json!({"name": "a-client", "version": "1"});
         let params = json!({
@@ -37,7 +40,7 @@ impl Client {
             "capabilities": {},
             "clientInfo": client_info
         });
-        client.ask(json!({"id": 0, "method": "initialize", "params": params}));
+        client.opening = client.ask(json!({"id": 0, "method": "initialize", "params": params}));
         client.say(json!({"method": "notifications/initialized"}));
         client
     }
@@ -232,8 +235,8 @@ fn a_hook_waits_for_the_message_and_wakes_with_it() {
     let waiting = hook(&abide, "s");
     // One at a time: the others end at once, as soon as the first has its place.
     let lock = abide.path("run/hook-s");
-    let held = || fs::File::open(&lock).is_ok_and(|file| file.try_lock().is_err());
-    while !held() {}
+    let holder = || fs::read_to_string(&lock).unwrap_or_default();
+    while holder() != waiting.id().to_string() {}
     let second = hook(&abide, "s").wait_with_output().expect("it ends");
     assert_eq!(second.status.code(), Some(0), "{second:?}");
     let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
@@ -247,4 +250,70 @@ fn a_hook_waits_for_the_message_and_wakes_with_it() {
     );
     let none = crate::call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "the hook has told it");
+}
+
+/// The next notification that a client hears.
+fn told(client: &mut Client, method: &str) -> Value {
+    loop {
+        let heard = client.hear();
+        if heard["method"] == method {
+            return heard["params"].clone();
+        }
+    }
+}
+
+#[test]
+fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
+    let abide = configured("");
+    let mut client = Client::start(&abide, &[]);
+    let capabilities = client.opening["capabilities"].clone();
+    assert_eq!(capabilities["logging"], json!({}), "{capabilities}");
+    assert_eq!(capabilities["experimental"], Value::Null, "{capabilities}");
+    client.mission(0.05, json!({}));
+    let heard = told(&mut client, "notifications/message");
+    assert_eq!(
+        (&heard["level"], &heard["logger"]),
+        (&json!("notice"), &json!("abide"))
+    );
+    let text = heard["data"]["text"].as_str().expect("a text");
+    assert!(text.contains("Mission: go on"), "{heard}");
+    let listed = abide.get("/v1/messages");
+    assert_eq!(
+        listed["messages"][0]["message_id"],
+        heard["data"]["message_id"]
+    );
+    assert_eq!(listed["messages"][0]["seen_at"], Value::Null);
+    let params = json!({"name": "read_messages", "arguments": {}});
+    let read = client.ask(json!({"id": 2, "method": "tools/call", "params": params}));
+    let message = &read["structuredContent"]["messages"][0];
+    assert_eq!(message["message_id"], heard["data"]["message_id"], "{read}");
+    assert_eq!(message["repeated"], false, "{read}");
+    // Whoever wants to hear of trouble only is not told.
+    let params = json!({"level": "error"});
+    client.ask(json!({"id": 3, "method": "logging/setLevel", "params": params}));
+    client.mission(0.05, json!({}));
+    let params = json!({"name": "timer", "arguments": {"total_duration": 0.5, "reason": "r"}});
+    client.say(json!({"id": 4, "method": "tools/call", "params": params}));
+    loop {
+        let heard = client.hear();
+        assert_ne!(heard["method"], "notifications/message", "{heard}");
+        if heard["id"] == 4 {
+            break;
+        }
+    }
+    client.leave();
+}
+
+#[test]
+fn a_channel_is_opened_for_those_who_ask_for_it() {
+    let abide = configured("");
+    let mut client = Client::start(&abide, &[("ABIDE_CHANNEL", "1")]);
+    let experimental = client.opening["capabilities"]["experimental"].clone();
+    assert_eq!(experimental, json!({"claude/channel": {}}));
+    client.mission(0.05, json!({}));
+    let heard = told(&mut client, "notifications/claude/channel");
+    let text = heard["content"].as_str().expect("a text");
+    assert!(text.contains("Mission: go on"), "{heard}");
+    assert!(heard["meta"]["message_id"].is_string(), "{heard}");
+    client.leave();
 }

@@ -7,8 +7,10 @@ mod harness;
 
 mod clients;
 mod conditions;
+mod crashes;
 mod faults;
 mod messages;
+mod power;
 mod sink;
 mod tools;
 mod wakers;

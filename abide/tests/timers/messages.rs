@@ -1,3 +1,5 @@
+use std::fs;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, receive};
@@ -78,4 +80,60 @@ fn a_session_that_nobody_waits_for_is_told_of() {
         text.contains("has ended") && text.contains("exited with code 7"),
         "{text}"
     );
+}
+
+/// A command that runs until it is let go of, handed over to its agent.
+fn handed_over(abide: &Abide, code: u8) -> (String, std::path::PathBuf) {
+    let fifo = abide.path(&format!("go{code}"));
+    let make = format!("mkfifo {}", fifo.display());
+    call(abide, "shell", json!({"command": make}));
+    let command = format!("read line < {}; exit {code}", fifo.display());
+    let arguments = json!({"command": command, "timeout": 0.1});
+    let result = call(abide, "execute_command", arguments);
+    assert_eq!(result["status"], "running", "{result}");
+    (result["session_id"].as_str().unwrap().to_owned(), fifo)
+}
+
+#[test]
+fn a_session_that_ended_while_no_daemon_ran_is_told_of_once() {
+    let abide = Abide::new();
+    abide.start();
+    // Whoever stood by has heard of this one.
+    let heard = call(&abide, "shell", json!({"command": "exit 3"}));
+    assert_eq!(heard["return_code"], 3, "{heard}");
+    let (id, fifo) = handed_over(&abide, 7);
+    abide.kill_daemon();
+    fs::write(&fifo, "go\n").expect("a word");
+    let ending = abide.path(&format!("sessions/{id}/ending"));
+    let ended = || fs::read_to_string(&ending).is_ok_and(|text| text.contains("code"));
+    while !ended() {}
+    abide.start();
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let messages = told["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 1, "{told}");
+    assert_eq!(messages[0]["session_id"], id);
+    let text = messages[0]["text"].as_str().unwrap();
+    assert!(text.contains("exited with code 7"), "{text}");
+    abide.kill_daemon();
+    abide.start();
+    // Longer than anybody is waited for after a start.
+    let none = call(&abide, "read_messages", json!({"timeout_seconds": 3}));
+    assert_eq!(none["messages"], json!([]), "{none}");
+}
+
+#[test]
+fn an_agent_is_told_when_a_person_ends_its_session() {
+    let abide = Abide::new();
+    abide.start();
+    let (id, _) = handed_over(&abide, 8);
+    let out = abide.run(&["session", "kill", &id]);
+    assert!(out.status.success(), "{out:?}");
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    assert_eq!(told["messages"][0]["session_id"], id, "{told}");
+    // What the agent ends by itself it need not be told of.
+    let (id, _) = handed_over(&abide, 9);
+    let arguments = json!({"action": "kill", "session_id": id});
+    call(&abide, "terminal_session", arguments);
+    let none = call(&abide, "read_messages", json!({}));
+    assert_eq!(none["messages"], json!([]), "{none}");
 }

@@ -15,7 +15,7 @@ PATIENCE = 20
 def measure(bench):
     rounds = bench.rounds or (100 if bench.quick else 2000)
     table = Table("terminal_read", f"from a program's write to the answer of a blocked `read_output`, {rounds} rounds in turn",
-                  ["tool", "median", "p90", "p99", "most", "to the floor"])
+                  ["tool", "median", "p90", "p99", "most", "to the floor", "first tenth", "last tenth"])
     with bench.started(["floor", "abide"], table) as entries:
         sessions = {name: begin(contender, connection) for name, (contender, connection) in entries.items()}
         took = {name: [] for name in entries}
@@ -30,12 +30,19 @@ def measure(bench):
     for name, (contender, _) in entries.items():
         label = "abide" if name == "abide" else contender.label
         table.rows.append([label, ms(middle[name]), *(ms(percentile(took[name], share)) for share in (90, 99)), ms(max(took[name])),
-                           ratio(middle[name], middle.get("floor"))])
-        table.data[name] = {"median_s": middle[name], "p90_s": percentile(took[name], 90), "p99_s": percentile(took[name], 99),
+                           ratio(middle[name], middle.get("floor")), *map(ms, ends(took[name]))])
+        table.data[name] = {"first_tenth_s": ends(took[name])[0], "last_tenth_s": ends(took[name])[1], "median_s": middle[name], "p90_s": percentile(took[name], 90), "p99_s": percentile(took[name], 99),
                             "most_s": max(took[name]), "rounds": rounds}
     table.notes = [f"the program writes the monotonic time {BEFORE / 1000:.0f} ms after the read was sent; the client notes when the answer came",
+                   "first and last tenth: their medians, which show whether reading gets slower as the log gets longer",
                    "wanted: a median within 1.5× of the floor and a p99 under 5 ms, on a machine that does nothing else"]
     return table
+
+
+def ends(times):
+    """The medians of the first and of the last tenth of the rounds."""
+    tenth = max(1, len(times) // 10)
+    return median(times[:tenth]), median(times[-tenth:])
 
 
 def begin(contender, connection):

@@ -49,6 +49,7 @@ impl House {
                     asking,
                     until: standby.map(|standby| turn.now.mono + standby),
                     goal: Goal::Ended,
+                    for_owner: caller.is_some() || asking.asks(),
                 };
                 self.wait_for(turn, wait)
             }),
@@ -103,6 +104,7 @@ impl House {
             } else {
                 Goal::Ended
             },
+            for_owner: true,
         };
         if let Some(first) = known.and_then(|id| self.session(id)) {
             return match run.key {
@@ -166,8 +168,10 @@ impl House {
             asking: Asking::Never,
             until: None,
             goal: Goal::Gone,
+            for_owner: caller.is_some(),
         };
         if let Some(outcome) = self.seen(caller, session)?.verdict(&wait) {
+            self.heard_by(turn, &wait);
             turn.push(Effect::Reply { call, outcome });
             return Ok(());
         }

@@ -96,9 +96,14 @@ impl House {
             Phase::Leftover { ending }
         };
         self.running -= 1;
-        let unattended = kept.waits.is_empty().then(|| kept.session.agent.clone());
+        let agent = kept.session.agent.clone();
+        let mut waits = kept.waits.iter().filter_map(|call| self.waits.get(call));
+        let attended = waits.any(|wait| wait.for_owner);
+        if !attended && kept.found && turn.now.mono < self.take_up_until {
+            self.unheard(turn, id);
+        }
         self.phase_changed(turn, id);
-        if let Some(agent) = unattended {
+        if !attended && !self.is_unheard(id) {
             self.left_alone(turn, agent, id);
         }
     }

@@ -26,6 +26,10 @@ pub(super) struct Kept {
     pub attended: Mono,
     /// Set once the tree must go. The kill is sent once, and not before there is something to kill.
     pub doom: Option<End>,
+    /// It is from before the last start: those who waited for it then may come back.
+    pub found: bool,
+    /// It has ended, and nobody has heard of that yet.
+    pub unheard: bool,
     /// A hard limit that was moved before the command had started.
     pub held_deadline: Option<Mono>,
 }
@@ -67,6 +71,8 @@ impl Kept {
             vigil: Vigil::Off,
             attended: Mono::default(),
             doom: None,
+            found: false,
+            unheard: false,
             held_deadline: None,
         }
     }

@@ -106,6 +106,12 @@ impl House {
         self.heard.push(Heard::Alone(agent, session));
     }
 
+    /// Whether a message about a session could not be recorded yet.
+    pub(super) fn is_to_be_told(&self, id: SessionId) -> bool {
+        let about = |heard: &Heard| matches!(heard, Heard::Alone(_, session) if *session == id);
+        self.again.iter().any(about)
+    }
+
     /// Hands unread messages to a call that waits for some, where there is one.
     fn answer_reader(&mut self, turn: &mut Turn<'_>, agent: &Agent) -> bool {
         let Some((call, most)) = self.outbox.reader_of(agent) else {
@@ -166,8 +172,14 @@ impl House {
         self.heard.push(Heard::Gone(call));
         self.standby_abandoned(turn, call);
         self.outbox.leave(call);
-        if let Some(agent) = self.outbox.undelivered(call) {
-            self.answer_reader(turn, &agent);
+        let Some((agent, unread)) = self.outbox.undelivered(call) else {
+            return;
+        };
+        if !self.answer_reader(turn, &agent) {
+            for message in unread {
+                let agent = agent.clone();
+                turn.push(Effect::Posted { agent, message });
+            }
         }
     }
 
@@ -226,7 +238,10 @@ impl House {
                 Heard::Delivered(call) => self.delivered(turn, call),
                 Heard::Gone(call) => self.reader_gone(turn, call),
                 Heard::Held(timer, seen) => self.held(turn, timer, seen),
-                Heard::Alone(agent, session) => self.left_alone(turn, agent, session),
+                Heard::Alone(agent, session) => {
+                    self.left_alone(turn, agent, session);
+                    turn.push(Effect::Publish { session });
+                }
             }
         }
     }

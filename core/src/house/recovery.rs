@@ -3,17 +3,20 @@
 use alloc::vec::Vec;
 
 use super::kept::{Kept, Patience};
-use super::{House, Turn};
+use super::{Alarm, House, Turn};
 use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
+use crate::limit;
 use crate::question::{Closing, Question};
 use crate::session::{Phase, Session};
+use crate::wait::Wait;
 
 impl House {
     /// Quiet is counted from now: somebody may have decided to go on just before the crash, and
     /// that is not recorded.
     pub(super) fn found(&mut self, turn: &Turn<'_>, id: SessionId, state: Session) {
         let mut kept = Kept::new(state);
+        kept.found = true;
         kept.patience_from = turn.now.mono;
         kept.attended = turn.now.mono;
         if let Phase::Running { ending, .. } = kept.session.phase {
@@ -41,6 +44,7 @@ impl House {
 
     /// Puts the questions that still matter again, under the ids they had, and withdraws the rest.
     pub(super) fn recovered(&mut self, turn: &mut Turn<'_>) {
+        self.take_up_until = turn.now.mono + limit::TAKE_UP;
         let open: Vec<_> = (self.questions.iter())
             .map(|(question, state)| (question, state.clone()))
             .collect();
@@ -58,6 +62,48 @@ impl House {
                 Some(_) | None => self.close(turn, question, Closing::Withdrawn),
             }
         }
+    }
+
+    /// A session has ended and nobody has heard of it. Whoever waited for it before the last start may
+    /// come back for that.
+    pub(super) fn unheard(&mut self, turn: &Turn<'_>, id: SessionId) {
+        let over = |kept: &&mut Kept| {
+            let phase = &kept.session.phase;
+            matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
+        };
+        if let Some(kept) = self.sessions.get_mut(&id).filter(over) {
+            kept.unheard = true;
+            let until = self.take_up_until.max(turn.now.mono);
+            self.alarms.insert((until, Alarm::Unheard(id)));
+        }
+    }
+
+    /// Nobody came back for it: its owner is told.
+    pub(super) fn nobody_came_back(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if core::mem::take(&mut kept.unheard) {
+            let agent = kept.session.agent.clone();
+            self.left_alone(turn, agent, id);
+            turn.push(Effect::Publish { session: id });
+        }
+    }
+
+    /// A call is being answered with how a session ended.
+    pub(super) fn heard_by(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
+        let Some(kept) = self.sessions.get_mut(&wait.session) else {
+            return;
+        };
+        if wait.for_owner && core::mem::take(&mut kept.unheard) {
+            let session = wait.session;
+            turn.push(Effect::Publish { session });
+        }
+    }
+
+    /// Whether a session has ended and nobody has heard of it, as far as that is safe.
+    pub fn is_unheard(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|kept| kept.unheard) || self.is_to_be_told(id)
     }
 
     /// Sessions whose folders are gone. One that still runs has its folder, whatever is said.

@@ -21,6 +21,7 @@ impl House {
             update: Update::Accepted(wait.session),
         };
         if let Some(outcome) = kept.verdict(&wait) {
+            self.heard_by(turn, &wait);
             turn.push(accepted);
             turn.push(Effect::Reply {
                 call: wait.call,

@@ -35,7 +35,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
   const title = `${id}-title`;
   return (
     <article className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>
-      <h3 id={title}>{question.question}</h3>
+      <h2 id={title}>{question.question}</h2>
       <div className="command">
         <Exact text={question.command} />
       </div>
@@ -44,11 +44,17 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
           <b>{question.waiting_for_input ? 'Waiting for input at its terminal' : question.doing}</b>
         </span>
         <span>
-          running for <b>{<Since stamp={question.asked_at - question.running_for * 1_000} />}</b>
+          running for{' '}
+          <b>
+            <Since stamp={question.asked_at - question.running_for * 1_000} least={question.running_for} />
+          </b>
         </span>
         <span>
-          quiet for <b>{<Since stamp={question.asked_at - (question.idle_for ?? question.idle) * 1_000} />}</b>, limit{' '}
-          {duration(question.idle)}
+          quiet for{' '}
+          <b>
+            <Since stamp={question.asked_at - question.idle * 1_000} least={question.idle} />
+          </b>
+          , limit {duration(question.idle)}
         </span>
         <span>agent {question.agent}</span>
         <Link href={`/sessions/${question.session_id}`}>Look at the session</Link>

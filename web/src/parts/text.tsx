@@ -36,8 +36,8 @@ export function Ago({ stamp }: { stamp: number }) {
   return <time dateTime={new Date(stamp).toISOString()}>{ago(stamp, now)}</time>;
 }
 
-/** How long it has been, going on. */
-export function Since({ stamp }: { stamp: number }) {
+/** How long it has been, going on; `least` is known already. */
+export function Since({ stamp, least = 0 }: { stamp: number; least?: number }) {
   const now = useSecond();
-  return <span className="numbers">{duration((now - stamp) / 1_000)}</span>;
+  return <span className="numbers">{duration(Math.max(least, (now - stamp) / 1_000))}</span>;
 }

@@ -15,8 +15,7 @@ type Which = 'all' | 'unseen' | 'failed';
 const STEP = 100;
 
 function failed(message: Message): boolean {
-  const last = message.deliveries?.at(-1);
-  return last ? !last.ok : message.wake_fault !== null;
+  return (message.deliveries ?? []).some((delivery) => !delivery.ok && delivery.fault !== null);
 }
 
 export function Messages() {
@@ -116,18 +115,12 @@ function Told({ id }: { id: string }) {
           </button>
         </span>
       </div>
-      {deliveries.length > 0 ? (
+      {deliveries.length > 0 && (
         <ul className="deliveries" aria-label="Deliveries">
           {deliveries.map((delivery, place) => (
             <Way key={place} delivery={delivery} />
           ))}
         </ul>
-      ) : (
-        message.wake_fault !== null && (
-          <p className="fault small">
-            Waking failed {message.wake_attempts} times: <Exact text={message.wake_fault} />
-          </p>
-        )
       )}
     </article>
   );
@@ -137,10 +130,11 @@ function Way({ delivery }: { delivery: Delivery }) {
   const second = useSecond();
   return (
     <li>
-      <span className={`dot ${delivery.ok ? 'good' : 'bad'}`} />
+      <span className={`dot ${delivery.ok ? 'good' : delivery.fault ? 'bad' : 'warn'}`} />
       <Exact text={delivery.waker} />
-      <span className="soft">{moment(delivery.at, now())}</span>
-      {delivery.ok ? <span className="soft">delivered</span> : null}
+      <span className="soft">{delivery.ok ? 'delivered' : (delivery.state ?? 'not delivered').replaceAll('_', ' ')}</span>
+      {delivery.at !== null && <span className="soft">{moment(delivery.at, now())}</span>}
+      {(delivery.attempts ?? 0) > 1 && <span className="soft">{count(delivery.attempts ?? 0)} tries</span>}
       {delivery.fault && (
         <span className="fault">
           <Exact text={delivery.fault} />

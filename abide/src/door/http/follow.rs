@@ -13,6 +13,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::State;
@@ -176,24 +177,29 @@ pub fn raw(page: Page) -> Bytes {
     out.freeze()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
+    /// The offset to begin at.
     #[serde(default)]
     from: u64,
+    /// The offset to end before.
     to: Option<u64>,
+    /// Which stream.
     #[serde(default)]
     stream: WantedStream,
+    /// Whether what comes is wanted too, until the session ends.
     #[serde(default)]
     follow: bool,
     /// A person is at the session's terminal for as long as this stream lasts.
     #[serde(default)]
     attach: bool,
+    /// Bytes as they are, or frames that tell streams apart.
     #[serde(default)]
     format: Format,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum WantedStream {
     #[default]
@@ -202,7 +208,7 @@ enum WantedStream {
     Stderr,
 }
 
-#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Format {
     #[default]

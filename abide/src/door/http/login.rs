@@ -4,6 +4,7 @@ use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, RequestExt};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -46,9 +47,9 @@ pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
 }
 
 /// The body of a login.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Code {
+pub struct Code {
     code: String,
 }
 

@@ -10,6 +10,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -25,14 +26,18 @@ use crate::world::store::{Delivery, DeliveryState, MessageRow, Page};
 /// Messages at once.
 const MOST: usize = 1_000;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
+    /// Whether those that come are wanted as well, a line of JSON each.
     #[serde(default)]
     follow: bool,
+    /// Only those that their agent has not seen.
     #[serde(default)]
     unseen: bool,
+    /// At most so many, 1 to 1000.
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 
@@ -104,7 +109,11 @@ impl Following {
                     }
                 }
                 Ok(
-                    Change::Session(_) | Change::Asked(_) | Change::Closed(..) | Change::Timer(_),
+                    Change::Session(_)
+                    | Change::Asked(_)
+                    | Change::Closed(..)
+                    | Change::Timer(_)
+                    | Change::Handled(_),
                 ) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => {}
                 Err(broadcast::error::RecvError::Closed) => return None,
@@ -118,7 +127,8 @@ impl Following {
     }
 }
 
-/// Has the wakers bring a message once more, seen or not.
+/// Has the wakers bring a message once more, seen or not and whatever their budget says; so it is
+/// a person who asks for that.
 pub async fn wake(
     Shared(state): Shared<State>,
     who: Who,
@@ -126,12 +136,17 @@ pub async fn wake(
     body: JsonBody,
 ) -> Result<Json<Value>, Problem> {
     let Nothing {} = body.into()?;
+    if !who.may_be_a_person() {
+        return Err(Problem::forbidden(
+            "only a person can have a message sent again: wakers have a budget so that no agent \
+             wakes itself for ever",
+        ));
+    }
     let past = state.handle.past();
     let row = id.parse().ok().map(|id| past.message(past.number_of(id)));
     let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
-    let own = |row: &MessageRow| who.agent.as_ref().is_none_or(|me| *me.0 == row.agent);
-    let row = (row.flatten().filter(own))
-        .ok_or_else(|| Problem::not_found(format!("Message '{id}' not found")))?;
+    let missing = || Problem::not_found(format!("Message '{id}' not found"));
+    let row = row.flatten().ok_or_else(missing)?;
     let wakers = &state.handle.config().wakers;
     let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
     if !has_waker || !state.handle.send_again(row.number).await {

@@ -2,8 +2,10 @@
 //! router is served over TCP, behind a lock; it only wants a [`Peer`] with every request.
 
 mod act;
+mod api;
 mod ask;
 mod body;
+mod docs;
 mod events;
 mod follow;
 pub mod frame;
@@ -13,14 +15,17 @@ mod lock;
 mod login;
 mod mcp;
 mod messages;
+mod metrics;
 mod page;
 mod paint;
 mod problem;
 mod questions;
 mod raw;
+mod routes;
 mod runs;
 mod search;
 mod sessions;
+pub mod shapes;
 mod status;
 mod tcp;
 mod terminal;
@@ -42,7 +47,8 @@ use abide_core::Wall;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::extract::connect_info::Connected;
-use axum::routing::{get, post};
+use axum::middleware::map_response;
+use axum::routing::get;
 use axum::serve::{IncomingStream, Listener};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -111,42 +117,15 @@ async fn login_ends(state: &State, who: &who::Who) {
 
 /// All routes.
 pub fn router(state: State) -> Router {
-    Router::new()
-        .route("/v1/health", get(status::health))
-        .route("/v1/status", get(status::status))
-        .route("/v1/stop", post(status::stop))
-        .route("/v1/logins", post(login::offer))
-        .route(login::PATH, post(login::login))
-        .route("/v1/logout", post(login::logout))
-        .route("/v1/events", get(events::events))
-        .route("/v1/tools", get(tools::list))
-        .route("/v1/tools/{name}", post(tools::call))
-        .route("/v1/search", get(search::search))
-        .route("/v1/sessions", get(sessions::list).post(sessions::start))
-        .route("/v1/sessions/{id}", get(sessions::one))
-        .route("/v1/sessions/{id}/log", get(follow::log))
-        .route("/v1/sessions/{id}/log/raw", get(raw::raw))
-        .route("/v1/sessions/{id}/terminal", get(terminal::terminal))
-        .route("/v1/sessions/{id}/paint", get(paint::paint))
-        .route("/v1/sessions/{id}/kill", post(act::kill))
-        .route("/v1/sessions/{id}/signal", post(act::signal))
-        .route("/v1/sessions/{id}/extend", post(act::extend))
-        .route("/v1/sessions/{id}/input", post(act::input))
-        .route("/v1/sessions/{id}/resize", post(act::resize))
-        .route("/v1/questions", get(questions::list))
-        .route("/v1/questions/{id}/answer", post(questions::answer))
-        .route("/v1/timers", get(timers::list).post(timers::make))
-        .route("/v1/timers/history", get(timers::history))
-        .route("/v1/timers/stats", get(timers::stats))
-        .route("/v1/timers/{id}", get(timers::one))
-        .route("/v1/timers/{id}/{act}", post(timers::act))
-        .route("/v1/wait", post(timers::wait))
-        .route("/v1/messages", get(messages::list))
-        .route("/v1/messages/{id}/wake", post(messages::wake))
-        .route("/v1/runs", post(runs::run))
+    let (routes, document) = routes::all().finish();
+    let page = document.clone();
+    routes
+        .route(routes::DOCUMENT, get(async move || routes::json(&document)))
+        .route(routes::DOCS, get(async move || docs::page(&page)))
         .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(map_response(problem::always))
         .with_state(state)
 }
 

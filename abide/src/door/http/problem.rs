@@ -8,6 +8,11 @@ use serde_json::json;
 
 use crate::door::tools::refusal_sentence;
 
+/// What a problem says that it is.
+const KIND: &str = "application/problem+json";
+/// The most that is taken of what the library says.
+const SAID_LIMIT: usize = 4 << 10;
+
 /// An answer that says no. It changed nothing.
 #[derive(Debug)]
 pub struct Problem {
@@ -116,7 +121,7 @@ impl IntoResponse for Problem {
             "status": self.status.as_u16(),
             "detail": self.detail,
         });
-        let kind = [(header::CONTENT_TYPE, "application/problem+json")];
+        let kind = [(header::CONTENT_TYPE, KIND)];
         let mut response = (self.status, kind, body.to_string()).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
@@ -126,6 +131,32 @@ impl IntoResponse for Problem {
         }
         response
     }
+}
+
+/// Makes a problem of whatever else says no: what the library finds wrong with a request.
+pub async fn always(response: Response) -> Response {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let said = kind.is_some_and(|kind| kind.as_bytes() == KIND.as_bytes());
+    if !(status.is_client_error() || status.is_server_error()) || said {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, SAID_LIMIT)
+        .await
+        .unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let reason = status.canonical_reason().unwrap_or("it was refused");
+    let detail = match text.trim() {
+        "" => reason.to_lowercase(),
+        text => crate::door::digest::one_line(text),
+    };
+    let (about, body) = Problem::new(status, "refused", detail)
+        .into_response()
+        .into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.extend(about.headers);
+    Response::from_parts(head, body)
 }
 
 pub async fn no_such_route(uri: Uri) -> Problem {

@@ -11,6 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -18,16 +19,21 @@ use tokio::sync::broadcast;
 use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::who::Who;
-use super::{State, glance};
+use super::{State, glance, listing};
 use crate::daemon::{Change, Handle, QuestionView};
 use crate::door::tools::question_facts;
 use crate::world::store::closing_word;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
+    /// Whether what is opened and closed is wanted as well, a line of JSON each.
     #[serde(default)]
     follow: bool,
+    /// At most so many, 1 to 1000.
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
 }
 
 /// The open questions; with `follow`, a line for each that is opened or closed as well. A person
@@ -37,13 +43,9 @@ pub async fn list(
     who: Who,
     listing: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let Listing { follow } = query(listing)?;
-    if !follow {
-        let mut open = Vec::new();
-        for question in seen(&state.handle, &who) {
-            open.push(facts(&state.handle, &question).await);
-        }
-        return Ok(Json(json!({"questions": open})).into_response());
+    let listing = query(listing)?;
+    if !listing.follow {
+        return Ok(page(&state, &who, &listing).await?.into_response());
     }
     let watcher = who.may_be_a_person().then(|| state.handle.watch());
     let changes = state.handle.board().follow();
@@ -63,6 +65,34 @@ pub async fn list(
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// Open questions, the oldest first.
+async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>, Problem> {
+    let most = listing::limit(listing.limit)?;
+    let all = seen(&state.handle, who);
+    let total = all.len();
+    let from = match listing.after.as_deref().map(str::parse::<QuestionId>) {
+        None => 0,
+        Some(Ok(after)) => all
+            .iter()
+            .position(|open| open.id == after)
+            .map_or(0, |at| at + 1),
+        Some(Err(_)) => {
+            let detail = "`after` must be the `next` of the page before";
+            return Err(Problem::bad_input(detail));
+        }
+    };
+    let shown = &all[from..total.min(from + most)];
+    let next = shown.last().filter(|_| from + shown.len() < total);
+    let next = next.map(|question| question.id.to_string());
+    let mut open = Vec::with_capacity(shown.len());
+    for question in shown {
+        open.push(facts(&state.handle, question).await);
+    }
+    Ok(Json(
+        json!({"questions": open, "next": next, "total": total}),
+    ))
 }
 
 /// Everything a person wants to know before they answer.
@@ -116,7 +146,12 @@ impl Following {
                         "closing": closing_word(closing),
                     }));
                 }
-                Ok(Change::Session(_) | Change::Timer(_) | Change::Message(..)) => {}
+                Ok(
+                    Change::Session(_)
+                    | Change::Timer(_)
+                    | Change::Message(..)
+                    | Change::Handled(_),
+                ) => {}
                 // Too far behind: what is open is told again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.open = seen(&self.handle, &self.who);

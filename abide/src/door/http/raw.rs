@@ -8,6 +8,7 @@ use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::State;
@@ -20,7 +21,7 @@ use crate::world::log::Log;
 /// Whatever is in it, a browser runs none of it.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// `1`: to be kept as a file.

@@ -6,6 +6,7 @@ use abide_core::Millis;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,10 +26,12 @@ const PATIENCE: Millis = Millis::from_secs(5);
 /// Characters of a line that are shown.
 const CHARS: usize = 400;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
+    /// A regular expression.
     pattern: String,
+    /// At most so many lines, 1 to 1000.
     limit: Option<usize>,
 }
 

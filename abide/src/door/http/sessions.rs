@@ -11,6 +11,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -24,16 +25,20 @@ use crate::door::tools::{self, leftovers, session_facts};
 use crate::keeper::log::LOG_FOLDER;
 use crate::world::clock::{Clock, SystemClock};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
+    /// Whether those that have ended are wanted too.
     #[serde(default)]
     include_ended: bool,
     /// Whether the last lines of what runs are wanted, and what the kernel knows of it.
     #[serde(default)]
     tails: bool,
+    /// Only those with this in their command, their id or their agent's name.
     q: Option<String>,
+    /// At most so many, 1 to 1000.
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 

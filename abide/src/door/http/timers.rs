@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::HeaderMap;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -25,21 +26,25 @@ use crate::world::store::{Ended, Order, StoreFault, TimerRow, TimersWanted};
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
+    /// Whether those that have ended are wanted too.
     #[serde(default)]
     include_ended: bool,
     /// States, with commas between them.
     status: Option<String>,
+    /// Only those with this in their reason, their mission or their id.
     q: Option<String>,
     #[serde(default)]
     sort: Sort,
+    /// At most so many, 1 to 1000.
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Sort {
     #[default]
@@ -246,11 +251,14 @@ async fn call(
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Past {
+    /// Only those with this in their reason, their mission or their id.
     q: Option<String>,
+    /// At most so many, 1 to 1000.
     limit: Option<usize>,
+    /// The `next` of the page before.
     after: Option<String>,
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Names the agent on whose behalf a request comes.
@@ -19,7 +20,7 @@ pub const QUIET_HEADER: &str = "abide-quiet";
 pub const KEY_HEADER: &str = "idempotency-key";
 
 /// Text of the system, which need not be Unicode.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OsText {
     /// It is.
@@ -54,7 +55,7 @@ impl OsText {
 }
 
 /// The body of `POST /v1/runs`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunBody {
     /// The command for people to read, and the command line where there is no `argv`.
@@ -89,7 +90,7 @@ pub struct RunBody {
 }
 
 /// What a command reads.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StdinKind {
     /// Nothing: the end at once.
@@ -100,7 +101,7 @@ pub enum StdinKind {
 }
 
 /// The size of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PtySize {
     /// Characters in a line.

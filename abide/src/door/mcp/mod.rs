@@ -12,6 +12,7 @@ mod front;
 mod hello;
 mod http;
 mod limits;
+mod news;
 mod prime;
 mod prompt;
 mod scan;

@@ -8,18 +8,19 @@ use std::sync::{Arc, LazyLock};
 use abide_core::Agent;
 use futures_util::FutureExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult, GetPromptRequestParams,
-    GetPromptResponse, Implementation, JsonObject, ListPromptsResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
-    ToolAnnotations,
+    CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult, Extensions,
+    GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams,
+    InitializeResult, JsonObject, ListPromptsResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
 use super::hello::Hello;
+use super::news::{Level, Listener};
 use super::seal::Seal;
-use super::{call, prompt};
+use super::{call, news, prompt};
 use crate::daemon::Handle;
 use crate::door::tools;
 
@@ -32,6 +33,7 @@ pub struct Server {
     pub(super) seal: Arc<Seal>,
     /// `None`: every request over HTTP brings its own.
     origin: Option<Arc<Origin>>,
+    level: Arc<Level>,
 }
 
 /// Where a client's calls come from.
@@ -78,6 +80,13 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// Whether its client listens to a channel.
+    fn has_channel(&self) -> bool {
+        self.var(news::CHANNEL).is_some_and(|value| value == "1")
+    }
+}
+
 impl Server {
     /// For the client of a front.
     pub fn of_a_front(handle: Handle, seal: Arc<Seal>, origin: Origin) -> Self {
@@ -85,6 +94,7 @@ impl Server {
             handle,
             seal,
             origin: Some(Arc::new(origin)),
+            level: Arc::default(),
         }
     }
 
@@ -94,6 +104,7 @@ impl Server {
             handle,
             seal,
             origin: None,
+            level: Arc::default(),
         }
     }
 
@@ -102,12 +113,16 @@ impl Server {
         &self,
         context: &RequestContext<RoleServer>,
     ) -> Result<Arc<Origin>, ErrorData> {
+        let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
+        self.origin_of(&context.extensions).ok_or_else(unknown)
+    }
+
+    fn origin_of(&self, extensions: &Extensions) -> Option<Arc<Origin>> {
         let brought = || {
-            let parts = context.extensions.get::<axum::http::request::Parts>()?;
+            let parts = extensions.get::<axum::http::request::Parts>()?;
             parts.extensions.get::<Arc<Origin>>().cloned()
         };
-        let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
-        self.origin.clone().or_else(brought).ok_or_else(unknown)
+        self.origin.clone().or_else(brought)
     }
 }
 
@@ -121,6 +136,46 @@ impl ServerHandler for Server {
         ServerConfig::new(capabilities)
             .with_server_info(abide)
             .with_instructions(prompt::INSTRUCTIONS)
+    }
+
+    /// The older generations, in which a client can be told of messages at any time.
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        context.peer.set_peer_info(request.clone());
+        let mut answer = self.negotiate_initialize(&request)?;
+        answer.capabilities.logging = Some(JsonObject::new());
+        let origin = self.origin_of(&context.extensions);
+        if origin.is_some_and(|origin| origin.has_channel()) {
+            let channel = (news::CHANNEL_CAPABILITY.to_owned(), JsonObject::new());
+            answer.capabilities.experimental = Some([channel].into());
+        }
+        Ok(answer)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if let Some(origin) = self.origin_of(&context.extensions) {
+            let listener = Listener {
+                agent: origin.agent.clone(),
+                peer: context.peer,
+                level: self.level.clone(),
+                channel: origin.has_channel(),
+            };
+            tokio::spawn(news::bring(self.handle.clone(), listener));
+        }
+    }
+
+    #[expect(deprecated, reason = "clients of the older generations set it")]
+    async fn set_level(
+        &self,
+        request: rmcp::model::SetLevelRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let level = serde_json::to_value(request.level).unwrap_or_default();
+        self.level.set(&level);
+        Ok(())
     }
 
     async fn discover(

@@ -36,7 +36,10 @@ pub fn named(name: &str) -> Option<&'static Described> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
-static TOOLS: [Described; 10] = [
+/// How many tools there are.
+pub(super) const COUNT: usize = 10;
+
+static TOOLS: [Described; COUNT] = [
     Described {
         name: "execute_command",
         title: "Execute command",

@@ -8,6 +8,7 @@ mod execute;
 mod messages;
 mod report;
 mod shell;
+mod tally;
 mod terminal;
 mod timer;
 
@@ -28,6 +29,7 @@ pub use describe::{Described, all, named};
 pub(crate) use messages::words as message_words;
 pub(crate) use report::{leftovers, session_facts};
 pub use report::{question_facts, question_text};
+pub(crate) use tally::{BOUNDS, tallied};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
@@ -86,6 +88,7 @@ pub struct ToolCall {
     ready: Option<ToolResult>,
     /// The messages that the result tells besides.
     appended: Option<(Pending, Vec<Told>)>,
+    timed: Option<tally::Timed>,
 }
 
 /// How a call comes to its result.
@@ -145,6 +148,7 @@ pub async fn begin(
     arguments: Map<String, Value>,
     context: Context,
 ) -> Result<ToolCall, NotCalled> {
+    let timed = tally::Timed::begin(name);
     let standby = context.standby;
     let (request, launch, tool) = match name {
         "shell" => {
@@ -174,7 +178,7 @@ pub async fn begin(
                 context,
             };
             let way = Way::Done(Box::pin(terminal::perform(action, desk)));
-            return Ok(ToolCall::new(handle, way, agent));
+            return Ok(ToolCall::new(handle, way, agent).timed(timed));
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
@@ -187,7 +191,8 @@ pub async fn begin(
     };
     let pending = handle.call(caller, request, launch).await;
     let decided = Decided::new(handle, pending, tool, standby);
-    Ok(ToolCall::new(handle, Way::Decided(decided), Some(agent)))
+    let call = ToolCall::new(handle, Way::Decided(decided), Some(agent));
+    Ok(call.timed(timed))
 }
 
 /// The same for timers, on behalf of a person or of a program: no message is told on the way.
@@ -265,7 +270,14 @@ impl ToolCall {
             agent,
             ready: None,
             appended: None,
+            timed: None,
         }
+    }
+
+    /// Counts how long it takes from `timed` on.
+    fn timed(mut self, timed: Option<tally::Timed>) -> Self {
+        self.timed = timed;
+        self
     }
 
     /// Tells no messages with the result.
@@ -282,7 +294,12 @@ impl ToolCall {
                 Way::Done(work) => ToolStep::Done(work.await?),
             };
             match step {
-                ToolStep::Done(result) => self.ready = Some(result),
+                ToolStep::Done(result) => {
+                    if let Some(timed) = self.timed.take() {
+                        timed.end();
+                    }
+                    self.ready = Some(result);
+                }
                 step => return Some(step),
             }
         }

@@ -26,12 +26,13 @@ const TOLD_AT_ONCE: usize = 20;
 
 /// What tells a client that it runs inside another one's session. The daemon may have been started
 /// there; what it wakes was not.
-const NOT_HANDED_ON: [&str; 7] = [
+const NOT_HANDED_ON: [&str; 8] = [
     "ABIDE_AGENT",
     "CLAUDECODE",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SESSION_ID",
     "CLAUDE_CODE_MESSAGING_SOCKET",
+    "CLAUDE_CODE_MESSAGING_TOKEN",
     "CLAUDE_CODE_SSE_PORT",
     "CLAUDE_PROJECT_DIR",
 ];

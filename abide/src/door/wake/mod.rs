@@ -483,8 +483,17 @@ impl Watch {
     }
 
     async fn note(&self, note: Note) {
+        let numbers: Vec<u64> = match &note {
+            Note::Deliveries(all) => all.iter().map(|(number, _)| *number).collect(),
+            _ => Vec::new(),
+        };
         let fault = match self.handle.store().note(note).await {
-            Ok(Ok(())) => return,
+            Ok(Ok(())) => {
+                for number in numbers {
+                    self.handle.board().handled(number);
+                }
+                return;
+            }
             Ok(Err(fault)) => fault.to_string(),
             Err(_) => "the database's writer is gone".into(),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::world::clock::pause;
 
 /// The first pause between two looks.
-const FIRST: Duration = Duration::from_millis(10);
+const FIRST: Duration = Duration::from_millis(5);
 /// On this machine a look costs next to nothing, and an answer is wanted at once.
 const NEAR: Duration = Duration::from_millis(25);
 /// So long after the first look even those are made less often.

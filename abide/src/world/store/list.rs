@@ -6,8 +6,8 @@ use abide_core::{Millis, TimerId};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
 
-use super::StoreFault;
 use super::read::{Past, TIMER, TimerRow};
+use super::{DeliveryState, StoreFault};
 
 /// Which timers, and in what order.
 #[derive(Clone, Debug, Default)]
@@ -96,6 +96,17 @@ pub struct Day {
     pub stopped: u64,
     /// How long the completed ones ran, added up.
     pub waited: Millis,
+}
+
+/// Messages, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageCounts {
+    /// Not seen by their agent.
+    pub unseen: u64,
+    /// Brought by a waker.
+    pub woken: u64,
+    /// Given up by a waker.
+    pub not_woken: u64,
 }
 
 /// A condition on rows, piece by piece, with what it is filled in with.
@@ -196,6 +207,24 @@ impl Past {
         let more = rows.len() > wanted.most;
         rows.truncate(wanted.most);
         Ok(Some(TimerPage { rows, more, total }))
+    }
+
+    /// How many messages there are that were not seen, and what became of bringing them.
+    pub fn message_counts(&self) -> Result<MessageCounts, StoreFault> {
+        let db = self.aside.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(
+            "SELECT (SELECT count(*) FROM message WHERE seen_ms IS NULL), \
+             (SELECT count(*) FROM delivery WHERE state = ?1), \
+             (SELECT count(*) FROM delivery WHERE state = ?2)",
+        )?;
+        let (done, failed) = (DeliveryState::Done, DeliveryState::GivenUp);
+        Ok(select.query_row([done.as_str(), failed.as_str()], |row| {
+            Ok(MessageCounts {
+                unseen: row.get(0)?,
+                woken: row.get(1)?,
+                not_woken: row.get(2)?,
+            })
+        })?)
     }
 
     /// How many calls all ended timers have saved, next to a loop that looks every `every`: its looks

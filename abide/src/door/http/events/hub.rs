@@ -78,6 +78,12 @@ impl Hub {
         Seat { channel, tails }
     }
 
+    /// How many follow.
+    pub fn clients(&self) -> usize {
+        let open = self.channel.lock().expect("no holder panics");
+        open.as_ref().map_or(0, |channel| channel.held().clients)
+    }
+
     /// Ends the channel, unless somebody has come meanwhile.
     fn close(&self, channel: &Arc<Channel>) -> bool {
         let mut open = self.channel.lock().expect("no holder panics");

@@ -15,8 +15,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::watch;
@@ -34,10 +35,12 @@ use ring::Place;
 
 /// How often a silent stream shows that it is alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How soon a browser comes back, in milliseconds.
+const RETRY: &[u8] = b"retry: 1000\n";
 /// A comment, which nobody hears of but the connection.
 const ALIVE: Bytes = Bytes::from_static(b":\n\n");
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Whether the last lines of what runs are wanted as well.
@@ -89,7 +92,9 @@ fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
         "started_at": state.daemon.started_at.0,
         "now": SystemClock.now().wall.0,
     });
-    seat.event(place, "hello", &facts)
+    let mut hello = BytesMut::from(RETRY);
+    hello.extend_from_slice(&seat.event(place, "hello", &facts));
+    hello.freeze()
 }
 
 /// One client, and how far it has come. It holds no event but those on their way.

@@ -86,6 +86,13 @@ impl Teller {
                         self.send(Some(agent), "message", &facts);
                     }
                 }
+                Change::Handled(number) => {
+                    if let Ok(Some(row)) = self.handle.past().message(number) {
+                        let facts = messages::facts(&self.handle, &row);
+                        let agent = Agent(row.agent.as_str().into());
+                        self.send(Some(agent), "message", &facts);
+                    }
+                }
             }
         }
         self.timers(timers).await;
@@ -151,12 +158,14 @@ impl Teller {
 /// Without those that a later one makes needless.
 fn newest(changes: Vec<Change>) -> Vec<Change> {
     let (mut sessions, mut timers) = (HashSet::new(), HashSet::new());
+    let mut handled = HashSet::new();
     let mut kept: Vec<Change> = changes
         .into_iter()
         .rev()
         .filter(|change| match change {
             Change::Session(id) => sessions.insert(*id),
             Change::Timer(id) => timers.insert(*id),
+            Change::Handled(number) => handled.insert(*number),
             Change::Asked(_) | Change::Closed(..) | Change::Message(..) => true,
         })
         .collect();

@@ -1,0 +1,283 @@
+//! The document of all routes as a page to read: made here, of the document itself, with nothing
+//! that a browser would have to run or to fetch.
+
+use std::fmt::Write as _;
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::api::Document;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}\
+body{max-width:60rem;margin:0 auto;padding:1rem}\
+code,pre{font-family:ui-monospace,monospace;font-size:.9em}\
+section{border-top:1px solid #8884;padding:.5rem 0}\
+h2{margin:2rem 0 .5rem}h3{margin:.5rem 0;font-size:1rem}\
+h3 b{display:inline-block;min-width:4rem;text-transform:uppercase}\
+table{border-collapse:collapse;width:100%;margin:.5rem 0}\
+td,th{text-align:left;vertical-align:top;padding:.15rem .75rem .15rem 0;border-top:1px solid #8882}\
+td:first-child{white-space:nowrap}\
+a{color:inherit}nav a{margin-right:1rem}";
+
+/// The page.
+pub fn page(document: &Document) -> Response {
+    let html = html(document.value());
+    let digest = STANDARD.encode(Sha256::digest(STYLE));
+    let policy = format!(
+        "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    let mut response = html.into_response();
+    let headers = response.headers_mut();
+    let kind = HeaderValue::from_static("text/html; charset=utf-8");
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+fn html(document: &Value) -> String {
+    let mut out = String::new();
+    let info = &document["info"];
+    let title = format!("{} {}", text(&info["title"]), text(&info["version"]));
+    put(
+        &mut out,
+        format_args!(
+            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <title>{title}: HTTP</title><style>{STYLE}</style><body><h1>{title}: HTTP</h1><p>{}</p>\
+         <p>For programs: <a href=\"/v1/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>",
+            safe(text(&info["description"])),
+        ),
+    );
+    let operations = operations(document);
+    let mut tags: Vec<&str> = operations
+        .iter()
+        .map(|(_, _, op)| text(&op["tags"][0]))
+        .collect();
+    tags.sort_unstable();
+    tags.dedup();
+    out.push_str("<nav>");
+    for tag in &tags {
+        put(&mut out, format_args!("<a href=\"#{tag}\">{tag}</a> "));
+    }
+    put(
+        &mut out,
+        format_args!("<a href=\"#shapes\">shapes</a></nav>"),
+    );
+    for tag in tags {
+        put(&mut out, format_args!("<h2 id=\"{tag}\">{tag}</h2>"));
+        for (path, method, op) in operations.iter().filter(|(_, _, op)| op["tags"][0] == tag) {
+            operation(&mut out, path, method, op);
+        }
+    }
+    out.push_str("<h2 id=\"shapes\">Shapes</h2>");
+    for (name, shape) in document["components"]["schemas"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        put(
+            &mut out,
+            format_args!(
+                "<section id=\"shape-{name}\"><h3>{name}</h3><p>{}</p>",
+                safe(text(&shape["description"]))
+            ),
+        );
+        fields(&mut out, shape);
+        out.push_str("</section>");
+    }
+    out.push_str("</body></html>");
+    out
+}
+
+fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
+    let paths = document["paths"].as_object().into_iter().flatten();
+    paths
+        .flat_map(|(path, item)| {
+            let item = item.as_object().into_iter().flatten();
+            item.map(move |(method, op)| (path.as_str(), method.as_str(), op))
+        })
+        .collect()
+}
+
+fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
+    put(
+        out,
+        format_args!(
+            "<section><h3><b>{method}</b> <code>{}</code></h3><p>{}</p>",
+            safe(path),
+            safe(text(&op["summary"]))
+        ),
+    );
+    if let Some(about) = op["description"].as_str() {
+        put(out, format_args!("<p>{}</p>", safe(about)));
+    }
+    if let Some(parameters) = op["parameters"].as_array() {
+        out.push_str("<table>");
+        for parameter in parameters {
+            let needed = if parameter["required"] == true {
+                "required"
+            } else {
+                ""
+            };
+            row(
+                out,
+                text(&parameter["name"]),
+                &kind(&parameter["schema"]),
+                needed,
+                &parameter["description"],
+            );
+        }
+        out.push_str("</table>");
+    }
+    for (kind, body) in op["requestBody"]["content"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        put(
+            out,
+            format_args!(
+                "<p>Takes <code>{}</code>: {}</p>",
+                safe(kind),
+                named(&body["schema"])
+            ),
+        );
+        fields(out, &body["schema"]);
+    }
+    for (status, response) in op["responses"].as_object().into_iter().flatten() {
+        let content = response["content"].as_object().into_iter().flatten();
+        for (kind, body) in content {
+            put(
+                out,
+                format_args!(
+                    "<p>{status}: <code>{}</code> {}</p>",
+                    safe(kind),
+                    named(&body["schema"])
+                ),
+            );
+        }
+    }
+    out.push_str("</section>");
+}
+
+/// The fields of an object, where the shape says them itself.
+fn fields(out: &mut String, shape: &Value) {
+    let Some(properties) = shape["properties"].as_object() else {
+        return;
+    };
+    let required = shape["required"].as_array().cloned().unwrap_or_default();
+    out.push_str("<table>");
+    for (name, field) in properties {
+        let needed = if required.contains(&Value::String(name.clone())) {
+            "required"
+        } else {
+            ""
+        };
+        row(out, name, &kind(field), needed, &field["description"]);
+    }
+    out.push_str("</table>");
+}
+
+fn row(out: &mut String, name: &str, kind: &str, needed: &str, about: &Value) {
+    put(
+        out,
+        format_args!(
+            "<tr><td><code>{}</code><td>{kind}<td>{needed}<td>{}",
+            safe(name),
+            safe(text(about))
+        ),
+    );
+}
+
+/// A shape by its name, as a link.
+fn named(shape: &Value) -> String {
+    let name = shape["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next());
+    name.map_or_else(String::new, |name| {
+        format!("<a href=\"#shape-{name}\">{name}</a>")
+    })
+}
+
+/// What a value is, in a word or two.
+fn kind(shape: &Value) -> String {
+    if shape.get("$ref").is_some() {
+        return named(shape);
+    }
+    if let Some(parts) = shape["anyOf"]
+        .as_array()
+        .or_else(|| shape["oneOf"].as_array())
+    {
+        let parts: Vec<String> = parts.iter().map(kind).collect();
+        return parts.join(" or ");
+    }
+    if let Some(word) = shape.get("const") {
+        return safe(&word.to_string());
+    }
+    if let Some(words) = shape["enum"].as_array() {
+        let words: Vec<String> = words.iter().map(|word| safe(&word.to_string())).collect();
+        return words.join(" or ");
+    }
+    match &shape["type"] {
+        Value::String(word) if word == "array" => format!("list of {}", kind(&shape["items"])),
+        Value::String(word) => safe(word),
+        Value::Array(words) => {
+            let words: Vec<&str> = words.iter().map(text).collect();
+            safe(&words.join(" or "))
+        }
+        _ => String::new(),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Text that stays text.
+fn safe(text: &str) -> String {
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut out, c| {
+            match c {
+                '<' => out.push_str("&lt;"),
+                '>' => out.push_str("&gt;"),
+                '&' => out.push_str("&amp;"),
+                '"' => out.push_str("&quot;"),
+                c => out.push(c),
+            }
+            out
+        })
+}
+
+fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+    // Text takes whatever is written to it.
+    let _ = out.write_fmt(what);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nothing_in_the_document_becomes_markup() {
+        let hostile = "<script>\"&";
+        let document = json!({
+            "info": {"title": "t", "version": "1", "description": hostile},
+            "paths": {"/x": {"get": {"tags": ["x"], "summary": hostile, "parameters": [
+                {"name": hostile, "schema": {"enum": [hostile]}, "description": hostile},
+            ]}}},
+        });
+        let page = html(&document);
+        assert!(!page.contains("<script"), "{page}");
+        assert!(page.contains("&lt;script&gt;&quot;&amp;"), "{page}");
+    }
+}

@@ -1,0 +1,256 @@
+//! Every route there is, with what is said of it.
+
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::api::{Api, Document, op};
+use super::wire::{PtySize, RunBody};
+use super::{
+    act, events, follow, frame, login, messages, metrics, paint, questions, raw, runs, search,
+    sessions, shapes, status, terminal, timers, tools,
+};
+
+/// Where the document of all routes is.
+pub const DOCUMENT: &str = "/v1/openapi.json";
+/// Where it is to be read by people.
+pub const DOCS: &str = "/docs";
+
+const BYTES: &str = "application/octet-stream";
+
+/// The document, for programs.
+pub fn json(document: &Document) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, document.bytes()).into_response()
+}
+
+/// All of them.
+pub fn all() -> Api {
+    let api = house(Api::default());
+    let api = session_routes(api);
+    let api = timer_routes(api);
+    people(api)
+        .shows_itself(DOCUMENT, op("This document").other(200, "application/json"))
+        .shows_itself(
+            DOCS,
+            op("This document, to be read").other(200, "text/html"),
+        )
+}
+
+fn house(api: Api) -> Api {
+    api.get(
+        "/v1/health",
+        status::health,
+        op("Whether the daemon is there").json::<shapes::Health>().open(),
+    )
+    .get(
+        "/v1/status",
+        status::status,
+        op("How the daemon is, and counts of what it keeps").json::<shapes::Object>(),
+    )
+    .post(
+        "/v1/stop",
+        status::stop,
+        op("Stop the daemon; sessions go on (a person only)").json::<shapes::Object>(),
+    )
+    .get(
+        "/metrics",
+        metrics::metrics,
+        op("Numbers for Prometheus").other(200, "text/plain"),
+    )
+    .get(
+        "/v1/tools",
+        tools::list,
+        op("All tools with their schemas").json::<shapes::Object>(),
+    )
+    .post(
+        "/v1/tools/{name}",
+        tools::call,
+        op("Call a tool and wait for its result")
+            .takes::<shapes::Object>()
+            .json::<shapes::Object>(),
+    )
+    .get(
+        "/v1/events",
+        events::events,
+        op("Follow what happens: hello, reset, session, output, timer, timers_changed, question, message. \
+            `Last-Event-ID` takes a stream up again")
+            .query::<events::Wanted>()
+            .other(200, "text/event-stream"),
+    )
+    .get(
+        "/v1/search",
+        search::search,
+        op("Search the logs of all sessions, the newest first")
+            .query::<search::Wanted>()
+            .json::<shapes::Matches>(),
+    )
+}
+
+fn session_routes(api: Api) -> Api {
+    let one = |summary| op(summary).json::<shapes::Session>();
+    api.get(
+        "/v1/sessions",
+        sessions::list,
+        op("List sessions, the newest first")
+            .query::<sessions::Wanted>()
+            .json::<shapes::Sessions>(),
+    )
+    .post(
+        "/v1/sessions",
+        sessions::start,
+        op("Start a session with a terminal")
+            .takes::<shapes::NewSession>()
+            .creates::<shapes::Session>(),
+    )
+    .get("/v1/sessions/{id}", sessions::one, one("One session"))
+    .get(
+        "/v1/sessions/{id}/log",
+        follow::log,
+        op("Read a log, and follow it")
+            .query::<follow::Wanted>()
+            .other(200, BYTES),
+    )
+    .get(
+        "/v1/sessions/{id}/log/raw",
+        raw::raw,
+        op("A log as a file; takes `Range`")
+            .query::<raw::Wanted>()
+            .other(200, BYTES),
+    )
+    .get(
+        "/v1/sessions/{id}/terminal",
+        terminal::terminal,
+        op("Sit at a session's terminal, over a WebSocket").other(101, ""),
+    )
+    .get(
+        "/v1/sessions/{id}/paint",
+        paint::paint,
+        op("What paints a session's screen on an empty terminal").json::<shapes::Painted>(),
+    )
+    .post(
+        "/v1/sessions/{id}/kill",
+        act::kill,
+        one("End a session and all it started; it is gone when this answers"),
+    )
+    .post(
+        "/v1/sessions/{id}/signal",
+        act::signal,
+        one("Send a signal to what stands in the foreground").takes::<shapes::Signal>(),
+    )
+    .post(
+        "/v1/sessions/{id}/extend",
+        act::extend,
+        one("Move a session's limits, counted from now").takes::<shapes::Limits>(),
+    )
+    .post(
+        "/v1/sessions/{id}/input",
+        act::input,
+        op("Type bytes, as fast as the command takes them")
+            .query::<act::Input>()
+            .takes_bytes()
+            .json::<shapes::Written>(),
+    )
+    .post(
+        "/v1/sessions/{id}/resize",
+        act::resize,
+        one("Give a session's terminal another size").takes::<PtySize>(),
+    )
+    .post(
+        "/v1/runs",
+        runs::run,
+        op("Run a command to its end and stream what becomes of it, in frames")
+            .takes::<RunBody>()
+            .other(200, frame::MEDIA_TYPE),
+    )
+}
+
+fn timer_routes(api: Api) -> Api {
+    let one = |summary| op(summary).json::<shapes::Timer>();
+    api.get(
+        "/v1/timers",
+        timers::list,
+        op("List timers")
+            .query::<timers::Wanted>()
+            .json::<shapes::Timers>(),
+    )
+    .post(
+        "/v1/timers",
+        timers::make,
+        one("Make a timer and stand by on it, as the tool `timer` does; with `timers`, many at once")
+            .takes::<shapes::Object>(),
+    )
+    .get(
+        "/v1/timers/history",
+        timers::history,
+        op("Timers that have ended, the last first")
+            .query::<timers::Past>()
+            .json::<shapes::Timers>(),
+    )
+    .get(
+        "/v1/timers/stats",
+        timers::stats,
+        op("What all timers come to").json::<shapes::Stats>(),
+    )
+    .get("/v1/timers/{id}", timers::one, one("One timer"))
+    .post(
+        "/v1/timers/{id}/{act}",
+        timers::act,
+        one("`stop`, `cancel`, `pause`, `resume` or `continue` a timer").takes::<shapes::TimerAct>(),
+    )
+    .post(
+        "/v1/wait",
+        timers::wait,
+        op("Wait until something holds, for as long as the caller stays")
+            .takes::<shapes::Wait>()
+            .json::<shapes::Waited>(),
+    )
+}
+
+fn people(api: Api) -> Api {
+    api.get(
+        "/v1/questions",
+        questions::list,
+        op("Open questions, the oldest first")
+            .query::<questions::Listing>()
+            .json::<shapes::Questions>(),
+    )
+    .post(
+        "/v1/questions/{id}/answer",
+        questions::answer,
+        op("Answer a question (a person only); the first answer counts")
+            .takes::<shapes::Answer>()
+            .json::<shapes::Answered>(),
+    )
+    .get(
+        "/v1/messages",
+        messages::list,
+        op("Messages to agents, the newest first; looking takes none away")
+            .query::<messages::Listing>()
+            .json::<shapes::Messages>(),
+    )
+    .post(
+        "/v1/messages/{id}/wake",
+        messages::wake,
+        op("Have the wakers bring a message once more").json::<shapes::Message>(),
+    )
+    .post(
+        "/v1/logins",
+        login::offer,
+        op("A link that lets one browser in, once (a person only)").json::<shapes::Link>(),
+    )
+    .post(
+        login::PATH,
+        login::login,
+        op("Exchange the code of such a link for a cookie")
+            .takes::<login::Code>()
+            .open(),
+    )
+    .post(
+        "/v1/logout",
+        login::logout,
+        op("End the login that the request shows"),
+    )
+}

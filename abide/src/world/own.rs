@@ -1,0 +1,23 @@
+//! What this very process uses.
+
+use rustix::process::Pid;
+
+use crate::keeper::proc;
+
+/// What it uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Bytes of memory it holds.
+    pub memory: u64,
+    /// Seconds of processor time it has used.
+    pub cpu_seconds: f64,
+}
+
+/// What it uses now.
+pub fn usage() -> Usage {
+    let me = rustix::process::getpid();
+    proc::stat(Pid::as_raw(Some(me))).map_or_else(Usage::default, |stat| Usage {
+        memory: stat.resident_pages * super::facts::page_size(),
+        cpu_seconds: stat.cpu_ticks as f64 / super::facts::ticks_per_second() as f64,
+    })
+}

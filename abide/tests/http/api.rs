@@ -1,0 +1,262 @@
+//! The document of all routes: that it is whole, that it is true, and that it can be read.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, Answer, feed};
+use crate::hostile::PATHS;
+
+const PERSON: &str = "abide-person: true\r\n";
+
+fn document(abide: &Abide) -> Value {
+    abide.good("GET /v1/openapi.json", "", &Value::Null)
+}
+
+/// A path with something in place of its parameters.
+fn filled(path: &str) -> String {
+    let kind = path
+        .split('/')
+        .nth(2)
+        .unwrap_or_default()
+        .trim_end_matches('s');
+    path.replace("{id}", &format!("{kind}_00000000"))
+        .replace("{act}", "stop")
+        .replace("{name}", "shell")
+}
+
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let mut all = Vec::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, op) in item.as_object().expect("methods") {
+            all.push((path.clone(), method.to_uppercase(), op.clone()));
+        }
+    }
+    all
+}
+
+#[test]
+fn every_route_is_told_and_every_told_route_is_there() {
+    let abide = Abide::new();
+    let document = document(&abide);
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut told = BTreeSet::new();
+    for (path, method, _) in operations(&document) {
+        let line = format!("{method} {}", filled(&path));
+        let body = if method == "POST" { "{}" } else { "" };
+        let answer = abide.open(&line, "", body);
+        let status = answer.status;
+        assert_ne!(status, 405, "{line}");
+        if status == 404 {
+            let detail = answer.rest();
+            assert!(!detail.contains("there is nothing at"), "{line}: {detail}");
+        }
+        told.insert(filled(&path));
+    }
+    // What the hostile requests try is all there is, and nothing else is told.
+    let tried: BTreeSet<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
+    for path in &tried {
+        assert!(
+            path == "/v1/nothing" || told.contains(path),
+            "{path} is not told"
+        );
+    }
+    for path in &told {
+        let known = tried.contains(path) || path.starts_with("/v1/tools/");
+        let open = ["/v1/health", "/v1/login"].contains(&path.as_str());
+        assert!(known || open, "nobody has tried to break into {path}");
+    }
+}
+
+#[test]
+fn what_it_tells_changes_only_on_purpose() {
+    let abide = Abide::new();
+    let document = document(&abide);
+    let mut lines = Vec::new();
+    for (path, method, op) in operations(&document) {
+        let query: Vec<&str> = op["parameters"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|parameter| parameter["in"] == "query")
+            .filter_map(|parameter| parameter["name"].as_str())
+            .collect();
+        let answers: Vec<String> = op["responses"]
+            .as_object()
+            .expect("answers")
+            .iter()
+            .filter(|(status, _)| *status != "default")
+            .map(|(status, answer)| {
+                let content = answer["content"].as_object().into_iter().flatten();
+                let kinds: Vec<String> = content
+                    .map(|(kind, body)| {
+                        let shape = body["schema"]["$ref"].as_str().unwrap_or_default();
+                        let shape = shape.rsplit('/').next().unwrap_or_default();
+                        format!("{kind} {shape}").trim().to_owned()
+                    })
+                    .collect();
+                format!("{status} {}", kinds.join(", ")).trim().to_owned()
+            })
+            .collect();
+        let query = match query.is_empty() {
+            true => String::new(),
+            false => format!("?{}", query.join("&")),
+        };
+        lines.push(format!("{method} {path}{query} -> {}", answers.join("; ")));
+    }
+    let shapes = document["components"]["schemas"]
+        .as_object()
+        .expect("shapes");
+    for (name, shape) in shapes {
+        let fields = shape["properties"].as_object().into_iter().flatten();
+        let fields: Vec<&str> = fields.map(|(field, _)| field.as_str()).collect();
+        lines.push(format!("{name}: {}", fields.join(", ")));
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+/// Holds a value against what the document says of it.
+fn hold(document: &Value, shape: &Value, value: &Value, at: &str) {
+    if let Some(path) = shape["$ref"].as_str() {
+        let shape = document.pointer(&path[1..]).expect("a shape");
+        return hold(document, shape, value, at);
+    }
+    if let Some(items) = shape.get("items") {
+        for (n, item) in value.as_array().into_iter().flatten().enumerate() {
+            hold(document, items, item, &format!("{at}[{n}]"));
+        }
+        return;
+    }
+    let (Some(fields), Some(value)) = (shape["properties"].as_object(), value.as_object()) else {
+        return;
+    };
+    for (name, value) in value {
+        let field = fields
+            .get(name)
+            .unwrap_or_else(|| panic!("{at}.{name} is not told"));
+        hold(document, field, value, &format!("{at}.{name}"));
+    }
+    for name in shape["required"].as_array().into_iter().flatten() {
+        let name = name.as_str().expect("a name");
+        assert!(value.contains_key(name), "{at}.{name} is missing");
+    }
+}
+
+#[test]
+fn answers_are_as_it_tells() {
+    let abide = Abide::new();
+    let document = document(&abide);
+    let browser = abide.log_in();
+    let fifo = abide.fifo("go");
+    let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
+    let command = format!("echo line; cat {}", fifo.display());
+    let call = json!({"command": command, "timeout": 1}).to_string();
+    let call = abide.send("POST /v1/tools/execute_command", "", &call);
+    stream.until("question", |_| true);
+    abide.shell("exit 3");
+    let until = json!({"total_duration": 900, "mission": "later", "until": {"port": 1}});
+    let timer = abide.good("POST /v1/timers", "", &until);
+    let soon = json!({"total_duration": 0.01, "mission": "soon"});
+    abide.good("POST /v1/timers", "", &soon);
+    stream.until("message", |_| true);
+    let list = abide.good("GET /v1/sessions", PERSON, &Value::Null);
+    let session = list["sessions"][0]["session_id"].as_str().unwrap();
+    let timer = timer["timer_id"].as_str().unwrap();
+    for (path, asked) in [
+        ("/v1/health", "/v1/health".to_owned()),
+        (
+            "/v1/sessions",
+            "/v1/sessions?include_ended=true&tails=true".into(),
+        ),
+        ("/v1/sessions/{id}", format!("/v1/sessions/{session}")),
+        ("/v1/timers", "/v1/timers?include_ended=true".into()),
+        ("/v1/timers/{id}", format!("/v1/timers/{timer}")),
+        ("/v1/timers/history", "/v1/timers/history".into()),
+        ("/v1/timers/stats", "/v1/timers/stats".into()),
+        ("/v1/questions", "/v1/questions".into()),
+        ("/v1/messages", "/v1/messages".into()),
+        ("/v1/search", "/v1/search?pattern=line".into()),
+    ] {
+        let answer = abide.good(&format!("GET {asked}"), PERSON, &Value::Null);
+        let content = &document["paths"][path]["get"]["responses"]["200"]["content"];
+        let shape = &content["application/json"]["schema"];
+        assert!(shape.is_object(), "{path}");
+        hold(&document, shape, &answer, path);
+        let lists = answer.as_object().expect("an object").values();
+        let empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+        let shows_all = path.contains('{') || !lists.clone().any(empty);
+        assert!(shows_all, "{path} showed nothing: {answer}");
+    }
+    feed(&fifo, "");
+    Answer::begin(call).rest();
+}
+
+#[test]
+fn it_can_be_read_without_running_or_fetching_anything() {
+    let abide = Abide::new();
+    let page = abide.open("GET /docs", "", "");
+    assert_eq!(page.status, 200);
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    let policy = page.header("content-security-policy").unwrap().to_owned();
+    assert!(
+        policy.starts_with("default-src 'none'; style-src 'sha256-"),
+        "{policy}"
+    );
+    assert!(!policy.contains("unsafe"), "{policy}");
+    let text = page.rest();
+    for foreign in ["<script", "src=", "=\"http", "=\"//", "@import", "url("] {
+        assert!(!text.contains(foreign), "{foreign}");
+    }
+    for (path, _, _) in operations(&document(&abide)) {
+        assert!(text.contains(&format!("<code>{path}</code>")), "{path}");
+    }
+}
+
+#[test]
+fn numbers_are_there_for_whoever_shows_the_token() {
+    let abide = Abide::new();
+    abide.shell("true");
+    abide.shell("false");
+    let answer = abide.open("GET /metrics", "", "");
+    assert_eq!(answer.status, 200);
+    let kind = answer.header("content-type").unwrap();
+    assert!(kind.starts_with("text/plain; version=0.0.4"), "{kind}");
+    let text = answer.rest();
+    for line in [
+        "abide_sessions{state=\"ended\"} 2",
+        "abide_sessions{state=\"running\"} 0",
+        "abide_timers 0",
+        "abide_questions_open 0",
+        "abide_messages_unseen 0",
+        "abide_event_streams 0",
+        "abide_tool_call_seconds_count{tool=\"shell\"} 2",
+        "abide_tool_call_seconds_bucket{tool=\"shell\",le=\"+Inf\"} 2",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').expect("a value");
+        assert!(
+            value.parse::<f64>().is_ok_and(|value| value >= 0.0),
+            "{line}"
+        );
+        let name = name.split('{').next().unwrap_or_default();
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| {
+                name.strip_suffix(end)
+                    .filter(|name| name.ends_with("seconds"))
+            })
+            .unwrap_or(name);
+        assert!(text.contains(&format!("# TYPE {family} ")), "{line}");
+    }
+    for name in ["process_resident_memory_bytes", "abide_uptime_seconds"] {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{name} ")));
+        assert!(line.is_some(), "{name}\n{text}");
+    }
+}

@@ -1,0 +1,226 @@
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::call;
+use crate::harness::{Abide, Handle};
+
+/// Every place around a commit and an answer where the daemon may die.
+const POINTS: [&str; 14] = [
+    "timer.create.pre",
+    "timer.create.post",
+    "timer.change.pre",
+    "timer.change.post",
+    "timer.stop.pre",
+    "timer.stop.post",
+    "timer.due.pre",
+    "timer.due.post",
+    "message.told.pre",
+    "message.told.post",
+    "message.seen.pre",
+    "message.seen.post",
+    "reply.pre_send",
+    "reply.post_send",
+];
+
+/// A client that says again what was not answered, and counts what it is told.
+struct Client {
+    abide: Abide,
+    daemon: Handle,
+    told: Vec<(String, String, bool)>,
+    deaths: usize,
+}
+
+impl Client {
+    fn new(point: &str) -> Self {
+        let abide = Abide::new();
+        abide.start_to_crash_at(point);
+        Client {
+            daemon: Handle::on(abide.pid()),
+            abide,
+            told: Vec::new(),
+            deaths: 0,
+        }
+    }
+
+    /// Calls until there is an answer, whatever dies meanwhile.
+    fn insist(&mut self, tool: &str, arguments: &Value) -> Value {
+        loop {
+            let path = format!("/v1/tools/{tool}");
+            if let Some(answer) = self.abide.post(&path, arguments) {
+                self.note(&answer.body);
+                return answer.body;
+            }
+            self.daemon.wait_gone();
+            self.deaths += 1;
+            self.abide.start();
+            self.daemon = Handle::on(self.abide.pid());
+        }
+    }
+
+    fn note(&mut self, answer: &Value) {
+        let text = |message: &Value, field: &str| message[field].as_str().map(str::to_owned);
+        for message in answer["messages"].as_array().into_iter().flatten() {
+            if let (Some(timer), Some(id)) =
+                (text(message, "timer_id"), text(message, "message_id"))
+            {
+                self.told.push((timer, id, message["repeated"] == true));
+            }
+        }
+    }
+
+    fn make(&mut self, key: &str, seconds: f64) -> String {
+        let arguments = json!({
+            "total_duration": seconds,
+            "mission": key,
+            "idempotency_key": key
+        });
+        let made = self.insist("timer", &arguments);
+        made["timer_id"].as_str().expect("a timer").to_owned()
+    }
+
+    /// An act may find that it was done before the daemon died; then it says so.
+    fn act(&mut self, tool: &str, id: &str, more: Value) {
+        let mut arguments = json!({"timer_id": id});
+        let fields = arguments.as_object_mut().expect("fields");
+        fields.extend(more.as_object().expect("fields").clone());
+        self.insist(tool, &arguments);
+    }
+}
+
+/// A life of three timers, in which one completes, one is moved about and completes, and one is
+/// stopped. The daemon dies at `point` on the way.
+fn lives_through(point: &str) -> usize {
+    let mut client = Client::new(point);
+    let plain = client.make("plain", 0.05);
+    let moved = client.make("moved", 600.0);
+    let stopped = client.make("stopped", 600.0);
+    client.act("pause_timer", &moved, json!({"pause_duration": 600}));
+    client.act("resume_timer", &moved, json!({}));
+    client.act("stop_timer", &stopped, json!({}));
+    client.act("cancel_timer", &moved, json!({}));
+    let sooner = json!({"total_duration": 0.05, "timeout_duration": 0.01});
+    client.act("timer", &moved, sooner);
+    let wanted = [plain.clone(), moved.clone()];
+    let told = |client: &Client, id: &String| client.told.iter().any(|(timer, ..)| timer == id);
+    while !wanted.iter().all(|id| told(&client, id)) {
+        let standing_by = client.insist("timer", &json!({"timer_id": moved}));
+        // A call that stood by may have been told instead of a message; what it was told is the end.
+        if standing_by["status"] == "completed" && !told(&client, &moved) {
+            let none = client.insist("read_messages", &json!({"timeout_seconds": 0.3}));
+            if none["messages"] == json!([]) {
+                client.told.push((moved.clone(), String::new(), false));
+            }
+        }
+        client.insist("read_messages", &json!({"timeout_seconds": 0.3}));
+    }
+    // It may die after it has told the last one, and tells it again.
+    while client.insist("read_messages", &json!({}))["messages"] != json!([]) {}
+    let mut ids: BTreeMap<&String, &String> = BTreeMap::new();
+    for (timer, message, repeated) in &client.told {
+        assert_ne!(*timer, stopped, "{point}: a stopped timer tells nobody");
+        match ids.insert(timer, message) {
+            None => {}
+            Some(first) => {
+                assert!(repeated, "{point}: twice as new: {:?}", client.told);
+                assert_eq!(first, message, "{point}: the same message");
+            }
+        }
+    }
+    let left = client.insist("read_timer", &json!({}));
+    assert_eq!(left["timers"], json!([]), "{point}");
+    let past = client.abide.get("/v1/timers/history?limit=10");
+    let ends = past["timers"].as_array().expect("a list");
+    assert_eq!(ends.len(), 3, "{point}: each once: {past}");
+    client.deaths
+}
+
+fn every_point(times: impl Iterator<Item = usize> + Clone) {
+    let mut deaths = 0;
+    for point in POINTS {
+        for time in times.clone() {
+            deaths += lives_through(&format!("{point}:{time}"));
+        }
+    }
+    assert!(deaths >= POINTS.len() / 2, "it died only {deaths} times");
+}
+
+#[test]
+fn k10_k11_killed_at_every_point_for_the_first_time() {
+    every_point(1..=1);
+}
+
+#[test]
+fn k10_k11_killed_at_every_point_for_the_second_time() {
+    every_point(2..=2);
+}
+
+#[test]
+#[ignore = "hours of kills, for `make soak`"]
+fn k10_k11_g7_killed_at_every_point_again_and_again() {
+    let rounds = std::env::var("ABIDE_KILLS")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    for _ in 0..rounds.unwrap_or(100) {
+        every_point(1..=4);
+    }
+}
+
+#[test]
+fn k12_killed_while_the_past_is_removed() {
+    let abide = Abide::new();
+    abide.start();
+    let fifo = abide.path("go");
+    let make = format!("mkfifo {}", fifo.display());
+    for command in [make.as_str(), "echo one", "echo two"] {
+        call(&abide, "shell", json!({"command": command}));
+    }
+    let command = format!("echo alive; read line < {}; echo on", fifo.display());
+    let arguments = json!({"command": command, "timeout": 0.1});
+    let running = call(&abide, "execute_command", arguments);
+    let id = running["session_id"]
+        .as_str()
+        .expect("a session")
+        .to_owned();
+    crate::mission(&abide, "unseen");
+    while abide.get("/v1/messages")["messages"] == json!([]) {}
+    abide.kill_daemon();
+    fs::write(abide.path("config.toml"), "keep_days = 0\n").expect("a configuration");
+    // Dies in the middle of the sessions' folders, then of the rows of the database.
+    for point in ["gc.mid:2", "gc.mid"] {
+        let mut dying = abide.command(["status"]);
+        let _ = dying.env("ABIDE_CRASH_AT", point).output();
+        let gone = || fs::read_to_string(abide.path("run/lock")).unwrap_or_default();
+        if let Ok(pid) = gone().trim().parse::<i32>()
+            && fs::exists(format!("/proc/{pid}")).unwrap_or(false)
+        {
+            Handle::on(pid).wait_gone();
+        }
+    }
+    abide.start();
+    let left = loop {
+        let sessions = abide.get("/v1/sessions?include_ended=true");
+        let left = sessions["sessions"].as_array().expect("a list");
+        assert!(
+            left.len() <= 2,
+            "what was removed stays removed: {sessions}"
+        );
+        if left.len() == 1 {
+            break left.clone();
+        }
+    };
+    assert_eq!(left[0]["session_id"], id);
+    let told = call(&abide, "read_messages", json!({}));
+    let text = told["text"].as_str().expect("a text");
+    assert!(
+        text.contains("Mission: unseen"),
+        "it was never seen: {text}"
+    );
+    fs::write(&fifo, "go\n").expect("a word");
+    let arguments = json!({"action": "read_output", "session_id": id, "timeout_seconds": 30,
+        "until": "on", "since": "0"});
+    let read = call(&abide, "terminal_session", arguments);
+    let text = read["text"].as_str().expect("a text");
+    assert!(text.contains("alive") && text.contains("on"), "{text}");
+}

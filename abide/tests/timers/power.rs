@@ -1,0 +1,219 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use abide::world::store::{Opened, Sqlite, Store};
+use abide_core::message::{self, About};
+use abide_core::time::{Millis, Steady, Wall};
+use abide_core::timer::{self, By, Kind, Status};
+use abide_core::{Agent, MessageId, Record, TimerId};
+use serde_json::json;
+
+use crate::harness::{Abide, Handle};
+use crate::{call, id_of};
+
+/// A stream of numbers that is the same every time.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below.max(1)
+    }
+}
+
+fn made(number: u64) -> Record {
+    Record::Timer(timer::Record::Created {
+        number,
+        id: TimerId::from_bits(number),
+        agent: Agent("ann".into()),
+        kind: Kind::Mission,
+        text: format!(
+            "mission {number} {}",
+            "x".repeat((number % 7 * 300) as usize)
+        )
+        .into(),
+        until: None,
+        key: None,
+        total: Millis(60_000),
+        due: Steady(60_000 + number),
+        standby: None,
+        at: Wall(number),
+    })
+}
+
+/// The completion of a timer and the message about it, in one turn.
+fn completed(number: u64) -> [Record; 2] {
+    let (id, at) = (TimerId::from_bits(number), Wall(number + 60_000));
+    let status = Status::Completed {
+        by: By::Time,
+        late: Millis(0),
+    };
+    let ended = timer::Record::Ended {
+        number,
+        id,
+        status,
+        total: Millis(60_000),
+        remaining: Millis(0),
+        reason: None,
+        at,
+    };
+    let posted = message::Record::Posted {
+        number,
+        id: MessageId::from_bits(number),
+        agent: Agent("ann".into()),
+        about: About::Timer(id),
+        told: false,
+        at,
+    };
+    [Record::Timer(ended), Record::Message(posted)]
+}
+
+/// Which timers run, and about which there is a message.
+type State = (BTreeSet<u64>, BTreeSet<u64>);
+
+fn state(folder: &Path) -> State {
+    let Opened { kept, .. } = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
+    let running = kept.timers.iter().map(|timer| timer.number);
+    let told = kept.messages.iter().map(|message| message.number);
+    (running.collect(), told.collect())
+}
+
+/// Writes turn after turn, and after each notes how long the journal is and how things stand.
+fn written(store: &dyn Store, folder: &Path, turns: u64, dice: &mut Dice) -> Vec<(u64, State)> {
+    let journal = folder.join("abide.db-wal");
+    let length = || fs::metadata(&journal).map_or(0, |found| found.len());
+    let mut now: State = State::default();
+    let mut moments = vec![(length(), now.clone())];
+    for number in 0..turns {
+        let mut records = vec![made(number)];
+        now.0.insert(number);
+        if dice.roll(3) == 0
+            && let Some(&due) = now.0.first()
+        {
+            records.extend(completed(due));
+            now.0.remove(&due);
+            now.1.insert(due);
+        }
+        let done = store.commit(records).blocking_recv();
+        done.expect("a writer").expect("a commit");
+        moments.push((length(), now.clone()));
+    }
+    moments
+}
+
+/// What a disk may hold after the power was cut: all that was synced, and of what was written since
+/// any part, in any state.
+fn cut(from: &Path, to: &Path, synced: u64, written: u64, dice: &mut Dice) {
+    fs::copy(from.join("abide.db"), to.join("abide.db")).expect("a copy");
+    let mut journal = fs::read(from.join("abide.db-wal")).expect("a journal");
+    let kept = synced + dice.roll(written - synced + 1);
+    journal.truncate(kept as usize);
+    for sector in journal[synced as usize..].chunks_mut(512) {
+        match dice.roll(4) {
+            0 => sector.fill(0),
+            1 => sector.iter_mut().for_each(|byte| *byte ^= 0x5a),
+            _ => {}
+        }
+    }
+    fs::write(to.join("abide.db-wal"), journal).expect("a journal");
+}
+
+fn power_cuts(cuts: usize, seed: u64) {
+    let mut dice = Dice(seed);
+    let folder = tempfile::tempdir().expect("a folder");
+    let live = folder.path().join("live");
+    fs::create_dir(&live).expect("a folder");
+    // It stays open: what is closed leaves no journal.
+    let opened = Sqlite::open(&live.join("abide.db"), 1).expect("it opens");
+    let moments = written(&opened.store, &live, 100, &mut dice);
+    assert!(
+        moments.windows(2).all(|pair| pair[0].0 < pair[1].0),
+        "the journal was not begun anew meanwhile"
+    );
+    for n in 0..cuts {
+        let at = dice.roll(moments.len() as u64 - 1) as usize;
+        let ((synced, before), (written, after)) = (&moments[at], &moments[at + 1]);
+        let copy = folder.path().join(format!("cut{n}"));
+        fs::create_dir(&copy).expect("a folder");
+        cut(&live, &copy, *synced, *written, &mut dice);
+        let found = state(&copy);
+        assert!(
+            found == *before || found == *after,
+            "seed {seed}, cut {n} in turn {at}: {found:?} is neither {before:?} nor {after:?}"
+        );
+        fs::remove_dir_all(&copy).expect("a folder");
+    }
+}
+
+#[test]
+fn m1_g7_a_power_cut_keeps_all_that_was_acknowledged_and_no_half_turn() {
+    power_cuts(300, 0x9e37_79b9_7f4a_7c15);
+}
+
+#[test]
+#[ignore = "many power cuts, for `make soak`"]
+fn m1_g7_many_power_cuts() {
+    let rounds = std::env::var("ABIDE_CUTS")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    for seed in 1..=rounds.unwrap_or(20_u64) {
+        power_cuts(500, seed);
+    }
+}
+
+/// Stands between the daemon and the system: once the file is there, nothing can be synced.
+const FAILING_DISK: &str = r#"
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int broken(void) { const char *mark = getenv("BROKEN_DISK"); return mark && access(mark, F_OK) == 0; }
+int fsync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS_fsync, fd); }
+int fdatasync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS_fdatasync, fd); }
+"#;
+
+#[test]
+fn m2_a_sync_that_fails_is_never_trusted() {
+    let abide = Abide::new();
+    let (source, shim) = (abide.path("disk.c"), abide.path("disk.so"));
+    fs::write(&source, FAILING_DISK).expect("a source");
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the compiler that builds SQLite too"
+    )]
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&shim, &source])
+        .status();
+    assert!(built.expect("a compiler").success());
+    let mark = abide.path("broken");
+    let started = abide
+        .command(["status"])
+        .env("LD_PRELOAD", &shim)
+        .env("BROKEN_DISK", &mark)
+        .output()
+        .expect("abide runs");
+    assert!(started.status.success(), "{started:?}");
+    let arguments = |text: &str| json!({"total_duration": 600, "mission": text});
+    let kept = id_of(&call(&abide, "timer", arguments("safe")));
+    let daemon = Handle::on(abide.pid());
+    fs::write(&mark, "").expect("a mark");
+    let answer = abide.post("/v1/tools/timer", &arguments("lost?"));
+    let promised =
+        answer.is_some_and(|answer| answer.status == 200 && answer.body["is_error"] != true);
+    assert!(!promised, "nothing is promised that may not be on the disk");
+    daemon.wait_gone();
+    let log = fs::read_to_string(abide.path("daemon.log")).expect("a log");
+    assert!(log.contains("the database failed"), "{log}");
+    fs::remove_file(&mark).expect("a mark");
+    abide.start();
+    let timers = call(&abide, "read_timer", json!({}));
+    let ids = timers["timers"].as_array().expect("a list");
+    assert!(
+        ids.iter().any(|timer| timer["timer_id"] == kept),
+        "{timers}"
+    );
+}
