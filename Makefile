@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test web web-lint web-test browser pictures guide reference bench soak deny install clean
+.PHONY: help run build test lint programs rust-test client-test agent-test web web-lint web-test browser pictures guide reference bench soak deny deb deb-test install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,7 +15,7 @@ run: build ## build everything and show abide at work
 build: web ## the release binary, with the page in it
 	$(CARGO) build --release --locked -p abide
 
-test: lint rust-test client-test web-lint web-test ## install what the tests need, and run all of them
+test: lint rust-test client-test web-lint web-test deb-test ## install what the tests need, and run all of them
 
 lint: ## formatting, clippy, documentation
 	$(CARGO) fmt --all --check
@@ -91,6 +91,9 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
 
+agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part of `make test`)
+	abide/tests/agents/run
+
 bench: build ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
@@ -112,6 +115,13 @@ reference: ## the guide's reference, written anew out of the program
 	$(CARGO) build --locked -p abide
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md
+
+deb: build ## a Debian package of the release, in target/
+	@packaging/deb target/release/abide target
+
+deb-test: ## a Debian package, installed in a root of its own, tried and removed
+	@$(CARGO) build --locked --quiet -p abide
+	@packaging/test "$$(DEB_COMPRESSION=gzip packaging/deb target/debug/abide target/deb-test)"
 
 install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide

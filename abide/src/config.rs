@@ -291,9 +291,41 @@ pub fn wants_colour() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
 }
 
+/// What a service manager hands to the process that it starts, said by variables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handed {
+    /// How many sockets are open for it, from descriptor 3 on.
+    pub sockets: i32,
+    /// Where it may say that it is ready.
+    pub notify: Option<PathBuf>,
+}
+
+/// Variables that are meant for this process alone.
+const HANDED: [&str; 4] = [
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+];
+
+/// What was handed to this very process.
+pub fn handed() -> Handed {
+    let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
+    let ours = number("LISTEN_PID") == Some(std::process::id());
+    let sockets = number("LISTEN_FDS").filter(|_| ours);
+    Handed {
+        sockets: sockets
+            .and_then(|count| i32::try_from(count).ok())
+            .unwrap_or(0),
+        notify: env::var_os("NOTIFY_SOCKET").map(PathBuf::from),
+    }
+}
+
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
-    env::vars_os().collect()
+    env::vars_os()
+        .filter(|(name, _)| !HANDED.iter().any(|handed| name == handed))
+        .collect()
 }
 
 /// Where the desktop's notifications go, for a daemon that was not started from the desktop.

@@ -192,9 +192,10 @@ impl Outbox {
         numbers
     }
 
-    /// Nobody knows whether what a call was told has arrived: it is unread again. Returns whose.
-    pub fn undelivered(&mut self, call: CallId) -> Option<Agent> {
+    /// Nobody knows whether what a call was told has arrived: it is unread again. Returns what and whose.
+    pub fn undelivered(&mut self, call: CallId) -> Option<(Agent, Vec<MessageId>)> {
         let (agent, numbers) = self.set_flight(call, None)?;
+        let mut unread = Vec::new();
         for number in numbers {
             let entry = self.boxes.get(&agent).and_then(|all| all.get(&number));
             if let Some(entry) = entry.copied() {
@@ -205,9 +206,10 @@ impl Outbox {
                     ..entry
                 };
                 self.put(&agent, number, Some(entry));
+                unread.push(self.told(number, entry).id);
             }
         }
-        Some(agent)
+        Some((agent, unread))
     }
 
     /// These were told by another way. Returns which of them nobody has been told yet.

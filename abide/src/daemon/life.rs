@@ -21,11 +21,12 @@ use super::Handle;
 use super::drive::{Seams, drive};
 use super::handle::Means;
 use super::sight::Sight;
-use crate::config::{Config, Places, TcpDoor};
+use crate::config::{Config, Handed, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
 use crate::keeper::folder;
 use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
+use crate::world::handed::{self, Sockets};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
@@ -172,15 +173,22 @@ pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
 }
 
 /// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
-pub fn serve(places: Places, config: Config, ready: Option<OwnedFd>) -> anyhow::Result<()> {
+pub fn serve(
+    places: Places,
+    config: Config,
+    handed: Handed,
+    ready: Option<OwnedFd>,
+) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
+    let sockets =
+        Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
     let served = prepare(&places).and_then(|lock| {
         // One thread for everything that waits: a call crosses no thread on its way, which is what
         // makes it quick. What blocks (long logs, the database) has threads of its own.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let served = runtime.block_on(run(places, config, &mut ready));
+        let served = runtime.block_on(run(places, config, (handed, sockets), &mut ready));
         runtime.shutdown_background();
         drop(lock);
         served
@@ -407,7 +415,12 @@ impl Runtime {
     }
 }
 
-async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow::Result<()> {
+async fn run(
+    places: Places,
+    config: Config,
+    (handed, mut sockets): (Handed, Sockets),
+    ready: &mut Option<File>,
+) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
     let mut runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
     if !runtime.ready().await {
@@ -415,8 +428,15 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
     }
     let handle = runtime.handle.clone();
     let seal = Arc::new(mcp::Seal::new(seal(&places.state.join("seal"))?));
-    let http_listener = listen(&places.http_socket())?;
-    let mcp_listener = listen(&places.mcp_socket())?;
+    let http_listener = listen(&places.http_socket(), &mut sockets)?;
+    let mcp_listener = listen(&places.mcp_socket(), &mut sockets)?;
+    if let Some(elsewhere) = sockets.left() {
+        bail!(
+            "a socket was handed over that listens at {}, but clients look for {}",
+            elsewhere.display(),
+            places.http_socket().display()
+        );
+    }
     let (tcp, tcp_listener) = open_tcp(&places, handle.config().http).await;
     let daemon = http::Daemon {
         started_at,
@@ -434,26 +454,31 @@ async fn run(places: Places, config: Config, ready: &mut Option<File>) -> anyhow
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
+    handed::say_ready(&handed);
     tracing::info!(
         "abide {} is ready, process {}",
         env!("CARGO_PKG_VERSION"),
         std::process::id()
     );
     let ended = runtime.stopped().await;
-    for mark in [
-        places.http_socket(),
-        places.mcp_socket(),
-        places.http_address(),
-    ] {
-        let _ = std::fs::remove_file(mark);
+    let _ = std::fs::remove_file(places.http_address());
+    // Whoever opened the sockets for us goes on listening there, and starts the next daemon.
+    if handed.sockets == 0 {
+        let _ = std::fs::remove_file(places.http_socket());
+        let _ = std::fs::remove_file(places.mcp_socket());
     }
     tracing::info!("stopped; sessions go on");
     ended
 }
 
-fn listen(path: &Path) -> anyhow::Result<tokio::net::UnixListener> {
-    let listener =
-        socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+/// Listens at `path`, or takes the socket that listens there already for us.
+fn listen(path: &Path, handed: &mut Sockets) -> anyhow::Result<tokio::net::UnixListener> {
+    let listener = match handed.at(path) {
+        Some(listener) => listener,
+        None => {
+            socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?
+        }
+    };
     listener.set_nonblocking(true)?;
     Ok(tokio::net::UnixListener::from_std(listener)?)
 }

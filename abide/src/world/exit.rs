@@ -1,6 +1,5 @@
 //! Waiting for a process that is nobody's child here.
 
-use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags};
@@ -11,13 +10,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process behind a socket; `None`: it is gone already.
-    pub fn behind(socket: &impl AsFd) -> Option<Self> {
-        let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
-        Self::numbered(peer.pid)
-    }
-
-    fn numbered(pid: Pid) -> Option<Self> {
+    /// The process of this number; `None`: it is gone already.
+    pub fn numbered(pid: i32) -> Option<Self> {
+        let pid = Pid::from_raw(pid)?;
         pidfd_open(pid, PidfdFlags::empty()).ok().map(Process)
     }
 

@@ -6,6 +6,7 @@ pub mod clock;
 pub mod entropy;
 pub mod exit;
 pub mod facts;
+pub mod handed;
 pub mod holders;
 pub mod keepers;
 pub mod limits;

@@ -58,6 +58,7 @@ helps! {
     serve: "serve";
     mcp: "mcp";
     tools: "tools";
+    schema: "schema";
     completions: "completions";
     man: "man";
     version: "version";
@@ -71,6 +72,7 @@ fn help_starts_no_daemon() {
         &["version"],
         &["tools"],
         &["completions", "bash"],
+        &["schema"],
         &["stop"],
     ] {
         let output = abide.output(words);
@@ -94,7 +96,15 @@ fn every_command_has_a_manual_page() {
         .flatten()
         .map(|page| page.file_name())
         .collect();
-    for page in ["abide.1", "abide-run.1", "abide-session-list.1"] {
+    for page in [
+        "abide.1",
+        "abide-run.1",
+        "abide-session-list.1",
+        "abide-setup.1",
+        "abide-doctor.1",
+        "abide-top.1",
+        "abide-schema.1",
+    ] {
         assert!(pages.iter().any(|known| known == page), "{pages:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The command line as people and scripts use it: the real program, a real daemon, real children,
 //! and a real terminal where one is wanted.
 
+mod activation;
 mod answer;
 mod attach;
 mod daemon;
@@ -10,6 +11,7 @@ mod help;
 mod http;
 mod reference;
 mod run;
+mod schema;
 mod session;
 mod setup;
 mod terminal;

@@ -164,7 +164,7 @@ fn what_a_command_says_cannot_steer_the_terminal() {
         "printf '\\033]0;owned\\007\\033[31mred\\n'; : \u{1b}]0;named\u{7}; exec sleep 1000";
     start(&abide, command);
     let mut seat = sit(&abide);
-    seat.wait_for("exec sleep");
+    seat.wait_for("printf");
     seat.type_in(b"\r");
     seat.wait_for("red");
     seat.type_in(b"\x03");

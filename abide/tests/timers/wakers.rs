@@ -117,8 +117,16 @@ fn what_the_budget_holds_back_is_visible() {
     let hour = delivery["next_at"].as_u64().unwrap() - first["woken_at"].as_u64().unwrap();
     assert!((3_590_000..3_610_000).contains(&hour), "{delivery}");
     assert_eq!(appears(&abide, "woken"), "woken\n");
-    // Somebody who wants it now gets it now.
+    // A person who wants it now gets it now; no agent does.
     let id = second["message_id"].as_str().unwrap();
+    let command =
+        json!({"command": format!("{} messages resend {id}", env!("CARGO_BIN_EXE_abide"))});
+    let refused = call(&abide, "shell", command);
+    assert_eq!(refused["status"], "ERROR", "{refused}");
+    assert!(
+        refused["text"].as_str().unwrap().contains("only a person"),
+        "{refused}"
+    );
     let out = abide.run(&["messages", "resend", id]);
     assert!(out.status.success(), "{out:?}");
     delivered(&abide, |delivery| delivery["ok"] == true);

@@ -172,8 +172,14 @@ impl House {
         self.heard.push(Heard::Gone(call));
         self.standby_abandoned(turn, call);
         self.outbox.leave(call);
-        if let Some(agent) = self.outbox.undelivered(call) {
-            self.answer_reader(turn, &agent);
+        let Some((agent, unread)) = self.outbox.undelivered(call) else {
+            return;
+        };
+        if !self.answer_reader(turn, &agent) {
+            for message in unread {
+                let agent = agent.clone();
+                turn.push(Effect::Posted { agent, message });
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod setting;
 mod waiting;
 
-pub use setting::{ClientName, Doctor, Setup, Top};
+pub use setting::{ClientName, Doctor, SchemaOf, Setup, Top};
 pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
 use super::span::{self, Limit};
@@ -50,6 +50,7 @@ pub enum Command {
     Serve(Serve),
     Mcp(Mcp),
     Tools(Tools),
+    Schema(SchemaOf),
     Completions(Completions),
     Man(Man),
     Version(Version),

@@ -10,7 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::show;
 use super::show::say;
 use super::trouble::{OWN, Trouble};
-use crate::config::{Config, Places};
+use crate::config::{self, Config, Handed, Places};
 use crate::daemon::life::{self, Door, READY_FD};
 use crate::door::http;
 use crate::world::exit::Process;
@@ -38,7 +38,11 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
             return Err(own(fault.to_string()));
         }
     };
-    life::serve(places, config, ready).map_err(|fault| own(format!("{fault:#}")))
+    let handed = match background {
+        true => Handed::default(),
+        false => config::handed(),
+    };
+    life::serve(places, config, handed, ready).map_err(|fault| own(format!("{fault:#}")))
 }
 
 /// The pipe on which whoever started this in the background waits for a word.
@@ -52,15 +56,21 @@ fn ready_pipe() -> Option<OwnedFd> {
 
 /// Stops the daemon and waits until it is gone. Where there is none, that is done already.
 pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
-    let Ok(stream) = life::connect_running(places, Door::Http) else {
+    if life::connect_running(places, Door::Http).is_err() {
         if as_json {
             show::json(&json!({"stopped": false}));
         } else {
             say!("No daemon is running.");
         }
         return Ok(());
-    };
-    let process = Process::behind(&stream);
+    }
+    // It says its number itself: who stands behind the socket may be whoever opened it for the daemon.
+    let status = http::ask_status(&places.http_socket());
+    let pid = status
+        .ok()
+        .and_then(|status| status["daemon"]["pid"].as_i64());
+    let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+    let process = pid.and_then(Process::numbered);
     http::ask_to_stop(&places.http_socket())
         .map_err(|fault| Trouble::new(format!("the daemon does not stop: {fault}")).code(OWN))?;
     if let Some(process) = process {

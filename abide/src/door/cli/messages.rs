@@ -23,7 +23,8 @@ pub async fn messages(
     }
     if let Some(MessagesAct::Resend(resend)) = args.act {
         let path = format!("/v1/messages/{}/wake", super::name(&resend.message)?);
-        let message = client(resend.agent).post(&path, &json!({})).await?;
+        let person = client(args::Agent::none());
+        let message = person.post(&path, &json!({})).await?;
         if resend.json.json {
             show::json(&message);
         } else {

@@ -15,6 +15,7 @@ mod prompt;
 mod reference;
 mod run;
 mod safe;
+mod schema;
 mod sessions;
 mod setup;
 mod show;
@@ -88,6 +89,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
                 say!("abide {number}");
             }
         }
+        Command::Schema(args) => schema::schema(&args)?,
         Command::Setup(args) => return setup::setup(args, &places()?),
         Command::Doctor(args) => return doctor::doctor(args, Places::from_env()),
         Command::Serve(serve) => daemon::serve(places()?, serve.background)?,

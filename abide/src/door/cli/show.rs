@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use abide_core::Millis;
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::world::terminal::size_of;
 
@@ -98,8 +99,9 @@ pub fn room() -> Option<usize> {
         .then(|| size_of(stdout.as_fd()).0.into())
 }
 
+/// How wide a text is on a terminal.
 fn columns(text: &str) -> usize {
-    text.chars().count()
+    text.width()
 }
 
 /// The text, shortened at its end to so many columns.
@@ -107,10 +109,14 @@ pub fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }
-    text.chars()
-        .take(most.saturating_sub(1))
-        .chain(['…'])
-        .collect()
+    let mut room = most.saturating_sub(1);
+    let fits = |c: &char| {
+        let width = c.width().unwrap_or(0);
+        let fits = width <= room;
+        room = room.saturating_sub(width);
+        fits
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 /// How long ago a moment was, in its two largest units.
@@ -146,5 +152,7 @@ mod tests {
     fn text_is_cut_at_a_character() {
         assert_eq!(cut("äöü", 3), "äöü");
         assert_eq!(cut("äöüß", 3), "äö…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
     }
 }

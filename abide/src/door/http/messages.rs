@@ -127,7 +127,8 @@ impl Following {
     }
 }
 
-/// Has the wakers bring a message once more, seen or not.
+/// Has the wakers bring a message once more, seen or not and whatever their budget says; so it is
+/// a person who asks for that.
 pub async fn wake(
     Shared(state): Shared<State>,
     who: Who,
@@ -135,12 +136,17 @@ pub async fn wake(
     body: JsonBody,
 ) -> Result<Json<Value>, Problem> {
     let Nothing {} = body.into()?;
+    if !who.may_be_a_person() {
+        return Err(Problem::forbidden(
+            "only a person can have a message sent again: wakers have a budget so that no agent \
+             wakes itself for ever",
+        ));
+    }
     let past = state.handle.past();
     let row = id.parse().ok().map(|id| past.message(past.number_of(id)));
     let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
-    let own = |row: &MessageRow| who.agent.as_ref().is_none_or(|me| *me.0 == row.agent);
-    let row = (row.flatten().filter(own))
-        .ok_or_else(|| Problem::not_found(format!("Message '{id}' not found")))?;
+    let missing = || Problem::not_found(format!("Message '{id}' not found"));
+    let row = row.flatten().ok_or_else(missing)?;
     let wakers = &state.handle.config().wakers;
     let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
     if !has_waker || !state.handle.send_again(row.number).await {

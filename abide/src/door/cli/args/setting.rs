@@ -68,6 +68,21 @@ pub struct Top {
     pub json: bool,
 }
 
+const SCHEMA_HELP: &str = "\
+Examples:
+  abide schema session list
+  abide schema > schemas.json
+
+Later versions may add fields; a reader ignores those that it does not know.";
+
+/// Print what --json prints, as JSON Schemas
+#[derive(Debug, Args)]
+#[command(after_help = SCHEMA_HELP)]
+pub struct SchemaOf {
+    /// The command, such as `session list`; without one, all of them
+    pub command: Vec<String>,
+}
+
 /// A client that can be set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClientName {

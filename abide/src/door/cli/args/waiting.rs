@@ -242,12 +242,12 @@ pub enum MessagesAct {
 }
 
 /// Bring a message to its agent again, seen or not
+///
+/// Only a person can: wakers have a budget so that no agent wakes itself for ever.
 #[derive(Debug, Args)]
 pub struct Resend {
     /// Which message
     pub message: String,
-    #[command(flatten)]
-    pub agent: Agent,
     #[command(flatten)]
     pub json: Json,
 }

@@ -12,6 +12,9 @@ use super::show::{self, say};
 use super::trouble::Trouble;
 use crate::config::{Config, ConfigError, Places};
 
+/// Columns of level and topic.
+const BESIDE: usize = 24;
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
@@ -149,12 +152,14 @@ fn print(findings: &[Finding]) {
         };
         let (word, topic) = (finding.level.word(), finding.topic);
         let bold = show::HEADING;
-        say!(
-            "{colour}{word:<8}{colour:#} {bold}{topic:<14}{bold:#} {}",
-            finding.says
-        );
-        if let Some(next) = &finding.next {
-            say!("{:<23} {faint}{next}{faint:#}", "");
+        let mut lines = wrapped(&finding.says).into_iter();
+        let first = lines.next().unwrap_or_default();
+        say!("{colour}{word:<8}{colour:#} {bold}{topic:<14}{bold:#} {first}");
+        for line in lines {
+            say!("{:<BESIDE$}{line}", "");
+        }
+        for line in finding.next.iter().flat_map(|next| wrapped(next)) {
+            say!("{:<BESIDE$}{faint}{line}{faint:#}", "");
         }
     }
     let count = |level| {
@@ -172,6 +177,25 @@ fn print(findings: &[Finding]) {
             counted(warnings, "warning")
         ),
     }
+}
+
+/// The text in lines that fit beside the topics; in a pipe, one line.
+fn wrapped(text: &str) -> Vec<String> {
+    let room = show::room().map_or(usize::MAX, |room| room.saturating_sub(BESIDE).max(20));
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        match lines.last_mut() {
+            Some(last) if line == 0 || line + 1 + word.chars().count() <= room => {
+                if line > 0 {
+                    last.push(' ');
+                }
+                last.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn counted(count: usize, what: &str) -> String {

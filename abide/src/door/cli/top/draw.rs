@@ -170,11 +170,11 @@ fn heading(part: Part) -> String {
     match part {
         Part::Questions => "QUESTIONS".into(),
         Part::Sessions => format!(
-            "{:<20}{:<11}{:>7}{:>7}{:>6}{:>7}  COMMAND",
+            "{:<20}{:<12}{:>7}{:>7}{:>6}{:>7}  COMMAND",
             "SESSIONS", "STATE", "AGE", "QUIET", "CPU", "MEM"
         ),
         Part::Timers => format!(
-            "{:<20}{:<11}{:>7}{:>9}  {:<BAR$}  FOR",
+            "{:<20}{:<12}{:>7}{:>9}  {:<BAR$}  FOR",
             "TIMERS", "STATE", "LEFT", "OF", ""
         ),
         Part::Messages => "MESSAGES".into(),
@@ -242,10 +242,10 @@ fn session(model: &Model, value: &Value, cols: usize) -> Line {
     let last = one_line(last.and_then(Value::as_str).unwrap_or_default());
     let mut line = vec![
         (padded(&text(value, "session_id"), 18), PLAIN),
-        (padded(state, 11), colour),
+        (padded(state, 12), colour),
         (facts, PLAIN),
     ];
-    let room = cols.saturating_sub(58);
+    let room = cols.saturating_sub(59);
     if cols < WIDE || last.is_empty() {
         line.push((command, PLAIN));
     } else {
@@ -289,7 +289,7 @@ fn timer(model: &Model, value: &Value) -> Line {
     };
     vec![
         (padded(&text(value, "timer_id"), 18), PLAIN),
-        (padded(state, 11), colour),
+        (padded(state, 12), colour),
         (
             format!(
                 "{:>7}{:>9}  ",

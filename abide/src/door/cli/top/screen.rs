@@ -64,7 +64,7 @@ impl Screen {
         }
         for (row, (line, shown)) in lines.iter().zip(&mut self.shown).enumerate() {
             if line != shown {
-                out.push_str(&format!("\x1b[{};1H{line}\x1b[0m\x1b[K", row + 1));
+                out.push_str(&format!("\x1b[{};1H\x1b[0m\x1b[K{line}\x1b[0m", row + 1));
                 line.clone_into(shown);
             }
         }

@@ -1,0 +1,151 @@
+"""An idle agent begins a mission over MCP and ends its turn; abide wakes it when the time has come. Every way is
+tried with the real client: a session that was closed, one that is open, and a hook."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from model import BEGIN, MISSION, Model
+
+ABIDE = str(pathlib.Path(sys.argv[1]).resolve())
+PROGRAMS = str(pathlib.Path(sys.argv[2]).resolve())
+TIMER = "mcp__abide__timer"
+
+
+class Place:
+    """A home, a project and an abide of its own."""
+
+    def __init__(self, model, config):
+        self.model = model
+        self.folder = tempfile.TemporaryDirectory(prefix="abide-agents-")
+        root = pathlib.Path(self.folder.name)
+        self.home, self.project, self.abide = root / "home", root / "project", root / "abide"
+        for path in (self.home, self.project, self.abide):
+            path.mkdir(mode=0o700)
+        (self.abide / "config.toml").write_text(config)
+        self.env = {name: value for name, value in os.environ.items() if not name.startswith(("CLAUDE", "ABIDE", "CODEX"))}
+        self.env |= {"HOME": str(self.home), "ABIDE_DIR": str(self.abide), "PATH": PROGRAMS + ":" + os.environ["PATH"],
+                     "ANTHROPIC_BASE_URL": model.address, "ANTHROPIC_API_KEY": "none",
+                     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.run(ABIDE, "session", "kill", "--all")
+        self.run(ABIDE, "stop")
+        self.folder.cleanup()
+
+    def run(self, *words):
+        return subprocess.run(words, env=self.env, cwd=self.project, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=120, check=False)
+
+    def claude(self, *words):
+        server = {"command": ABIDE, "args": ["mcp"], "env": {"ABIDE_DIR": str(self.abide)}}
+        servers = json.dumps({"mcpServers": {"abide": server}})
+        return ["claude", "-p", *words, "--mcp-config", servers, "--strict-mcp-config", "--allowedTools", TIMER,
+                "--model", "claude-sonnet-4-5"]
+
+    def open_claude(self, *words):
+        """A session that stays open and idle after its turn."""
+        stream = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        session = subprocess.Popen(self.claude(*stream, *words), env=self.env, cwd=self.project, stdin=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+        said = {"type": "user", "message": {"role": "user", "content": BEGIN}}
+        session.stdin.write(json.dumps(said) + "\n")
+        session.stdin.flush()
+        return session
+
+    def set_up_codex(self):
+        (self.home / ".codex").mkdir()
+        (self.home / ".codex/config.toml").write_text(f"""
+            model = "gpt-5"
+            model_provider = "played"
+            approval_policy = "never"
+            sandbox_mode = "danger-full-access"
+            [features]
+            enable_request_compression = false
+            [model_providers.played]
+            name = "played"
+            base_url = "{self.model.address}/v1"
+            wire_api = "responses"
+            [mcp_servers.abide]
+            command = "{ABIDE}"
+            args = ["mcp"]
+            env = {{ ABIDE_DIR = "{self.abide}" }}
+            [mcp_servers.abide.tools.timer]
+            approval_mode = "approve"
+            [projects."{self.project}"]
+            trust_level = "trusted"
+        """)
+
+    def messages(self):
+        return json.loads(self.run(ABIDE, "messages", "--json").stdout)["messages"]
+
+
+def check(holds, what):
+    if not holds:
+        raise SystemExit(f"FAILED: {what}")
+
+
+def a_closed_session_of_claude_code(model):
+    with Place(model, "[[wakers]]\nclaude_code = true\nafter = 0.2\n") as place:
+        ended = place.run(*place.claude(BEGIN))
+        check(ended.returncode == 0, ended.stdout + ended.stderr)
+        check(MISSION in (model.woken() or ""), "the session was not taken up again")
+
+
+def an_open_session_of_claude_code(model):
+    with Place(model, "[[wakers]]\nclaude_code = true\nafter = 0.2\n") as place:
+        session = place.open_claude()
+        try:
+            check(MISSION in (model.woken() or ""), "its inbox brought nothing")
+        finally:
+            session.kill()
+            session.wait()
+
+
+def a_hook_of_claude_code(model):
+    with Place(model, "") as place:
+        hook = {"type": "command", "asyncRewake": True, "timeout": 600, "command": f"{ABIDE} messages --hook claude-code"}
+        session = place.open_claude("--settings", json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))
+        try:
+            check(MISSION in (model.woken() or ""), "the hook did not wake it")
+            check(place.messages()[0]["seen_at"], "the hook has told it")
+        finally:
+            session.kill()
+            session.wait()
+
+
+def a_closed_thread_of_codex(model):
+    with Place(model, "[[wakers]]\ncodex = true\nafter = 0.2\n") as place:
+        place.set_up_codex()
+        ended = place.run("codex", "exec", "--skip-git-repo-check", BEGIN)
+        check(ended.returncode == 0, ended.stdout + ended.stderr)
+        check(MISSION in (model.woken() or ""), "the thread was not taken up again")
+
+
+def an_open_thread_of_codex(model):
+    with Place(model, "[[wakers]]\ncodex = true\nafter = 0.2\n") as place:
+        place.set_up_codex()
+        started = place.run(ABIDE, "session", "start", "--json", "--inactivity", "never", "--", "codex")
+        session = json.loads(started.stdout)["session_id"]
+        ready = json.dumps({"session": session, "output": "Ask Codex"})
+        place.run(ABIDE, "wait", "--until", ready, "--for", "60s")
+        place.run(ABIDE, "session", "send", session, BEGIN)
+        place.run(ABIDE, "session", "send", session, "--key", "enter")
+        check(MISSION in (model.woken() or ""), "the queue brought nothing")
+
+
+def main():
+    model = Model()
+    for attempt in (a_closed_session_of_claude_code, an_open_session_of_claude_code, a_hook_of_claude_code,
+                    a_closed_thread_of_codex, an_open_thread_of_codex):
+        attempt(model)
+        print("ok  ", attempt.__name__.replace("_", " "))
+
+
+main()

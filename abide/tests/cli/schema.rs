@@ -1,0 +1,165 @@
+//! `abide schema`, and that every command prints what its schema says.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Abide, text};
+
+/// What is wrong with a value, by its schema. Stricter than the schema: a field that it does not name
+/// is a field that was forgotten.
+fn wrong(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
+    if let Some(name) = schema["$ref"].as_str() {
+        let name = name.trim_start_matches("#/$defs/");
+        return wrong(value, &root["$defs"][name], root, at);
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds = match &schema["type"] {
+        Value::Array(kinds) => kinds.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    let fits = |wanted: &Value| *wanted == kind || (*wanted == "number" && kind == "integer");
+    if !kinds.is_empty() && !kinds.iter().any(fits) {
+        return vec![format!("{at} is {kind}, not {kinds:?}")];
+    }
+    let mut found = Vec::new();
+    for (number, item) in value.as_array().into_iter().flatten().enumerate() {
+        found.extend(wrong(
+            item,
+            &schema["items"],
+            root,
+            &format!("{at}[{number}]"),
+        ));
+    }
+    let (Some(fields), Some(known)) = (value.as_object(), schema["properties"].as_object()) else {
+        return found;
+    };
+    for (name, field) in fields {
+        match known.get(name) {
+            Some(schema) => found.extend(wrong(field, schema, root, &format!("{at}.{name}"))),
+            None => found.push(format!("{at}.{name} is not in the schema")),
+        }
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        if !fields.contains_key(name.as_str().unwrap_or_default()) {
+            found.push(format!("{at}.{name} is missing"));
+        }
+    }
+    found
+}
+
+/// Runs a command with `--json`, holds what it prints against its schema, and returns the last line.
+#[track_caller]
+fn check(abide: &Abide, command: &str, words: &[&str]) -> Value {
+    let schema = abide.json(["schema"].into_iter().chain(command.split(' ')));
+    let whole: Vec<&str> = command
+        .split(' ')
+        .chain(["--json"])
+        .chain(words.iter().copied())
+        .collect();
+    let mut started = abide.command(&whole);
+    let output = started.env("HOME", abide.path("home")).output().unwrap();
+    let printed = text(&output.stdout);
+    let mut last = Value::Null;
+    for line in printed.lines() {
+        last = serde_json::from_str(line).unwrap_or_else(|e| panic!("{whole:?}: {e}: {line}"));
+        let found = wrong(&last, &schema, &schema, command);
+        assert!(found.is_empty(), "{found:#?} in {last:#}");
+    }
+    assert!(!last.is_null(), "{whole:?} printed nothing: {output:?}");
+    last
+}
+
+#[test]
+fn sessions_print_what_their_schema_says() {
+    let abide = Abide::new();
+    check(&abide, "run", &["--", "echo out; echo err >&2; exit 3"]);
+    check(&abide, "run", &["--", "/nowhere/at/all", "x"]);
+    let started = check(&abide, "session start", &["--", "cat"]);
+    let id = started["session_id"].as_str().unwrap().to_owned();
+    let id = id.as_str();
+    check(&abide, "session send", &[id, "hello", "--key", "enter"]);
+    check(&abide, "session screen", &[id]);
+    check(&abide, "session search", &[id, "hel+o"]);
+    check(&abide, "session resize", &[id, "100", "30"]);
+    check(&abide, "session extend", &[id, "--timeout", "10m"]);
+    check(&abide, "top", &[]);
+    check(&abide, "session signal", &[id, "CONT"]);
+    check(&abide, "session kill", &[id]);
+    check(&abide, "session list", &["--all"]);
+    check(&abide, "session read", &[id]);
+    check(&abide, "logs", &[id]);
+}
+
+#[test]
+fn timers_and_messages_print_what_their_schema_says() {
+    let abide = Abide::new();
+    let made = check(&abide, "timer start", &["1h", "--mission", "later"]);
+    let id = made["timer_id"].as_str().unwrap().to_owned();
+    let id = id.as_str();
+    check(&abide, "timer read", &[id]);
+    check(&abide, "timer pause", &[id, "10m", "--reason", "lunch"]);
+    check(&abide, "timer resume", &[id]);
+    check(&abide, "timer cancel", &[id]);
+    check(&abide, "timer list", &[]);
+    check(&abide, "top", &[]);
+    check(&abide, "timer stop", &[id, "--reason", "enough"]);
+    check(
+        &abide,
+        "timer start",
+        &[
+            "1h",
+            "--reason",
+            "now",
+            "--until",
+            "{\"command\": \"true\"}",
+        ],
+    );
+    check(&abide, "timer start", &["1ms", "--mission", "soon"]);
+    check(&abide, "wait", &["--command", "true"]);
+    let follow = abide
+        .command(["messages", "--follow", "--json"])
+        .spawn()
+        .unwrap();
+    let mut follow = follow;
+    crate::harness::wait_for_line(follow.stdout.as_mut().unwrap(), "\n");
+    follow.kill().unwrap();
+    follow.wait().unwrap();
+    check(&abide, "messages", &[]);
+    check(&abide, "timer history", &[]);
+    check(&abide, "timer stats", &[]);
+}
+
+#[test]
+fn the_rest_prints_what_its_schema_says() {
+    let abide = Abide::new();
+    check(&abide, "setup", &["codex"]);
+    check(&abide, "setup", &["codex", "--yes"]);
+    check(&abide, "doctor", &[]);
+    check(&abide, "status", &[]);
+    check(&abide, "open", &[]);
+    check(&abide, "answer", &[]);
+    check(&abide, "doctor", &[]);
+    std::fs::write(abide.path("call"), "<tool name=\"read_timer\"></tool>").unwrap();
+    check(&abide, "call", &["call"]);
+    check(&abide, "stop", &[]);
+    check(&abide, "stop", &[]);
+}
+
+#[test]
+fn all_schemas_come_at_once_and_a_wrong_name_is_told() {
+    let abide = Abide::new();
+    let all = abide.json(["schema"]);
+    assert_eq!(all["status"]["type"], json!("object"));
+    let output = abide.output(["schema", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("session list"), "{output:?}");
+    assert!(!abide.path("abide").exists());
+}
