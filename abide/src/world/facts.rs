@@ -29,6 +29,9 @@ pub struct Facts {
     pub processes: u32,
     /// Bytes of memory they hold; what several share counts for each.
     pub memory: u64,
+    /// One of them waits for input and for nothing else, and none is busy: until somebody types nothing
+    /// will come of it.
+    pub only_input: bool,
 }
 
 impl Facts {
@@ -46,15 +49,21 @@ impl Facts {
 
 /// Looks at all processes of a session.
 pub fn facts(meta: &Meta) -> Facts {
-    let fed = Fed::of(meta.keeper.pid as i32);
+    // What has a terminal is fed through that.
+    let fed = match meta.pty {
+        Some(_) => Fed(None),
+        None => Fed::of(meta.keeper.pid as i32),
+    };
     let mut all = Facts {
         doing: Doing::Sleeping,
         cpu_ms: 0,
         processes: 0,
         memory: 0,
+        only_input: false,
     };
     let page = page_size();
-    let (mut busy, mut stopped, mut waiting) = (false, 0, false);
+    let (mut busy, mut stopped) = (false, 0);
+    let mut waiting = Waiting::No;
     for pid in tree::members(meta) {
         let Some(stat) = proc::stat(pid) else {
             continue;
@@ -65,11 +74,12 @@ pub fn facts(meta: &Meta) -> Facts {
         match stat.state {
             b'R' | b'D' => busy = true,
             b'T' | b't' => stopped += 1,
-            b'S' => waiting |= waits_for_input(pid, &stat, &fed),
+            b'S' => waiting = waiting.max(waits_for_input(pid, &stat, &fed)),
             _ => {}
         }
     }
-    all.doing = if waiting {
+    all.only_input = waiting == Waiting::ForThatAlone && !busy;
+    all.doing = if waiting > Waiting::No {
         Doing::WaitingForInput
     } else if busy {
         Doing::Busy
@@ -111,22 +121,42 @@ fn link(path: &std::path::Path) -> Option<String> {
         .ok()
 }
 
+/// How a process waits for input.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Waiting {
+    /// It does not.
+    No,
+    /// It would hear of other things too.
+    AmongOthers,
+    /// Nothing else would wake it.
+    ForThatAlone,
+}
+
 /// Whether the process is blocked in a call on a descriptor that a person can type into.
-fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> bool {
-    threads(pid).into_iter().any(|tid| {
+fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
+    let threads = threads(pid);
+    let alone = threads.len() == 1;
+    let waits = threads.into_iter().map(|tid| {
         let path = format!("/proc/{pid}/task/{tid}/syscall");
         let Some(call) = std::fs::read_to_string(path)
             .ok()
             .as_deref()
             .and_then(Call::parse)
         else {
-            return false;
+            return Waiting::No;
         };
-        watched(pid, call).into_iter().any(|fd| {
+        let watched = watched(pid, call);
+        let typed = watched.iter().filter(|fd| {
             link(format!("/proc/{pid}/fd/{fd}").as_ref())
-                .is_some_and(|target| typed_into(pid, fd, stat, fed, &target))
-        })
-    })
+                .is_some_and(|target| typed_into(pid, **fd, stat, fed, &target))
+        });
+        match typed.count() {
+            0 => Waiting::No,
+            all if all == watched.len() && alone => Waiting::ForThatAlone,
+            _ => Waiting::AmongOthers,
+        }
+    });
+    waits.max().unwrap_or(Waiting::No)
 }
 
 fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed, target: &str) -> bool {

@@ -107,6 +107,22 @@ impl Log {
         Ok(None)
     }
 
+    /// The offset after the last byte, and how many bytes before it are not kept. Segments fall out
+    /// whole, so only their borders are looked at, however much was written.
+    pub fn extent(&self) -> io::Result<(u64, u64)> {
+        let (mut end, mut dropped) = (0, 0);
+        for base in self.segments()? {
+            if let Some(segment) = self.segment(base)?
+                && let Some(last) = segment.count()?.checked_sub(1)
+                && let (Some(first), Some(last)) = (segment.entry(0)?, segment.entry(last)?)
+            {
+                dropped += first.offset.saturating_sub(end);
+                end = last.end();
+            }
+        }
+        Ok((end, dropped))
+    }
+
     /// What is missing before the end, in order.
     pub fn gaps(&self) -> io::Result<Vec<(u64, u64)>> {
         let mut gaps = Vec::new();

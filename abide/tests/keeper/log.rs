@@ -80,6 +80,7 @@ fn beyond_the_quota_head_and_tail_are_kept_and_the_gap_is_counted() {
     assert_eq!(gaps.len(), 1, "{gaps:?}");
     let (from, to) = gaps[0];
     assert_eq!(to - from, ran.exited.dropped);
+    assert_eq!(log.extent().unwrap(), (8_000_000, ran.exited.dropped));
     assert!(from > quota / 5 && from <= quota / 4, "{from}");
     assert!(8_000_000 - to > quota / 2, "{to}");
     let mut kept = Vec::new();
@@ -125,6 +126,8 @@ fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
         .map(|(from, to)| to - from)
         .sum();
     assert_eq!(missing, ran.exited.dropped);
+    let extent = Log::open(&ran.folder).extent().unwrap();
+    assert_eq!(extent, (80_000, missing));
 }
 
 #[test]

@@ -136,11 +136,7 @@ pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Va
 
 /// Bytes written so far, and how many of them are no longer kept.
 fn so_far(log: &Log) -> (u64, u64) {
-    let gaps = log.gaps().unwrap_or_default();
-    (
-        log.end().unwrap_or(0),
-        gaps.iter().map(|(from, to)| to - from).sum(),
-    )
+    log.extent().unwrap_or_default()
 }
 
 pub(super) fn code_of(exit: Exit) -> Option<i32> {
@@ -399,6 +395,12 @@ pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Val
         "doing".into(),
         json!(doing(Some(&now), now.cpu_percent(&before, passed))),
     );
+}
+
+/// Whether nothing more will come of a session until somebody types.
+pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
+    let meta = folder::read_meta(&view.folder).ok().flatten();
+    meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
 /// Whether a running session waits for somebody to type. One look, since this is said with every line

@@ -189,6 +189,18 @@ pub(super) struct Reading {
     until: Mono,
 }
 
+/// When an answer to what was typed is complete.
+pub(super) struct Settled<'a> {
+    /// Where the log ended when it was typed.
+    pub sent_at: u64,
+    /// Nothing more comes for this long;
+    pub quiet: Duration,
+    /// or for this long,
+    pub prompt: Duration,
+    /// if nothing will come before somebody types again.
+    pub waits: &'a (dyn Fn() -> bool + Send + Sync),
+}
+
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
@@ -284,23 +296,21 @@ impl Reading {
         Ok(Some(upto.cursor))
     }
 
-    /// What came, once it has been quiet for a while: for those who have just typed something.
+    /// What came, once it has settled: for those who have just typed something.
     pub(super) async fn echo(
         &mut self,
         from: Cursor,
-        sent_at: u64,
         most: usize,
-        quiet: Duration,
+        settled: Settled<'_>,
     ) -> io::Result<Found> {
-        let mut seen = sent_at;
+        let mut seen = settled.sent_at;
+        let mut looked = false;
         while !self.ended {
-            let left = self.until.since(SystemClock.now().mono);
-            let answered = seen > sent_at;
-            let patience = Duration::from_millis(left.0);
-            let patience = if answered {
-                patience.min(quiet)
-            } else {
-                patience
+            let left = Duration::from_millis(self.until.since(SystemClock.now().mono).0);
+            let patience = match seen > settled.sent_at {
+                false => left,
+                true if looked => left.min(settled.quiet.saturating_sub(settled.prompt)),
+                true => left.min(settled.prompt),
             };
             let Some(follower) = &mut self.follower else {
                 break;
@@ -309,8 +319,15 @@ impl Reading {
                 tide = follower.beyond(seen) => {
                     self.ended |= tide.ended;
                     seen = seen.max(tide.bytes);
+                    looked = false;
                 }
-                () = pause(patience) => break,
+                () = pause(patience) => {
+                    let first_look = patience == settled.prompt && !looked;
+                    if !first_look || (settled.waits)() {
+                        break;
+                    }
+                    looked = true;
+                }
             }
         }
         let mut tail = Tail::new(from, most);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use abide_core::Millis;
 
-use super::{Args, BadInput, Desk, Done, Named, ended, fields};
+use super::read::Settled;
+use super::{Args, BadInput, Desk, Done, Named, ended, fields, report};
 use crate::daemon::SessionView;
 use crate::door::keys;
 use crate::door::lines::Cursor;
@@ -14,8 +15,10 @@ use crate::world::screen::Modes;
 
 pub(super) const FIELDS: &str = "action, session_id, input, keys";
 
-/// What came back is all there is when nothing more comes for this long.
+/// What came back is all there is when nothing more comes for this long,
 const QUIET: Duration = Duration::from_millis(150);
+/// or for this long where the kernel says that the program waits for input and for nothing else.
+const PROMPT: Duration = Duration::from_millis(10);
 /// The longest that is waited for what comes back.
 const SETTLE: Millis = Millis(1_000);
 /// Lines of it that are brought.
@@ -66,7 +69,13 @@ impl Desk {
         }
         let from = Cursor::of_owner(&view.folder);
         let mut reading = self.reading(&view, SETTLE);
-        let found = match reading.echo(from, sent_at, LINES, QUIET).await {
+        let settled = Settled {
+            sent_at,
+            quiet: QUIET,
+            prompt: PROMPT,
+            waits: &|| report::waits_for_input_alone(&view),
+        };
+        let found = match reading.echo(from, LINES, settled).await {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
