@@ -55,6 +55,9 @@ const TAIL_SEGMENTS: usize = 12;
 const SEGMENT_MIN: u64 = 4 << 10;
 /// What is read at once where bytes cannot be spliced.
 const READ_SIZE: usize = 16 << 10;
+/// What is read at once of a flood. That is copied, which is quicker than it looks: the pipe uses its
+/// pages again, and both ends find them in the processor's cache. Spliced, each would be a new one.
+const FLOOD_READ_SIZE: usize = 256 << 10;
 
 impl Entry {
     /// As it lies on disk.
@@ -133,6 +136,7 @@ pub struct Log {
     current: Option<Segment>,
     tails: VecDeque<Past>,
     splices: bool,
+    flooded: bool,
     buffer: Vec<u8>,
 }
 
@@ -162,6 +166,7 @@ impl Log {
             current: None,
             tails: VecDeque::new(),
             splices: true,
+            flooded: false,
             buffer: Vec::new(),
         }
     }
@@ -169,6 +174,12 @@ impl Log {
     /// All bytes that came, kept or not.
     pub fn end(&self) -> u64 {
         self.end
+    }
+
+    /// More comes than a pipe usually holds.
+    pub fn expect_flood(&mut self) {
+        self.flooded = true;
+        self.buffer.resize(FLOOD_READ_SIZE, 0);
     }
 
     /// Those that are not in the log.
@@ -190,7 +201,7 @@ impl Log {
             Ok(room) => room.min(max as u64) as usize,
             Err(_) => return self.discard(from, max),
         };
-        let taken = if self.splices && stream != Stream::Pty {
+        let taken = if self.splices && !self.flooded && stream != Stream::Pty {
             self.splice(from, room)
         } else {
             self.copy(from, room)

@@ -291,6 +291,7 @@ impl Run {
                 self.quiet_since = mono_ms();
                 if count >= PIPE_SIZE && !source.flooded {
                     source.flooded = true;
+                    self.log.expect_flood();
                     let _ = rustix::pipe::fcntl_setpipe_size(&source.fd, FLOOD_PIPE_SIZE);
                 }
             }

@@ -74,18 +74,19 @@ impl Abide {
     }
 
     fn connect(&self) -> UnixStream {
-        let stream =
-            UnixStream::connect(self.dir.path().join("run/http.sock")).expect("the daemon listens");
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .expect("a timeout can be set");
-        stream
+        self.try_connect().expect("the daemon listens")
     }
 
-    /// Sends a request; `None` where the daemon died before it answered.
+    fn try_connect(&self) -> std::io::Result<UnixStream> {
+        let stream = UnixStream::connect(self.dir.path().join("run/http.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Sends a request; `None` where there is no daemon, or it died before it answered.
     pub fn request(&self, method: &str, path: &str, body: &Value) -> Option<Answer> {
-        let mut stream = self.connect();
-        send(&mut stream, method, path, body);
+        let mut stream = self.try_connect().ok()?;
+        try_send(&mut stream, method, path, body).ok()?;
         receive(stream)
     }
 
@@ -131,6 +132,15 @@ impl Drop for Abide {
 }
 
 fn send(stream: &mut UnixStream, method: &str, path: &str, body: &Value) {
+    try_send(stream, method, path, body).expect("the request is sent");
+}
+
+fn try_send(
+    stream: &mut UnixStream,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> std::io::Result<()> {
     let body = if body.is_null() {
         String::new()
     } else {
@@ -142,9 +152,7 @@ fn send(stream: &mut UnixStream, method: &str, path: &str, body: &Value) {
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
-    stream
-        .write_all(request.as_bytes())
-        .expect("the request is sent");
+    stream.write_all(request.as_bytes())
 }
 
 pub fn receive(mut stream: UnixStream) -> Option<Answer> {

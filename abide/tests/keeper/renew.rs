@@ -15,7 +15,7 @@ fn one_keeper_keeps_one_session_after_the_other() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();
     let pid = keeper.pid;
-    let mut over = Vec::new();
+    let (mut over, mut open) = (Vec::new(), Vec::new());
     for code in 0..3 {
         keeper.start(keeper.shell(&format!("echo {code}; exit {code}")));
         if code > 0 {
@@ -27,8 +27,14 @@ fn one_keeper_keeps_one_session_after_the_other() {
         assert_eq!(exited.exit, Some(Exit::Code(code)));
         assert!(exited.empty && exited.closed);
         over.push((code, keeper.folder.clone(), keeper.meta(), exited));
+        open.push(
+            std::fs::read_dir(format!("/proc/{pid}/fd"))
+                .unwrap()
+                .count(),
+        );
         keeper.renew(nursery.new_folder());
     }
+    assert!(open.iter().all(|count| *count == open[0]), "{open:?} files");
     keeper.start(keeper.shell("sleep 1000"));
     keeper.expect_ready();
     keeper.expect_started();

@@ -44,12 +44,16 @@ impl Client {
         }
     }
 
-    /// Calls until there is an answer, whatever dies meanwhile.
     fn insist(&mut self, tool: &str, arguments: &Value) -> Value {
+        let answer = self.ask("POST", &format!("/v1/tools/{tool}"), arguments);
+        self.note(&answer);
+        answer
+    }
+
+    /// Asks until there is an answer, whatever dies meanwhile.
+    fn ask(&mut self, method: &str, path: &str, body: &Value) -> Value {
         loop {
-            let path = format!("/v1/tools/{tool}");
-            if let Some(answer) = self.abide.post(&path, arguments) {
-                self.note(&answer.body);
+            if let Some(answer) = self.abide.request(method, path, body) {
                 return answer.body;
             }
             self.daemon.wait_gone();
@@ -130,7 +134,7 @@ fn lives_through(point: &str) -> usize {
     }
     let left = client.insist("read_timer", &json!({}));
     assert_eq!(left["timers"], json!([]), "{point}");
-    let past = client.abide.get("/v1/timers/history?limit=10");
+    let past = client.ask("GET", "/v1/timers/history?limit=10", &Value::Null);
     let ends = past["timers"].as_array().expect("a list");
     assert_eq!(ends.len(), 3, "{point}: each once: {past}");
     client.deaths

@@ -15,7 +15,8 @@ This is what a model is told about each tool, and what each result holds. It is 
 (`POST /v1/tools/NAME` with the fields as a JSON object), in Rust and in [text blocks](../start/text.md).
 
 *Fields* are what a call may give. *Facts* are what a result holds besides its text; a fact that does not concern a
-result is left out of it. Times are in seconds; stamps (`…_at`, `pause_until`) are Unix milliseconds.
+result is left out of it; [what a result says](results.md) explains them. Times are in seconds; stamps (`…_at`,
+`pause_until`) are Unix milliseconds.
 ";
 
 const COMMANDS_HEAD: &str = "# The command line

@@ -139,7 +139,7 @@ pub async fn start(
         ));
     }
     let agent = named.or(who.agent.clone());
-    let context = context(agent, who.may_be_a_person(), &headers)?;
+    let context = context("terminal_session", agent, who.may_be_a_person(), &headers)?;
     body.insert("action".into(), json!("start"));
     let call = tools::begin(&state.handle, "terminal_session", body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;

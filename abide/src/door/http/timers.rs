@@ -191,7 +191,7 @@ async fn make_many(state: &State, who: &Who, headers: &HeaderMap, all: Value) ->
     let Value::Array(all) = all else {
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
-    let context = context(who.agent.clone(), who.may_be_a_person(), headers)?;
+    let context = context("timer", who.agent.clone(), who.may_be_a_person(), headers)?;
     let many = tools::many_timers(all, &context, &state.handle)?;
     let request = Request::Timer(many);
     let pending = state.handle.call(who.caller(), request, None).await;
@@ -236,7 +236,7 @@ async fn call(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Answer {
-    let context = context(who.agent.clone(), who.may_be_a_person(), headers)?;
+    let context = context(tool, who.agent.clone(), who.may_be_a_person(), headers)?;
     let call = tools::begin_quietly(&state.handle, tool, arguments, context, who.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
@@ -339,7 +339,7 @@ pub async fn wait(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Answer {
-    let context = context(who.agent.clone(), who.may_be_a_person(), &headers)?;
+    let context = context("timer", who.agent.clone(), who.may_be_a_person(), &headers)?;
     let mut args = Args::new(body);
     let until = args.any("until");
     let time = args.seconds("for")?;

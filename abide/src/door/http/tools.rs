@@ -46,7 +46,7 @@ pub async fn call(
 ) -> Result<Response, Problem> {
     let sees_all = who.may_be_a_person();
     let quiet = headers.contains_key(wire::QUIET_HEADER) || who.is_a_person_over_tcp();
-    let context = context(who.agent, sees_all, &headers)?;
+    let context = context(&name, who.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
@@ -98,7 +98,17 @@ impl HttpBody for Telling {
     }
 }
 
+/// Whether a tool starts commands, now or later. Others need no copy of the environment.
+fn starts_commands(tool: &str) -> bool {
+    matches!(
+        tool,
+        "shell" | "execute_command" | "terminal_session" | "timer"
+    )
+}
+
+/// Everything that a call of this tool brings besides its arguments.
 pub(super) fn context(
+    tool: &str,
     agent: Option<Agent>,
     sees_all: bool,
     headers: &HeaderMap,
@@ -106,7 +116,10 @@ pub(super) fn context(
     Ok(Context {
         agent: agent.unwrap_or_default(),
         root: who::root(headers)?,
-        env: config::environment(),
+        env: match starts_commands(tool) {
+            true => config::environment(),
+            false => Vec::new(),
+        },
         reaches_person: false,
         standby: None,
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
