@@ -215,7 +215,8 @@ fn a_lost_keeper_takes_the_namespace_with_it() {
     let Some(mut keeper) = start(
         &nursery,
         "(setsid sleep 1000 &); sleep 1000 & echo; sleep 1000",
-        |_| {},
+        // What can be talked to is said to have started at once, before it is lost.
+        |launch| launch.stdin = Stdin::Open,
     ) else {
         return;
     };
