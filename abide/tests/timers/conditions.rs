@@ -170,17 +170,18 @@ fn a_file_changes_and_a_log_rotates() {
 fn a_session_writes_and_ends() {
     let abide = Abide::new();
     abide.start();
-    let fifo = abide.path("go");
+    // One for each word: a reader that comes back early would find the first writer still there.
+    let (go, stop) = (abide.path("go"), abide.path("stop"));
     let make = call(
         &abide,
         "shell",
-        json!({"command": format!("mkfifo {}", fifo.display())}),
+        json!({"command": format!("mkfifo {} {}", go.display(), stop.display())}),
     );
     assert_eq!(make["status"], "SUCCESS", "{make}");
     let command = format!(
         "echo up; read line < {}; printf '\\033[31mlist'; printf 'ening\\033[0m'; read line < {}; exit 3",
-        fifo.display(),
-        fifo.display()
+        go.display(),
+        stop.display()
     );
     let running = abide.begin("/v1/tools/shell", &json!({"command": command}));
     let session = loop {
@@ -195,7 +196,7 @@ fn a_session_writes_and_ends() {
         &abide,
         json!({"session": session, "output": "listening"}),
         || {
-            fs::write(&fifo, "go\n").expect("a word");
+            fs::write(&go, "go\n").expect("a word");
         },
     );
     assert_eq!(
@@ -204,7 +205,7 @@ fn a_session_writes_and_ends() {
         "{result}"
     );
     let result = held(&abide, json!({"session": session, "is": "ended"}), || {
-        fs::write(&fifo, "go\n").expect("a word");
+        fs::write(&stop, "stop\n").expect("a word");
     });
     assert_eq!(
         result["seen"],
