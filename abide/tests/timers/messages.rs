@@ -43,12 +43,24 @@ fn a_message_is_appended_once_to_the_next_result() {
                 "{result}"
             );
             seen.extend(told.iter().cloned());
+            is_published(&abide, "shell", &result);
         }
     }
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0]["timer_id"], id);
     let after = call(&abide, "shell", json!({"command": "true"}));
     assert_eq!(after["messages"], Value::Null, "{after}");
+}
+
+/// Every field of a result is one of its published schema.
+fn is_published(abide: &Abide, tool: &str, result: &Value) {
+    let tools = abide.get("/v1/tools");
+    let mut tools = tools["tools"].as_array().expect("tools").iter();
+    let tool = tools.find(|told| told["name"] == tool).expect("the tool");
+    for field in result.as_object().expect("fields").keys() {
+        let known = tool["output_schema"]["properties"].get(field).is_some();
+        assert!(known || field == "is_error", "{field} in {result}");
+    }
 }
 
 #[test]

@@ -152,6 +152,12 @@ fn whoever_stands_by_hears_what_others_do() {
         let heard = crate::harness::receive(waiting).expect("an answer").body;
         assert_eq!(heard["status"], status, "{heard}");
         assert_eq!(heard["timeout"], false);
+        let said = match tool {
+            "stop_timer" => "was stopped:",
+            "cancel_timer" => "was cancelled:",
+            _ => "was paused:",
+        };
+        assert!(heard["text"].as_str().unwrap().contains(said), "{heard}");
     }
 }
 
@@ -204,6 +210,38 @@ fn an_unknown_timer_is_answered_with_those_that_exist() {
             );
         }
     }
+    // One that has ended exists as well: it can be read.
+    call(&abide, "stop_timer", json!({"timer_id": id}));
+    let sentence = refused(&abide, "read_timer", json!({"timer_id": "nonsense"}));
+    assert_eq!(
+        sentence,
+        format!("Timer 'nonsense' not found; the timers that exist have ended: {id}")
+    );
+    let arguments = json!({"total_duration": 60, "mission": "m"});
+    let made: Vec<String> = (0..25)
+        .map(|_| id_of(&call(&abide, "timer", arguments.clone())))
+        .collect();
+    for unknown in ["timer_00000000", "nonsense"] {
+        let sentence = refused(&abide, "cancel_timer", json!({"timer_id": unknown}));
+        assert!(sentence.contains(&made[0]), "{sentence}");
+        let rest = format!(" and 5 more, and of those that have ended {id}");
+        assert!(sentence.ends_with(&rest), "{sentence}");
+    }
+}
+
+#[test]
+fn why_it_went_on_is_no_reason_to_have_stopped() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let pause = json!({"timer_id": id, "pause_duration": 60, "reason": "lunch"});
+    assert_eq!(call(&abide, "pause_timer", pause)["stop_reason"], "lunch");
+    let resume = json!({"timer_id": id, "reason": "back again"});
+    let resumed = call(&abide, "resume_timer", resume);
+    assert_eq!(resumed["stop_reason"], Value::Null, "{resumed}");
+    let text = resumed["text"].as_str().unwrap();
+    assert!(text.contains("Why: back again"), "{text}");
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl Args {
         let most = Millis::MAX.0 as f64 / 1_000.0;
         match value.as_f64() {
             Some(secs) if secs.is_finite() && secs > 0.0 && secs <= most => {
-                Ok(Some(Millis(((secs * 1_000.0).ceil() as u64).max(1))))
+                Ok(Some(in_millis(secs)))
             }
             _ => Err(wrong(
                 field,
@@ -312,6 +312,19 @@ impl Args {
     }
 }
 
+/// Never less than was asked for, and at least one. But 2.007 seconds, which is a little more than
+/// 2007 milliseconds once it is multiplied, means just these.
+fn in_millis(secs: f64) -> Millis {
+    const ROUNDING: f64 = 1e-12;
+    let exact = secs * 1_000.0;
+    let near = exact.round();
+    let meant = match (exact - near).abs() <= near * ROUNDING {
+        true => near,
+        false => exact.ceil(),
+    };
+    Millis((meant as u64).max(1))
+}
+
 fn wrong(field: &str, allowed: &str, given: &Value) -> BadInput {
     BadInput(format!(
         "`{field}` must be {allowed}; got {}.",
@@ -333,5 +346,28 @@ pub(crate) fn shown_text(text: &str) -> String {
     match clean.char_indices().nth(MOST) {
         None => clean,
         Some((cut, _)) => format!("{}…", &clean[..cut]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_what_was_written() {
+        for millis in (1..5_000).chain([10_203_007, 86_400_001, 3_153_600_000_000]) {
+            let written: f64 = format!("{}.{:03}", millis / 1_000, millis % 1_000)
+                .parse()
+                .expect("a number");
+            assert_eq!(in_millis(written), Millis(millis));
+        }
+        for (secs, millis) in [
+            (0.1 + 0.2, 300),
+            (0.000_1, 1),
+            (1e-300, 1),
+            (1.000_1, 1_001),
+        ] {
+            assert_eq!(in_millis(secs), Millis(millis), "{secs}");
+        }
     }
 }

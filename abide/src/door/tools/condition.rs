@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use abide_core::SessionId;
 use serde_json::{Map, Value, json};
 
-use super::{Args, BadInput, Context};
+use super::{BadInput, Context};
 use crate::daemon::Handle;
 use crate::world::probe::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
 use crate::world::web::Address;
@@ -101,21 +101,22 @@ impl Reader<'_> {
         let [kind] = named[..] else {
             return Err(BadInput(format!(
                 "`{at}` must name exactly one of {KINDS}; got {}.",
-                if named.is_empty() {
-                    "none".into()
-                } else {
-                    named.join(" and ")
+                match named.is_empty() {
+                    false => named.join(" and "),
+                    true => fields
+                        .keys()
+                        .next()
+                        .map_or("none".into(), |name| shown(name)),
                 }
             )));
         };
-        let at = format!("{at}.{kind}");
         match kind {
-            "port" => port(fields, &at),
-            "url" => url(fields, &at),
-            "file" => self.file(fields, &at),
-            "session" => self.session(fields, &at),
-            "command" => self.command(fields, &at),
-            _ => self.several(fields, kind, &at, depth),
+            "port" => port(fields, at),
+            "url" => url(fields, at),
+            "file" => self.file(fields, at),
+            "session" => self.session(fields, at),
+            "command" => self.command(fields, at),
+            _ => self.several(fields, kind, at, depth),
         }
     }
 
@@ -128,6 +129,7 @@ impl Reader<'_> {
     ) -> Result<Condition, BadInput> {
         let list = fields.remove(kind).unwrap_or_default();
         nothing_else(fields, at, kind)?;
+        let at = &format!("{at}.{kind}");
         let Value::Array(list) = list else {
             return Err(wrong(at, "a list of conditions", &list));
         };
@@ -153,9 +155,10 @@ impl Reader<'_> {
     }
 
     fn file(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
-        let path = text(fields.remove("file"), at)?;
+        let here = &format!("{at}.file");
+        let path = text(fields.remove("file"), here)?;
         if path.is_empty() || path.contains('\0') {
-            return Err(wrong(at, "a path", &Value::String(path)));
+            return Err(wrong(here, "a path", &Value::String(path)));
         }
         let path = full_path(&path, &self.context.root);
         let is = fields.remove("is").unwrap_or(Value::Null);
@@ -179,7 +182,8 @@ impl Reader<'_> {
     }
 
     fn session(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
-        let given = text(fields.remove("session"), at)?;
+        let here = &format!("{at}.session");
+        let given = text(fields.remove("session"), here)?;
         let session: Option<SessionId> = given.parse().ok();
         let board = self.handle.board();
         let known = session.and_then(|id| board.session(id));
@@ -189,7 +193,7 @@ impl Reader<'_> {
         };
         let Some(view) = known.filter(own) else {
             return Err(BadInput(format!(
-                "`{at}`: Session '{}' not found",
+                "`{here}`: Session '{}' not found",
                 shown(&given)
             )));
         };
@@ -214,9 +218,10 @@ impl Reader<'_> {
     }
 
     fn command(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
-        let command = text(fields.remove("command"), at)?;
+        let here = &format!("{at}.command");
+        let command = text(fields.remove("command"), here)?;
         if command.trim().is_empty() || command.contains('\0') {
-            return Err(wrong(at, "a command line", &Value::String(command)));
+            return Err(wrong(here, "a command line", &Value::String(command)));
         }
         let every = match fields.remove("every").filter(|value| !value.is_null()) {
             None => EVERY,
@@ -270,12 +275,14 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
         },
         _ => None,
     };
-    let (host, port) = found.ok_or_else(|| wrong(at, ALLOWED, &given))?;
+    let here = format!("{at}.port");
+    let (host, port) = found.ok_or_else(|| wrong(&here, ALLOWED, &given))?;
     Ok(Condition::Port { host, port })
 }
 
 fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
-    let given = text(fields.remove("url"), at)?;
+    let here = &format!("{at}.url");
+    let given = text(fields.remove("url"), here)?;
     let status = match fields.remove("status").filter(|value| !value.is_null()) {
         None => None,
         Some(value) => {
@@ -289,7 +296,7 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     nothing_else(fields, at, "url, status, body")?;
     let bad = || {
         wrong(
-            at,
+            here,
             "an address such as http://localhost:3000/health",
             &given.clone().into(),
         )
@@ -352,9 +359,13 @@ fn text(given: Option<Value>, at: &str) -> Result<String, BadInput> {
 }
 
 fn nothing_else(fields: Map<String, Value>, at: &str, known: &str) -> Result<(), BadInput> {
-    Args::new(fields)
-        .finish(known)
-        .map_err(|bad| BadInput(format!("`{at}`: {}", bad.0)))
+    match fields.into_iter().find(|(_, value)| !value.is_null()) {
+        None => Ok(()),
+        Some((field, _)) => Err(BadInput(format!(
+            "`{at}.{}` is not a field of this condition; the fields are {known}.",
+            shown(&field)
+        ))),
+    }
 }
 
 fn wrong(at: &str, allowed: &str, given: &Value) -> BadInput {

@@ -150,7 +150,8 @@ fn session_output(status: Value) -> Value {
             "error": {"type": "string"},
             "waiting_for_input": {"type": "boolean"},
             "cpu": {"type": "integer", "description": "Percent of one processor used just now."},
-            "doing": {"type": "string"}
+            "doing": {"type": "string"},
+            "messages": timers::message_list()
         },
         "required": ["text"]
     })

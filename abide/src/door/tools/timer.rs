@@ -210,7 +210,7 @@ fn act(name: &str, args: &mut Args) -> Read {
 }
 
 fn no_such(given: String) -> (Request, What) {
-    let (after, most) = (None, limit::IDS_LISTED);
+    let (after, most) = (None, limit::TIMERS_LISTED);
     (Request::List { after, most }, What::NoSuch(given))
 }
 
@@ -299,8 +299,9 @@ impl TimerTool {
 
     fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
         if let What::NoSuch(given) = &self.what {
-            let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-            return ToolResult::error(not_found(&super::args::shown_text(given), &ids, 0));
+            let known: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
+            let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
+            return self.not_found(handle, &super::args::shown_text(given), known, more.len());
         }
         let past = handle.past();
         let mut lines = Vec::new();
@@ -334,7 +335,7 @@ impl TimerTool {
                     row.id,
                     row.kind.as_str(),
                     row.status,
-                    row.text
+                    super::report::safe(&row.text)
                 ));
                 list.push(Value::Object(row_facts(&row)));
             }
@@ -386,7 +387,29 @@ impl TimerTool {
             }
             .sealed();
         }
-        ToolResult::error(sentence(&refusal))
+        match refusal {
+            timer::Refusal::NotFound { timer, known, more } => {
+                self.not_found(handle, &timer.to_string(), &known, more)
+            }
+            other => ToolResult::error(sentence(&other)),
+        }
+    }
+
+    /// The ids that exist: those that have not ended, and the last that have.
+    fn not_found(
+        &self,
+        handle: &Handle,
+        given: &str,
+        known: &[TimerId],
+        more: usize,
+    ) -> ToolResult {
+        let which = Which {
+            agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
+            most: limit::IDS_LISTED,
+        };
+        let ended = handle.past().ended(which).unwrap_or_default();
+        let ended: Vec<TimerId> = ended.iter().map(|row| row.id).collect();
+        ToolResult::error(not_found(given, known, more, &ended))
     }
 }
 
@@ -428,7 +451,7 @@ pub(super) fn many(
 pub(super) fn sentence(refusal: &timer::Refusal) -> String {
     match refusal {
         timer::Refusal::NotFound { timer, known, more } => {
-            not_found(&timer.to_string(), known, *more)
+            not_found(&timer.to_string(), known, *more, &[])
         }
         timer::Refusal::NotAllowed {
             timer,
@@ -451,26 +474,32 @@ pub(super) fn sentence(refusal: &timer::Refusal) -> String {
     }
 }
 
-fn not_found(given: &str, known: &[TimerId], more: usize) -> String {
-    if known.is_empty() {
-        return format!("Timer '{given}' not found; there are no timers that have not ended");
-    }
-    let ids: Vec<String> = known.iter().map(TimerId::to_string).collect();
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    format!(
-        "Timer '{given}' not found; the timers that exist are {}{more}",
+fn not_found(given: &str, known: &[TimerId], more: usize, ended: &[TimerId]) -> String {
+    let list = |ids: &[TimerId]| {
+        let ids: Vec<String> = ids.iter().map(TimerId::to_string).collect();
         ids.join(", ")
-    )
+    };
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let there = match (known.is_empty(), ended.is_empty()) {
+        (true, true) => "there are no timers".into(),
+        (true, false) => format!("the timers that exist have ended: {}", list(ended)),
+        (false, true) => format!("the timers that exist are {}{more}", list(known)),
+        (false, false) => format!(
+            "the timers that exist are {}{more}, and of those that have ended {}",
+            list(known),
+            list(ended)
+        ),
+    };
+    format!("Timer '{given}' not found; {there}")
 }
 
 fn past_of(act: Act) -> &'static str {
     match act {
         Act::Stop => "stopped",
-        Act::Cancel => "moved to the background",
+        Act::Cancel => "cancelled",
         Act::Pause(_) => "paused",
         Act::Resume => "resumed",
     }
@@ -480,7 +509,8 @@ fn what_next(act: Act, timer: &Timer) -> String {
     match act {
         Act::Stop => "It is over and tells nobody.".into(),
         Act::Cancel => {
-            "It runs on; a message comes when it completes. Polling is not needed.".into()
+            "It runs on in the background; a message comes when it completes. Polling is not needed."
+                .into()
         }
         Act::Pause(_) => {
             "Nothing elapses; it goes on by itself, or at once with resume_timer.".into()
@@ -530,12 +560,13 @@ pub(crate) fn row_facts(row: &TimerRow) -> Map<String, Value> {
         facts.insert("completed_by".into(), json!(by));
     }
     if let Some(reason) = &row.reason {
-        let name = if row.completed_by.is_some() {
-            "seen"
-        } else {
-            "stop_reason"
+        let name = match (&row.completed_by, row.status.as_str()) {
+            (Some(_), _) => Some("seen"),
+            // Why it went on is no reason to have stopped.
+            (None, "running") => None,
+            (None, _) => Some("stop_reason"),
         };
-        facts.insert(name.into(), json!(reason));
+        facts.extend(name.map(|name| (name.to_owned(), json!(reason))));
     }
     if let Some(late) = row.late {
         facts.insert("late".into(), secs(late));

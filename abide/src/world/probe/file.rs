@@ -1,10 +1,10 @@
 //! Whether a file is there, gone, other than it was, or has something in it. The kernel tells when
-//! to look: at the file, at its folder, or at the nearest folder that is there already.
+//! to look: it watches the file and every folder on the way to it, through links too.
 
 use std::fs::File as Open;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::Slots;
 use super::condition::{File, FileState, Fingerprint};
-use super::inotify::{Watch, Watcher};
+use super::inotify::{COMING_AND_GOING, EVERYTHING, Watch, Watcher};
 use crate::world::clock::pause;
 
 /// Some file systems tell nothing; so often one looks in any case.
@@ -24,6 +24,8 @@ const UNWATCHED: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_millis(5);
 /// A match is looked for in what came since the last look and so much before it.
 const OVERLAP: u64 = 4 << 10;
+/// Links that are followed on the way to a file, as many as the kernel follows.
+const LINKS: usize = 40;
 /// So much is read at once.
 const PAGE: usize = 256 << 10;
 
@@ -35,9 +37,11 @@ pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) ->
     let mut reading = Reading::default();
     let wanted = Arc::new(wanted.clone());
     let changed = Arc::new(Notify::new());
+    let mut watches = Watches::default();
     loop {
-        // Watch first and look then, so that nothing happens unseen between the two.
-        let watches = watch(&wanted.path, watcher, &changed);
+        // Watch first and look then, so that nothing happens unseen between the two. What is watched
+        // already stays so.
+        watches = watches.renewed(&wanted.path, watcher, &changed);
         let looked;
         (reading, looked) = look_aside(&wanted, &pattern, reading).await;
         match looked {
@@ -47,16 +51,11 @@ pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) ->
             }
             Err(why) => slots.say(why),
         }
-        let untold = if watches.is_empty() {
-            UNWATCHED
-        } else {
-            UNTOLD
-        };
+        let untold = if watches.near { UNTOLD } else { UNWATCHED };
         tokio::select! {
             () = changed.notified() => pause(SETTLE).await,
             () = pause(untold) => {}
         }
-        drop(watches);
     }
 }
 
@@ -91,19 +90,54 @@ async fn look_aside(wanted: &Arc<File>, pattern: &Option<Regex>, mut reading: Re
         .unwrap_or_else(|e| (Reading::default(), Err(e.to_string())))
 }
 
-/// Watches the file where there is one, and the nearest folder for the next name on the way.
-fn watch(path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Vec<Arc<Watch>> {
-    let mut watches: Vec<Arc<Watch>> = watcher.watch(path, None, changed).into_iter().collect();
-    let mut child = path;
-    while let Some(folder) = child.parent() {
-        let name = child.file_name().map(ToOwned::to_owned);
-        if let Some(watch) = watcher.watch(folder, name, changed) {
-            watches.push(watch);
-            break;
+/// What is watched for one file.
+#[derive(Default)]
+struct Watches {
+    all: Vec<Arc<Watch>>,
+    /// The file, or the nearest folder to it that is there, is among them.
+    near: bool,
+}
+
+impl Watches {
+    /// Watches the file where there is one, and every folder on the way to it for the next name: each
+    /// may come, go, or be moved. A link leads on to where it points, whether there is anything or not.
+    fn renewed(self, path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Self {
+        let mut fresh = Watches::default();
+        fresh.take(watcher.watch(path, None, EVERYTHING, changed));
+        fresh.near = !fresh.all.is_empty();
+        let mut ways = Vec::from([path.to_owned()]);
+        let mut links = 0;
+        while let Some(way) = ways.pop() {
+            let mut what = EVERYTHING;
+            let mut child = way.as_path();
+            while let Some(folder) = child.parent() {
+                if let Some(name) = child.file_name() {
+                    let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
+                    fresh.near |= watch.is_some() && what == EVERYTHING;
+                    // The nearest that is there; those above matter only when they go.
+                    if watch.is_some() || folder.exists() {
+                        what = COMING_AND_GOING;
+                    }
+                    fresh.take(watch);
+                }
+                if let Some(target) = link(child).filter(|_| links < LINKS) {
+                    links += 1;
+                    ways.push(folder.join(target));
+                }
+                child = folder;
+            }
         }
-        child = folder;
+        fresh
     }
-    watches
+
+    fn take(&mut self, watch: Option<Arc<Watch>>) {
+        self.all.extend(watch);
+    }
+}
+
+/// Where a link points to, where it is one.
+fn link(path: &Path) -> Option<PathBuf> {
+    std::fs::read_link(path).ok()
 }
 
 /// One look: what was seen, or why that is not enough.
@@ -176,5 +210,59 @@ impl Reading {
             let keep = text.len().saturating_sub(OVERLAP as usize);
             text.drain(..keep);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Makes a change, and waits until the kernel tells of it: no look is made in between.
+    fn told(path: &Path, change: impl FnOnce()) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
+            let watches = Watches::default().renewed(path, &watcher, &changed);
+            assert!(watches.near, "{}", path.display());
+            change();
+            changed.notified().await;
+        });
+    }
+
+    #[test]
+    fn whatever_moves_on_the_way_is_told() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("a/b")).expect("folders");
+        fs::write(at("a/b/file"), "").expect("a file");
+        told(&at("a/b/file"), || {
+            fs::rename(at("a"), at("c")).expect("moved")
+        });
+        told(&at("a/b/file"), || {
+            fs::rename(at("c"), at("a")).expect("moved back")
+        });
+        told(&at("new/deep/file"), || {
+            fs::create_dir(at("new")).expect("a folder")
+        });
+    }
+
+    #[test]
+    fn what_a_link_points_to_is_watched_even_before_it_is_there() {
+        let root = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("real/old")).expect("folders");
+        std::os::unix::fs::symlink("real/target", at("link")).expect("a link");
+        told(&at("link"), || {
+            fs::write(at("real/target"), "").expect("a file")
+        });
+        std::os::unix::fs::symlink("old", at("real/current")).expect("a link");
+        std::os::unix::fs::symlink(at("real/current"), at("way")).expect("a link");
+        fs::write(at("real/old/log"), "").expect("a file");
+        told(&at("way/log"), || {
+            fs::remove_file(at("real/current")).expect("gone")
+        });
     }
 }

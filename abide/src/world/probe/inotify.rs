@@ -12,6 +12,20 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+/// Names that come and go, and rights that change. This is told seldom, even of a busy folder.
+pub(super) const COMING_AND_GOING: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
+
+/// That, and what is written.
+pub(super) const EVERYTHING: WatchFlags = COMING_AND_GOING
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE);
+
 #[derive(Default)]
 pub(super) struct Watcher {
     queue: OnceLock<Option<Arc<Queue>>>,
@@ -32,24 +46,18 @@ pub(super) struct Watch {
 }
 
 impl Watcher {
-    /// Watches a folder for one name, or a file itself. `None`: the kernel will not, and one has to
-    /// look by oneself.
+    /// Watches a folder for what happens to one name, or a file itself. `None`: the kernel will not,
+    /// and one has to look by oneself.
     pub fn watch(
         &self,
         place: &Path,
         name: Option<OsString>,
+        what: WatchFlags,
         changed: &Arc<Notify>,
     ) -> Option<Arc<Watch>> {
         let queue = self.queue.get_or_init(Queue::open).clone()?;
-        let flags = WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVED_FROM
-            | WatchFlags::MOVED_TO
-            | WatchFlags::MODIFY
-            | WatchFlags::CLOSE_WRITE
-            | WatchFlags::ATTRIB
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::MOVE_SELF;
+        // Others may watch the same place for more.
+        let flags = what | WatchFlags::MASK_ADD;
         let mut watches = queue.watches.lock().expect("no holder panics");
         let descriptor = inotify::add_watch(queue.fd.get_ref(), place, flags).ok()?;
         let watch = Arc::new(Watch {

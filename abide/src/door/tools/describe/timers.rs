@@ -189,7 +189,8 @@ fn timer_fields() -> Value {
     })
 }
 
-fn message_list() -> Value {
+/// Messages that a result tells besides.
+pub(super) fn message_list() -> Value {
     json!({"type": "array", "items": {"type": "object", "properties": {
         "message_id": {"type": "string"},
         "timer_id": {"type": "string"},
