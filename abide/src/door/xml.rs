@@ -124,8 +124,9 @@ impl<'a> Reader<'a> {
             let between = self.rest()[..gap].trim();
             if !between.is_empty() && gap < self.rest().len() {
                 let shown = tools::shown(between);
+                let blank = self.rest().len() - self.rest().trim_start().len();
                 return self.wrong(
-                    self.line(),
+                    self.line_at(self.at + blank),
                     format!("text between the fields of '{}': {shown}", tool.name),
                 );
             }
@@ -138,8 +139,8 @@ impl<'a> Reader<'a> {
                     format!("the block of '{}' is not closed with </tool>", tool.name),
                 );
             }
-            if rest.starts_with("</tool>") {
-                self.at += "</tool>".len();
+            if let Some(length) = closes(rest, "tool") {
+                self.at += length;
                 return Ok(());
             }
             if let Some(comment) = rest.strip_prefix("<!--") {
@@ -213,8 +214,8 @@ impl<'a> Reader<'a> {
             value.push_str(&rest[..mark]);
             self.at += mark;
             let rest = self.rest();
-            if rest.starts_with(&close) {
-                self.at += close.len();
+            if let Some(length) = closes(rest, &name) {
+                self.at += length;
                 return Ok((name, unindented(&value)));
             }
             if let Some(data) = rest.strip_prefix("<![CDATA[") {
@@ -226,7 +227,7 @@ impl<'a> Reader<'a> {
             } else if let Some((letter, length)) = entity(rest) {
                 value.push(letter);
                 self.at += length;
-            } else if rest.starts_with("</tool>") {
+            } else if closes(rest, "tool").is_some() {
                 return self.wrong(line, format!("<{name}> is not closed with {close}"));
             } else {
                 // A model that writes `a < b && c` means just that.
@@ -236,6 +237,13 @@ impl<'a> Reader<'a> {
             }
         }
     }
+}
+
+/// How long the closing tag of this name is, where the text begins with it.
+fn closes(text: &str, name: &str) -> Option<usize> {
+    let after = text.strip_prefix("</")?.strip_prefix(name)?.trim_start();
+    let rest = after.strip_prefix('>')?;
+    Some(text.len() - rest.len())
 }
 
 fn first_field(tool: &Described) -> String {
@@ -379,6 +387,10 @@ mod tests {
             json!({"command": "a", "stdin": ""})
         );
         assert_eq!(
+            one("<tool  name = \"shell\" >\n<command >a</command\n>\n</tool >"),
+            json!({"command": "a"})
+        );
+        assert_eq!(
             one("<tool name=\"timer\"><until>{\"port\": 3000}</until></tool>"),
             json!({"until": {"port": 3000}})
         );
@@ -435,7 +447,7 @@ mod tests {
         );
         wrong(
             "<tool name=\"shell\">\nls\n<command>a</command></tool>",
-            1,
+            2,
             "between the fields",
         );
         wrong(

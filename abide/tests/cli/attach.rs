@@ -68,6 +68,26 @@ fn a_person_joins_and_leaves_and_the_session_goes_on() {
 }
 
 #[test]
+fn a_program_learns_how_the_session_stands_when_the_person_has_left() {
+    let abide = Abide::new();
+    let id = started(&abide, "echo ready; cat -u");
+    for (typed, left) in [(&b"\x1d"[..], true), (b"\x04", false)] {
+        let mut seat = Seat::at(abide.command(["session", "attach", &id, "--json"]));
+        seat.wait_for("ready");
+        seat.type_in(typed);
+        seat.wait_for("\"left\"");
+        seat.wait_for_end();
+        let (status, shown) = seat.end();
+        assert!(status.success());
+        let (_, json) = shown.split_once("\n{").expect("an object");
+        let facts: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
+        assert_eq!(facts["left"], left, "{facts}");
+        assert_eq!(facts["status"], if left { "running" } else { "exited" });
+        assert_eq!(facts["session_id"], id);
+    }
+}
+
+#[test]
 fn what_could_reprogram_the_terminal_is_left_out_unless_asked_for() {
     let abide = Abide::new();
     let command = r"stty -echo; echo ready; read x; printf 'a\033]0;title\007\033]52;c;aGk=\007\033[6n\033[cb\n'; cat";

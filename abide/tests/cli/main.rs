@@ -16,3 +16,4 @@ mod session;
 mod setup;
 mod terminal;
 mod top;
+mod waiting;

@@ -11,6 +11,10 @@ fn wrong(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
         let name = name.trim_start_matches("#/$defs/");
         return wrong(value, &root["$defs"][name], root, at);
     }
+    if let Some(forms) = schema["anyOf"].as_array() {
+        let tried = forms.iter().map(|form| wrong(value, form, root, at));
+        return tried.min_by_key(Vec::len).unwrap_or_default();
+    }
     let kind = match value {
         Value::Null => "null",
         Value::Bool(_) => "boolean",
@@ -129,7 +133,10 @@ fn timers_and_messages_print_what_their_schema_says() {
         .spawn()
         .unwrap();
     let mut follow = follow;
-    crate::harness::wait_for_line(follow.stdout.as_mut().unwrap(), "\n");
+    let line = crate::harness::wait_for_line(follow.stdout.as_mut().unwrap(), "\n");
+    let schema = abide.json(["schema", "messages"]);
+    let message: Value = serde_json::from_slice(&line).unwrap();
+    assert_eq!(wrong(&message, &schema, &schema, "messages"), [""; 0]);
     follow.kill().unwrap();
     follow.wait().unwrap();
     check(&abide, "messages", &[]);
@@ -149,6 +156,7 @@ fn the_rest_prints_what_its_schema_says() {
     check(&abide, "doctor", &[]);
     std::fs::write(abide.path("call"), "<tool name=\"read_timer\"></tool>").unwrap();
     check(&abide, "call", &["call"]);
+    check(&abide, "version", &[]);
     check(&abide, "stop", &[]);
     check(&abide, "stop", &[]);
 }
@@ -158,6 +166,9 @@ fn all_schemas_come_at_once_and_a_wrong_name_is_told() {
     let abide = Abide::new();
     let all = abide.json(["schema"]);
     assert_eq!(all["status"]["type"], json!("object"));
+    let output = abide.output(["schema", "serve"]);
+    let said = text(&output.stderr);
+    assert!(said.contains("'serve' prints no JSON: it is"), "{said}");
     let output = abide.output(["schema", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("session list"), "{output:?}");

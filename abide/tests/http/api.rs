@@ -115,31 +115,69 @@ fn what_it_tells_changes_only_on_purpose() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
-/// Holds a value against what the document says of it.
-fn hold(document: &Value, shape: &Value, value: &Value, at: &str) {
+/// Holds a value against what the document says of it; what is wrong with it. A field that is not told
+/// of is wrong too.
+fn wrong(document: &Value, shape: &Value, value: &Value, at: &str) -> Option<String> {
     if let Some(path) = shape["$ref"].as_str() {
         let shape = document.pointer(&path[1..]).expect("a shape");
-        return hold(document, shape, value, at);
+        return wrong(document, shape, value, at);
+    }
+    if let Some(forms) = shape["anyOf"].as_array() {
+        let mut found = forms.iter().map(|form| wrong(document, form, value, at));
+        let first = found.next().flatten()?;
+        return found.all(|found| found.is_some()).then_some(first);
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let kinds = match &shape["type"] {
+        Value::Array(kinds) => kinds.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    let fits = |wanted: &Value| *wanted == kind || (*wanted == "number" && kind == "integer");
+    if !kinds.is_empty() && !kinds.iter().any(fits) {
+        return Some(format!("{at} is {kind}, not {kinds:?}"));
     }
     if let Some(items) = shape.get("items") {
-        for (n, item) in value.as_array().into_iter().flatten().enumerate() {
-            hold(document, items, item, &format!("{at}[{n}]"));
-        }
-        return;
+        let mut all = value.as_array().into_iter().flatten().enumerate();
+        return all.find_map(|(n, item)| wrong(document, items, item, &format!("{at}[{n}]")));
     }
     let (Some(fields), Some(value)) = (shape["properties"].as_object(), value.as_object()) else {
-        return;
+        return None;
     };
-    for (name, value) in value {
-        let field = fields
-            .get(name)
-            .unwrap_or_else(|| panic!("{at}.{name} is not told"));
-        hold(document, field, value, &format!("{at}.{name}"));
+    let mut required = shape["required"].as_array().into_iter().flatten();
+    let missing = required.find(|name| !value.contains_key(name.as_str().expect("a name")));
+    if let Some(name) = missing {
+        return Some(format!("{at}.{name} is missing"));
     }
-    for name in shape["required"].as_array().into_iter().flatten() {
-        let name = name.as_str().expect("a name");
-        assert!(value.contains_key(name), "{at}.{name} is missing");
-    }
+    value
+        .iter()
+        .find_map(|(name, value)| match fields.get(name) {
+            None => Some(format!("{at}.{name} is not told")),
+            Some(field) => wrong(document, field, value, &format!("{at}.{name}")),
+        })
+}
+
+/// Holds an answer against what the document says of it.
+#[track_caller]
+fn hold(document: &Value, method: &str, path: &str, status: u16, answer: &Value) {
+    let told = &document["paths"][path][method]["responses"];
+    let told = match told.get(status.to_string()) {
+        Some(told) => told,
+        None if status >= 400 => &document["components"]["responses"]["Problem"],
+        None => panic!("{method} {path}: {status} is not told"),
+    };
+    let content = told["content"].as_object().expect("a kind of content");
+    let (_, body) = content.iter().next().expect("one");
+    let found = wrong(document, &body["schema"], answer, path);
+    assert_eq!(found, None, "{method} {path}: {answer}");
 }
 
 #[test]
@@ -176,12 +214,11 @@ fn answers_are_as_it_tells() {
         ("/v1/questions", "/v1/questions".into()),
         ("/v1/messages", "/v1/messages".into()),
         ("/v1/search", "/v1/search?pattern=line".into()),
+        ("/v1/status", "/v1/status".into()),
+        ("/v1/tools", "/v1/tools".into()),
     ] {
         let answer = abide.good(&format!("GET {asked}"), PERSON, &Value::Null);
-        let content = &document["paths"][path]["get"]["responses"]["200"]["content"];
-        let shape = &content["application/json"]["schema"];
-        assert!(shape.is_object(), "{path}");
-        hold(&document, shape, &answer, path);
+        hold(&document, "get", path, 200, &answer);
         let lists = answer.as_object().expect("an object").values();
         let empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
         let shows_all = path.contains('{') || !lists.clone().any(empty);
@@ -189,6 +226,74 @@ fn answers_are_as_it_tells() {
     }
     feed(&fifo, "");
     Answer::begin(call).rest();
+}
+
+#[test]
+fn what_is_done_is_answered_as_it_tells() {
+    let abide = Abide::new();
+    let document = document(&abide);
+    let done = |path: &str, asked: &str, body: Value, wanted: u16| {
+        let (status, answer) = abide.ask(&format!("POST {asked}"), PERSON, &body);
+        assert_eq!(status, wanted, "{asked}: {answer}");
+        hold(&document, "post", path, status, &answer);
+        answer
+    };
+    let new = |body: Value| done("/v1/timers", "/v1/timers", body, 200);
+    let until = json!({"file": "/nowhere"});
+    let timer = new(json!({"total_duration": 900, "mission": "later", "until": until}));
+    assert_eq!(timer["until"]["file"], "/nowhere", "{timer}");
+    assert_eq!(timer["standing_by"], false);
+    new(json!({"total_duration": 0.01, "reason": "now"}));
+    new(json!({"total_duration": 900, "timeout_duration": 0.01, "reason": "now"}));
+    new(json!({"timers": [{"total_duration": 900, "mission": "a"}]}));
+    done(
+        "/v1/timers",
+        "/v1/timers",
+        json!({"total_duration": -1}),
+        400,
+    );
+    let id = timer["timer_id"].as_str().expect("an id");
+    for (act, body, wanted) in [
+        ("cancel", json!({"reason": "else"}), 200),
+        ("pause", json!({"pause_duration": 60}), 200),
+        ("pause", json!({"pause_duration": 60}), 409),
+        ("resume", json!({}), 200),
+        ("continue", json!({"timeout_duration": 0.01}), 200),
+        ("stop", json!({"reason": "enough"}), 200),
+        ("dance", json!({}), 404),
+    ] {
+        let asked = format!("/v1/timers/{id}/{act}");
+        done("/v1/timers/{id}/{act}", &asked, body, wanted);
+    }
+    let wait = json!({"until": {"command": "true"}, "for": 60});
+    done("/v1/wait", "/v1/wait", wait, 200);
+    let shell = json!({"command": "echo hello"});
+    done("/v1/tools/shell", "/v1/tools/shell", shell, 200);
+    let started = done(
+        "/v1/sessions",
+        "/v1/sessions",
+        json!({"command": "cat"}),
+        201,
+    );
+    let session = started["session_id"].as_str().expect("an id");
+    for (act, body) in [
+        ("resize", json!({"cols": 100, "rows": 30})),
+        ("extend", json!({"timeout": 600})),
+        ("signal", json!({"signal": "CONT"})),
+        ("kill", json!({})),
+    ] {
+        let (path, asked) = (
+            format!("/v1/sessions/{{id}}/{act}"),
+            format!("/v1/sessions/{session}/{act}"),
+        );
+        done(&path, &asked, body, 200);
+    }
+    done("/v1/logins", "/v1/logins", json!({}), 200);
+    let (path, asked) = (
+        "/v1/messages/{id}/wake",
+        "/v1/messages/message_00000000/wake",
+    );
+    done(path, asked, json!({}), 404);
 }
 
 #[test]

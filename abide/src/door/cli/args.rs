@@ -279,6 +279,9 @@ pub struct Attach {
     pub keep_size: bool,
     #[command(flatten)]
     pub agent: Agent,
+    /// Print how the session stands afterwards, as JSON for programs
+    #[arg(long)]
+    pub json: bool,
 }
 
 const SEND_HELP: &str = "\

@@ -9,7 +9,8 @@ use super::show::{self, say};
 use super::trouble::Trouble;
 
 /// Kinds of things that several commands print. A line is a field: its name, with `?` where it may be
-/// missing, its kinds, and what it means.
+/// missing, its kinds, and what it means. `or` begins another form that a command may print (with
+/// `--follow`, for one, a line for each thing).
 const THINGS: [(&str, &str); 9] = [
     ("session", SESSION),
     ("timer", TIMER),
@@ -183,14 +184,18 @@ says string
 next string|null : what to do";
 
 /// Every command that has `--json`, and what it prints.
-const COMMANDS: [(&str, &str); 31] = [
+const COMMANDS: [(&str, &str); 34] = [
     ("run", RUN),
     (
         "answer",
-        "questions? [question]\nquestion_id? string\nanswer? string",
+        "questions [question]\nor question_id string\nanswer string\nor = question",
     ),
     ("session start", "= talk"),
     ("session list", "sessions [session]"),
+    (
+        "session attach",
+        "+ session\nleft boolean : whether the person left and it goes on",
+    ),
     ("session read", "= line, one a line"),
     ("session send", "= talk"),
     ("session screen", "= talk"),
@@ -212,8 +217,9 @@ const COMMANDS: [(&str, &str); 31] = [
     ("wait", "held boolean\nseen string : what was seen last"),
     (
         "messages",
-        "messages [message]\nnext? string|null : where the next page begins",
+        "messages [message]\nnext? string|null : where the next page begins\nor = message",
     ),
+    ("messages resend", "= message"),
     (
         "call",
         "tool string\nline integer\nresult object : as the tool's own schema says",
@@ -227,6 +233,20 @@ const COMMANDS: [(&str, &str); 31] = [
         "version string\nlevel string : the worst\nfindings [finding]",
     ),
     ("stop", "stopped boolean : false where none ran"),
+    ("version", "version string"),
+];
+
+/// Commands that have no `--json`, and why.
+const PLAIN: [(&str, &str); 6] = [
+    (
+        "serve",
+        "it is the daemon; `abide status --json` says how that is",
+    ),
+    ("mcp", "it speaks MCP, whose schemas `abide tools` prints"),
+    ("tools", "what it prints is described by its `--format`"),
+    ("schema", "what it prints are JSON Schemas themselves"),
+    ("completions", "it prints a script for a shell"),
+    ("man", "it prints and writes pages for people"),
 ];
 
 const RUN: &str = "\
@@ -284,7 +304,9 @@ pub fn schema(args: &SchemaOf) -> Result<(), Trouble> {
     let found = of(&wanted).ok_or_else(|| {
         let shown = crate::door::digest::one_line(&wanted);
         let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
-        Trouble::new(format!("'{shown}' prints no JSON"))
+        let plain = PLAIN.iter().find(|(name, _)| *name == wanted);
+        let why = plain.map_or(String::new(), |(_, why)| format!(": {why}"));
+        Trouble::new(format!("'{shown}' prints no JSON{why}"))
             .next(format!("these do: {}", names.join(", ")))
             .code(2)
     })?;
@@ -295,16 +317,10 @@ pub fn schema(args: &SchemaOf) -> Result<(), Trouble> {
 /// What a command prints.
 fn of(command: &str) -> Option<Value> {
     let (name, fields) = COMMANDS.iter().find(|(name, _)| *name == command)?;
-    let mut schema = match fields.strip_prefix("= ") {
-        Some(thing) => {
-            let (thing, many) = thing.split_once(", ").unwrap_or((thing, ""));
-            let mut schema = json!({"$ref": format!("#/$defs/{thing}")});
-            if !many.is_empty() {
-                schema["description"] = json!("Every line is such a value.");
-            }
-            schema
-        }
-        None => object(fields),
+    let mut forms: Vec<Value> = fields.split("\nor ").map(form).collect();
+    let mut schema = match forms.len() {
+        1 => forms.remove(0),
+        _ => json!({"anyOf": forms}),
     };
     let mut needed = Vec::new();
     gather(&schema, &mut needed);
@@ -319,6 +335,19 @@ fn of(command: &str) -> Option<Value> {
         schema["$defs"] = Value::Object(things);
     }
     Some(schema)
+}
+
+/// One form of what a command prints.
+fn form(fields: &str) -> Value {
+    let Some(thing) = fields.strip_prefix("= ") else {
+        return object(fields);
+    };
+    let (thing, many) = thing.split_once(", ").unwrap_or((thing, ""));
+    let mut schema = json!({"$ref": format!("#/$defs/{thing}")});
+    if !many.is_empty() {
+        schema["description"] = json!("Every line is such a value.");
+    }
+    schema
 }
 
 /// The things that a schema speaks of, and those that they speak of.
@@ -380,7 +409,35 @@ fn kind(kinds: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::door::cli::args::Line;
+
+    /// Every command, by the words that it is typed with, and whether it knows `--json`.
+    fn commands(command: &clap::Command, typed: &str, all: &mut Vec<(String, bool)>) {
+        for sub in command.get_subcommands() {
+            let name = format!("{typed} {}", sub.get_name());
+            let speaks = |arg: &clap::Arg| arg.get_long() == Some("json");
+            if !sub.is_subcommand_required_set() {
+                let json = sub.get_arguments().any(speaks);
+                all.push((name.trim_start().to_owned(), json));
+            }
+            commands(sub, &name, all);
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_schema_or_a_reason_to_have_none() {
+        let mut all = Vec::new();
+        commands(&Line::command(), "", &mut all);
+        for (name, json) in &all {
+            assert_eq!(of(name).is_some(), *json, "{name}");
+            let reason = PLAIN.iter().any(|(plain, _)| plain == name);
+            assert_eq!(reason, !json, "{name}");
+        }
+        assert_eq!(all.len(), COMMANDS.len() + PLAIN.len());
+    }
 
     #[test]
     fn every_schema_is_whole() {

@@ -10,6 +10,9 @@ use super::trouble::Trouble;
 use super::wait::Bar;
 use crate::door::digest::one_line;
 
+/// Timers asked for at once.
+const PAGE: usize = 1_000;
+
 pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, Trouble> {
     match timer {
         Timer::Start(new) => start(client(new.agent.clone()), new).await,
@@ -33,9 +36,9 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
             act(client(pause.agent), "pause", args, more).await
         }
         Timer::List(list) => {
-            let timers = client(list.agent).get("/v1/timers?limit=1000").await?;
+            let timers = every_page(&client(list.agent)).await?;
             table(
-                &timers,
+                &json!({"timers": timers}),
                 list.json.json,
                 "No timers are running; `abide timer history` shows the past.",
             );
@@ -59,6 +62,24 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
     }
 }
 
+/// All timers that have not ended, however many pages that takes.
+async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
+    let mut timers = Vec::new();
+    let mut after = String::new();
+    loop {
+        let mut page = client
+            .get(&format!("/v1/timers?limit={PAGE}{after}"))
+            .await?;
+        if let Value::Array(some) = page["timers"].take() {
+            timers.extend(some);
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(timers),
+        }
+    }
+}
+
 async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
     let body = json!({
         "total_duration": seconds(new.total),
@@ -78,7 +99,7 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
         Some("completed") => 0,
         _ if timer["timeout"] == true => 1,
         _ if new.mission.is_some() => 0,
-        _ => 2,
+        _ => 3,
     })
 }
 

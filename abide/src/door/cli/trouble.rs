@@ -66,7 +66,11 @@ impl From<Unanswered> for Trouble {
     fn from(unanswered: Unanswered) -> Self {
         match unanswered {
             Unanswered::Refused { status, detail } => {
-                let trouble = Trouble::new(detail);
+                let trouble = match status {
+                    // As for any other word that makes no sense.
+                    StatusCode::BAD_REQUEST => Trouble::new(detail).code(2),
+                    _ => Trouble::new(detail),
+                };
                 if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
                     return trouble.next("`abide session list --all` shows the sessions there are");
                 }

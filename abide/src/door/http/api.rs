@@ -27,6 +27,8 @@ pub struct Op {
     answer: Answer,
     /// Whether it needs neither a token nor a login.
     open: bool,
+    /// Whether parts of it can be had.
+    in_parts: bool,
 }
 
 /// What a request brings.
@@ -53,6 +55,7 @@ pub fn op(summary: &'static str) -> Op {
         body: Body::None,
         answer: Answer::Nothing,
         open: false,
+        in_parts: false,
     }
 }
 
@@ -96,6 +99,12 @@ impl Op {
     /// Is for everybody.
     pub fn open(mut self) -> Self {
         self.open = true;
+        self
+    }
+
+    /// Answers `Range` with that part.
+    pub fn in_parts(mut self) -> Self {
+        self.in_parts = true;
         self
     }
 
@@ -196,7 +205,9 @@ fn document(ops: &[Op]) -> Value {
         let path = format!("/v1/tools/{}", tool.name);
         item(&mut paths, &path, "post", tool_operation(tool));
     }
-    item(&mut paths, "/mcp", "post", mcp());
+    for (method, said) in mcp() {
+        item(&mut paths, "/mcp", method, said);
+    }
     let problem = shapes.subschema_for::<shapes::Problem>();
     json!({
         "openapi": "3.1.0",
@@ -273,6 +284,11 @@ fn operation(op: &Op, shapes: &mut SchemaGenerator) -> Value {
             )
         }
     };
+    if op.in_parts {
+        let mut part = response.clone();
+        part["description"] = json!("The part that `Range` names.");
+        said["responses"]["206"] = part;
+    }
     said["responses"][status.to_string()] = response;
     if op.open {
         said["security"] = json!([]);
@@ -328,6 +344,11 @@ fn query_parameters(shape: &Value) -> Vec<Value> {
 }
 
 fn tool_operation(tool: &tools::Described) -> Value {
+    let mut answer = (tool.output)();
+    answer["properties"]["is_error"] = json!({
+        "type": "boolean",
+        "description": "Whether the call failed as a call.",
+    });
     json!({
         "summary": tool.title,
         "description": tool.description,
@@ -337,23 +358,59 @@ fn tool_operation(tool: &tools::Described) -> Value {
         "responses": {
             "200": {
                 "description": "What the tool says; `is_error` where it failed as a call.",
-                "content": {"application/json": {"schema": (tool.output)()}},
+                "content": {"application/json": {"schema": answer}},
             },
             "default": {"$ref": "#/components/responses/Problem"},
         },
     })
 }
 
-fn mcp() -> Value {
-    json!({
-        "summary": "Speak MCP (streamable HTTP), over TCP and with the token only",
-        "operationId": "mcp",
-        "tags": ["mcp"],
-        "security": [{"token": []}],
-        "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
-        "responses": {"200": {
+fn mcp() -> [(&'static str, Value); 3] {
+    let operation = |id: &str, summary: &str, status: &str, answer: Value| {
+        let mut said = json!({
+            "summary": summary,
+            "operationId": id,
+            "tags": ["mcp"],
+            "security": [{"token": []}],
+            "responses": {"default": {"description": "It was not done; a sentence says why."}},
+        });
+        said["responses"][status] = answer;
+        said
+    };
+    let stream = json!({
+        "description": "A stream of events.",
+        "content": {"text/event-stream": {}},
+    });
+    let mut post = operation(
+        "mcp",
+        "Speak MCP (streamable HTTP), over TCP and with the token only",
+        "200",
+        json!({
             "description": "A JSON-RPC answer, or a stream of events.",
             "content": {"application/json": {}, "text/event-stream": {}},
-        }},
-    })
+        }),
+    );
+    post["responses"]["202"] = json!({"description": "A notification or an answer was taken."});
+    post["requestBody"] = json!({"content": {"application/json": {"schema": {"type": "object"}}}});
+    [
+        ("post", post),
+        (
+            "get",
+            operation(
+                "mcp_listen",
+                "Hear what the server says by itself, or take a stream up again (generations up to 2025-11-25)",
+                "200",
+                stream,
+            ),
+        ),
+        (
+            "delete",
+            operation(
+                "mcp_leave",
+                "End an MCP session (generations up to 2025-11-25)",
+                "202",
+                json!({"description": "It is over."}),
+            ),
+        ),
+    ]
 }

@@ -61,7 +61,10 @@ impl JsonBody {
 
 /// A query as a type of ours.
 pub fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query
-        .map(|Query(query)| query)
-        .map_err(|rejection| Problem::bad_input(rejection.body_text()))
+    query.map(|Query(query)| query).map_err(|rejection| {
+        let said = rejection.body_text();
+        let said = said.strip_prefix("Failed to deserialize query string: ");
+        let said = said.map_or_else(|| rejection.body_text(), str::to_owned);
+        Problem::bad_input(format!("the query is not right: {said}"))
+    })
 }

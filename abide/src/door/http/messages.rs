@@ -1,6 +1,5 @@
 //! Messages as people see them: looking takes none away from its agent.
 
-use abide_core::MessageId;
 use abide_core::message::About;
 use axum::Json;
 use axum::body::Body;
@@ -15,16 +14,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::State;
 use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::who::Who;
+use super::{State, listing};
 use crate::daemon::{Change, Handle};
 use crate::door::tools::message_words;
 use crate::world::store::{Delivery, DeliveryState, MessageRow, Page};
 
-/// Messages at once.
-const MOST: usize = 1_000;
+/// Messages that are looked up where some may have been missed.
+const MISSED: usize = 1_000;
+/// Messages in a page where the request does not say.
+const PAGE: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,7 +58,7 @@ pub async fn list(
             "`after` must be a message's id, as `next` said it; got {id:?}"
         ))),
     });
-    let most = listing.limit.unwrap_or(50).clamp(1, MOST);
+    let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
     let rows = past.messages(Page {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: listing.unseen,
@@ -76,6 +77,7 @@ pub async fn list(
         handle: state.handle,
         who,
         changes,
+        last: rows.first().map(|row| row.number),
         told,
     };
     let lines = stream::unfold(following, |mut following| async move {
@@ -91,6 +93,8 @@ struct Following {
     handle: Handle,
     who: Who,
     changes: broadcast::Receiver<Change>,
+    /// The newest that is told, or about to be. One that waits again is no news.
+    last: Option<u64>,
     /// To be told yet, the oldest last.
     told: Vec<Value>,
 }
@@ -102,10 +106,10 @@ impl Following {
                 return Some(message);
             }
             match self.changes.recv().await {
-                Ok(Change::Message(agent, id)) => {
+                Ok(Change::Message(agent, _)) => {
                     let own = self.who.agent.as_ref().is_none_or(|me| *me == agent);
-                    if own && let Some(row) = self.row(id) {
-                        return Some(facts(&self.handle, &row));
+                    if own {
+                        self.look_up();
                     }
                 }
                 Ok(
@@ -115,15 +119,24 @@ impl Following {
                     | Change::Timer(_)
                     | Change::Handled(_),
                 ) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Lagged(_)) => self.look_up(),
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
         }
     }
 
-    fn row(&self, id: MessageId) -> Option<MessageRow> {
-        let past = self.handle.past();
-        past.message(past.number_of(id)).ok().flatten()
+    /// Takes in what is newer than the last.
+    fn look_up(&mut self) {
+        let page = Page {
+            agent: self.who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            unseen: false,
+            before: None,
+            most: MISSED,
+        };
+        let rows = self.handle.past().messages(page).unwrap_or_default();
+        let fresh = rows.iter().filter(|row| Some(row.number) > self.last);
+        self.told = fresh.map(|row| facts(&self.handle, row)).collect();
+        self.last = self.last.max(rows.first().map(|row| row.number));
     }
 }
 

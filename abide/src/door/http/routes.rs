@@ -48,12 +48,12 @@ fn house(api: Api) -> Api {
     .get(
         "/v1/status",
         status::status,
-        op("How the daemon is, and counts of what it keeps").json::<shapes::Object>(),
+        op("How the daemon is, and counts of what it keeps").json::<shapes::Status>(),
     )
     .post(
         "/v1/stop",
         status::stop,
-        op("Stop the daemon; sessions go on (a person only)").json::<shapes::Object>(),
+        op("Stop the daemon; sessions go on (a person only)").json::<shapes::Stopping>(),
     )
     .get(
         "/metrics",
@@ -63,7 +63,7 @@ fn house(api: Api) -> Api {
     .get(
         "/v1/tools",
         tools::list,
-        op("All tools with their schemas").json::<shapes::Object>(),
+        op("All tools with their schemas").json::<shapes::Tools>(),
     )
     .post(
         "/v1/tools/{name}",
@@ -118,7 +118,8 @@ fn session_routes(api: Api) -> Api {
         raw::raw,
         op("A log as a file; takes `Range`")
             .query::<raw::Wanted>()
-            .other(200, BYTES),
+            .other(200, BYTES)
+            .in_parts(),
     )
     .get(
         "/v1/sessions/{id}/terminal",
@@ -179,8 +180,9 @@ fn timer_routes(api: Api) -> Api {
     .post(
         "/v1/timers",
         timers::make,
-        one("Make a timer and stand by on it, as the tool `timer` does; with `timers`, many at once")
-            .takes::<shapes::Object>(),
+        op("Make a timer and stand by on it, as the tool `timer` does; with `timers`, many at once")
+            .takes::<shapes::NewTimer>()
+            .json::<shapes::Made>(),
     )
     .get(
         "/v1/timers/history",

@@ -163,6 +163,44 @@ pub struct Timer {
     pub timeout: Option<bool>,
 }
 
+/// A timer to be made, or with `timer_id` to be stood by on again; with `timers` many to be made.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct NewTimer {
+    /// Seconds it runs in all.
+    pub total_duration: Option<f64>,
+    /// Seconds that this call stands by at most.
+    pub timeout_duration: Option<f64>,
+    /// What is waited for.
+    pub reason: Option<String>,
+    /// What is to be done then; instead of a reason.
+    pub mission: Option<String>,
+    /// A timer that exists already.
+    pub timer_id: Option<String>,
+    /// The condition that ends it early, as for the tool `timer`.
+    pub until: Option<BTreeMap<String, Value>>,
+    /// A request repeated with the same key makes no second timer.
+    pub idempotency_key: Option<String>,
+    /// Many timers, on none of which this call stands by.
+    pub timers: Option<Vec<NewTimer>>,
+}
+
+/// One timer that was made, or the ids of many.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Made {
+    /// It stood by on this one.
+    One(Box<Timer>),
+    /// These were made, in the order in which they were asked for.
+    Many(TimerIds),
+}
+
+/// Timers that were made together.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TimerIds {
+    /// Their ids, in the order in which they were asked for.
+    pub timer_ids: Vec<String>,
+}
+
 /// A page of timers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Timers {
@@ -346,6 +384,123 @@ pub struct Link {
     pub url: String,
     /// Seconds for which it is good, once.
     pub expires_in: u64,
+}
+
+/// How the daemon is.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// Who it is.
+    pub daemon: Daemon,
+    /// Sessions by where they stand.
+    pub sessions: SessionCounts,
+    /// Questions by where they stand.
+    pub questions: QuestionCounts,
+    /// Timers by where they stand.
+    pub timers: TimerCounts,
+    /// How trees of processes are held together.
+    pub containment: Held,
+    /// Where HTTP is served over TCP. `null`: nowhere.
+    pub http: Option<Served>,
+    /// Where its files are.
+    pub places: Places,
+}
+
+/// A daemon.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Daemon {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// When it was started, in Unix milliseconds.
+    pub started_at: u64,
+}
+
+/// How many sessions there are.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SessionCounts {
+    /// Those that run.
+    pub running: u64,
+    /// Those that have ended.
+    pub ended: u64,
+}
+
+/// How many questions there are.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct QuestionCounts {
+    /// Those that nobody has answered yet.
+    pub open: u64,
+}
+
+/// How many timers there are.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TimerCounts {
+    /// Those that have not ended.
+    pub running: Option<u64>,
+}
+
+/// How trees of processes are held together.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Held {
+    /// As the configuration says.
+    pub wanted: String,
+    /// As the newest session was.
+    pub last_used: Option<String>,
+}
+
+/// Where HTTP is served over TCP.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Served {
+    /// Its address and port. `null`: it could not be opened.
+    pub address: Option<String>,
+    /// The file that holds the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
+    /// Why it could not be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Where the files are.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Places {
+    /// What is kept.
+    pub state: String,
+    /// Sockets and locks.
+    pub runtime: String,
+    /// The configuration.
+    pub config: String,
+}
+
+/// A daemon that is about to end.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Stopping {
+    /// True.
+    pub stopping: bool,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// All tools.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Tools {
+    /// In the order in which a model should read them.
+    pub tools: Vec<Tool>,
+}
+
+/// One tool.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Tool {
+    /// As it is called.
+    pub name: String,
+    /// As people call it.
+    pub title: String,
+    /// What it does, for a model.
+    pub description: String,
+    /// The schema of its arguments.
+    pub input_schema: BTreeMap<String, Value>,
+    /// The schema of its result.
+    pub output_schema: BTreeMap<String, Value>,
 }
 
 /// That it is there.

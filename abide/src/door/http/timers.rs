@@ -247,8 +247,33 @@ async fn call(
     match result.is_error {
         true if result.text.contains("not found") => Err(Problem::not_found(result.text)),
         true => Err(Problem::conflict(result.text)),
-        false => Ok(Json(result.facts)),
+        false => Ok(Json(with_surroundings(state, who, result.facts).await)),
     }
+}
+
+/// What is said of every timer here, besides what its tool says: its condition, and whether a call
+/// stands by on it.
+async fn with_surroundings(
+    state: &State,
+    who: &Who,
+    mut told: Map<String, Value>,
+) -> Map<String, Value> {
+    let id = told.get("timer_id").and_then(Value::as_str);
+    let id = id.and_then(|id| id.parse::<TimerId>().ok());
+    let row = id.and_then(|id| state.handle.past().timer(id).ok().flatten());
+    let mut facts = match row {
+        Some(row) => seen(&state.handle, who.caller(), &[row]).await.pop(),
+        None => None,
+    }
+    .unwrap_or_default();
+    for name in ["standing_by", "until"] {
+        let value = facts.remove(name).unwrap_or(match name {
+            "until" => Value::Null,
+            _ => json!(false),
+        });
+        told.insert(name.into(), value);
+    }
+    told
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -32,13 +32,13 @@ Examples:
   abide timer start 2h --mission 'look at the logs'       come back later
   abide timer start 5m --reason server --until '{\"port\": 3000}'
 
-Exit codes: 0 it completed (a mission: it was made), 1 the standby ended first, 2 it was stopped,
-cancelled or paused meanwhile.";
+Exit codes: 0 it completed (a mission: it was made), 1 the standby ended first, 2 it makes no sense
+and none was made, 3 it was stopped, cancelled or paused meanwhile.";
 
 /// Start a timer
 #[derive(Debug, Args)]
 #[command(after_help = TIMER_START_HELP)]
-#[group(id = "purpose", required = true, args = ["reason", "mission"])]
+#[group(id = "purpose", required = true, multiple = false, args = ["reason", "mission"])]
 pub struct TimerStart {
     /// How long it runs in all
     #[arg(value_name = "TIME", value_parser = span::parse)]
@@ -120,8 +120,8 @@ pub struct TimerList {
 #[derive(Debug, Args)]
 pub struct TimerHistory {
     /// At most so many
-    #[arg(long, default_value_t = 20, value_name = "COUNT")]
-    pub limit: usize,
+    #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub limit: u16,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]
@@ -146,7 +146,8 @@ Examples:
   abide wait --session session_k3v9x2bc --for 10m
   abide wait --command 'pg_isready -q' --for 1m
 
-Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out.";
+Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out, 2 it makes no
+sense.";
 
 /// Wait until something holds
 #[derive(Debug, Args)]
@@ -225,8 +226,8 @@ pub struct Messages {
     #[arg(long, short)]
     pub follow: bool,
     /// At most so many of the past
-    #[arg(long, default_value_t = 20, value_name = "COUNT")]
-    pub limit: usize,
+    #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub limit: u16,
     /// Wait for messages as a hook of this client
     #[arg(long, value_name = "CLIENT", conflicts_with_all = ["unseen", "deliveries", "follow", "json"])]
     pub hook: Option<Hook>,

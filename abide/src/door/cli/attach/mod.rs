@@ -13,7 +13,7 @@ use super::args::Attach;
 use super::client::{Answer, Client, Unanswered};
 use super::name;
 use super::run::input::{self, Source};
-use super::show::complain;
+use super::show::{self, complain};
 use super::trouble::{OWN, Trouble};
 use crate::door::filter::Filter;
 use crate::door::http::frame::Frame;
@@ -66,10 +66,17 @@ pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
     };
     let left = seat.sit().await;
     let _ = seat.terminal.write(RESTORE);
-    let id = seat.id.clone();
+    let (id, client) = (seat.id.clone(), seat.client.clone());
     // From here on lines end as they do anywhere else.
     drop(seat);
-    match left? {
+    let left = left?;
+    if attach.json {
+        let mut session = client.get(&format!("/v1/sessions/{id}")).await?;
+        session["left"] = json!(matches!(left, Left::Detached));
+        show::json(&session);
+        return Ok(0);
+    }
+    match left {
         Left::Detached => {
             complain!("[left {id}; it goes on. `abide session attach {id}` joins it again]")
         }

@@ -1,0 +1,138 @@
+//! `abide timer`, `wait`, `messages` and `call`: what they exit with, and what they print into a pipe.
+
+use serde_json::Value;
+
+use crate::harness::{Abide, Seat, text};
+
+/// Runs a command that prints nothing but its answer; its exit code and that.
+#[track_caller]
+fn run(abide: &Abide, words: &[&str]) -> (i32, String) {
+    let output = abide.output(words);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(out.is_empty() || err.is_empty(), "{words:?}: {output:?}");
+    assert!(
+        !out.contains('\u{1b}') && !err.contains('\u{1b}'),
+        "{output:?}"
+    );
+    (output.status.code().expect("a code"), out + &err)
+}
+
+#[test]
+fn a_timer_says_by_its_exit_code_what_became_of_it() {
+    let abide = Abide::new();
+    let (code, said) = run(&abide, &["timer", "start", "50ms", "--reason", "the build"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.ends_with("Total duration: 0.05 seconds\nElapsed time: 0.05 seconds\n"));
+    let words = ["timer", "start", "1h", "--reason", "r", "--standby", "10ms"];
+    assert_eq!(run(&abide, &words).0, 1);
+    let (code, said) = run(&abide, &["timer", "start", "1h", "--mission", "later"]);
+    assert_eq!(code, 0, "{said}");
+    for words in [
+        &["timer", "start", "0s", "--reason", "r"][..],
+        &["timer", "start", "5s"],
+        &["timer", "start", "5s", "--reason", "a", "--mission", "b"],
+        &[
+            "timer",
+            "start",
+            "5s",
+            "--reason",
+            "a",
+            "--until",
+            "{\"port\": 0}",
+        ],
+        &["timer", "start", "5s", "--reason", "a", "--until", "port"],
+        &["timer", "history", "--limit", "0"],
+        &["messages", "--limit", "0"],
+        &["wait", "--port", "70000"],
+        &["wait", "--file", "x", "--is", "there"],
+        &["wait", "--session", "session_00000000"],
+        &["wait"],
+    ] {
+        assert_eq!(run(&abide, words).0, 2, "{words:?}");
+    }
+    let unknown = run(&abide, &["timer", "read", "timer_00000000"]);
+    assert_eq!(unknown.0, 1, "{}", unknown.1);
+    let standing = abide
+        .command(["timer", "start", "1h", "--reason", "stopped"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("abide runs");
+    let id = loop {
+        let listed = abide.json(["timer", "list", "--json"]);
+        let all = listed["timers"].as_array().expect("timers").iter();
+        if let Some(timer) = all.clone().find(|timer| timer["reason"] == "stopped") {
+            break timer["timer_id"].as_str().expect("an id").to_owned();
+        }
+    };
+    assert_eq!(run(&abide, &["timer", "stop", &id]).0, 0);
+    assert_eq!(run(&abide, &["timer", "stop", &id]).0, 1, "it has ended");
+    let output = standing.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+}
+
+#[test]
+fn a_wait_says_by_its_exit_code_whether_it_held() {
+    let abide = Abide::new();
+    let (code, said) = run(&abide, &["wait", "--command", "true", "--for", "60s"]);
+    assert_eq!((code, said.as_str()), (0, "`true` exited with code 0\n"));
+    let (code, said) = run(&abide, &["wait", "--file", "never", "--for", "10ms"]);
+    assert_eq!(code, 1);
+    assert!(said.starts_with("abide: not within 10ms: file "), "{said}");
+    let output = abide.output(["wait", "--file", "never", "--for", "10ms", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let facts: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(facts["held"], false);
+}
+
+#[test]
+fn waiting_shows_a_bar_at_a_terminal() {
+    let abide = Abide::new();
+    let mut seat = Seat::at(abide.command(["wait", "--file", "done", "--for", "1h"]));
+    seat.wait_for(" of 1h");
+    std::fs::write(abide.path("done"), "").expect("a file");
+    seat.wait_for("is there");
+    assert!(seat.end().0.success());
+}
+
+#[test]
+fn all_timers_are_listed_however_many_there_are() {
+    let abide = Abide::new();
+    let one =
+        "<tool name=\"timer\"><total_duration>3600</total_duration><mission>m</mission></tool>\n";
+    std::fs::write(abide.path("text"), one.repeat(1_001)).expect("a file");
+    assert!(abide.output(["call", "text"]).status.success());
+    let listed = abide.json(["timer", "list", "--json"]);
+    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(1_001));
+}
+
+#[test]
+fn a_text_with_blocks_is_run_whole_or_not_at_all() {
+    let abide = Abide::new();
+    let call = |blocks: &str| {
+        std::fs::write(abide.path("text"), blocks).expect("a file");
+        run(&abide, &["call", "text"])
+    };
+    let shell =
+        |command: &str| format!("<tool name=\"shell\">\n<command>{command}</command>\n</tool>\n");
+    let (code, said) = call(&(shell("echo one") + "and then\n" + &shell("exit 3")));
+    assert_eq!(code, 0, "an exit code is a result: {said}");
+    let first = said.find("STDOUT:\none\n").expect("the first");
+    assert!(
+        said.find("RETURN_CODE: 3").expect("the second") > first,
+        "{said}"
+    );
+    for (bad, line) in [
+        ("<tool name=\"dance\"></tool>", 4),
+        ("<tool name=\"shell\">\n<colour>red</colour></tool>", 5),
+        ("<tool name=\"shell\">\n<command>true</command>", 4),
+    ] {
+        let (code, said) = call(&(shell("touch ran") + bad));
+        assert_eq!(code, 2, "{said}");
+        assert!(said.starts_with(&format!("abide: line {line}: ")), "{said}");
+        assert!(!abide.path("ran").exists(), "nothing was run");
+    }
+    let stop = "<tool name=\"stop_timer\"><timer_id>timer_00000000</timer_id></tool>";
+    let (code, said) = call(stop);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("Timer 'timer_00000000' not found"), "{said}");
+}
