@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::record::Record;
 use crate::session::End;
-use crate::time::Millis;
+use crate::time::{Millis, Mono};
 pub use crate::wait::Notice as Update;
 use crate::wait::Outcome;
 
@@ -37,7 +37,7 @@ pub enum Effect {
         /// From now.
         deadline: Millis,
     },
-    /// Write down the limits that were moved, so that they outlive the daemon.
+    /// Write down the limits that were moved, the hard one too, so that they outlive the daemon.
     KeepLimits {
         /// Which session.
         session: SessionId,
@@ -45,6 +45,8 @@ pub enum Effect {
         idle: Option<Millis>,
         /// Its limit of inactivity.
         inactivity: Option<Millis>,
+        /// Nobody is to be asked about its idleness before then.
+        unasked_until: Mono,
     },
     /// Answer with [`Event::Grew`](crate::Event::Grew) at once, with a reading taken after this.
     Look {

@@ -20,6 +20,8 @@ pub struct Session {
     pub idle: Option<Millis>,
     /// How long it may go without output, input or a reader before it is closed. `None`: for ever.
     pub inactivity: Option<Millis>,
+    /// A person does not want to be asked about its idleness before this moment.
+    pub unasked_until: Mono,
     /// Bytes of output seen so far.
     pub bytes: u64,
     /// Where it stands.

@@ -128,6 +128,7 @@ fn as_many_sessions_are_kept_as_may() {
             created: Wall(0),
             idle: None,
             inactivity: None,
+            unasked_until: Mono::default(),
             bytes: 0,
             phase: Phase::Failed { fault: "no".into() },
         };

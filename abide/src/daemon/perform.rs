@@ -110,9 +110,16 @@ impl Performer {
                     session,
                     idle,
                     inactivity,
-                } => self
-                    .keepers
-                    .keep_limits(session, Moved { idle, inactivity }),
+                    unasked_until,
+                } => {
+                    let moved = Moved {
+                        idle,
+                        inactivity,
+                        deadline: self.details.get(&session).and_then(|of| of.deadline),
+                        unasked_until,
+                    };
+                    self.keepers.keep_limits(session, moved);
+                }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
                     self.keepers.send(session, &ToKeeper::Watch { beyond });

@@ -1,10 +1,10 @@
 //! The limits of a session that were moved while it ran, in a small file beside its log, so that the
-//! next daemon goes by them too. The hard limit is not here: the keeper holds that.
+//! next daemon goes by them too. The hard limit is here to be shown; the keeper enforces it.
 
 use std::io;
 use std::path::Path;
 
-use abide_core::Millis;
+use abide_core::{Millis, Mono};
 
 const FILE: &str = "limits";
 const FRESH: &str = "limits.new";
@@ -16,6 +16,11 @@ pub struct Moved {
     pub idle: Option<Millis>,
     /// The limit of inactivity.
     pub inactivity: Option<Millis>,
+    /// The hard limit, counted from the session's start.
+    pub deadline: Option<Millis>,
+    /// Nobody is to be asked about its idleness before then. Such a session has not outlived the boot
+    /// that this clock counts from.
+    pub unasked_until: Mono,
 }
 
 /// What was written down for the session in this folder; `None`: nothing was moved.
@@ -34,20 +39,27 @@ fn text(moved: Moved) -> String {
     let limit =
         |limit: Option<Millis>| limit.map_or("none".to_owned(), |limit| limit.0.to_string());
     format!(
-        "idle={}\ninactivity={}\n",
+        "idle={}\ninactivity={}\ndeadline={}\nunasked_until={}\n",
         limit(moved.idle),
-        limit(moved.inactivity)
+        limit(moved.inactivity),
+        limit(moved.deadline),
+        moved.unasked_until.0
     )
 }
 
 fn parse(text: &str) -> Option<Moved> {
-    let limit = |name: &str| match text.lines().find_map(|line| line.strip_prefix(name))? {
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let limit = |name: &str| match value(name)? {
         "none" => Some(None),
         limit => limit.parse().ok().map(|ms| Some(Millis(ms))),
     };
+    // Older versions wrote the first two only.
+    let until = value("unasked_until=").unwrap_or("0");
     Some(Moved {
         idle: limit("idle=")?,
         inactivity: limit("inactivity=")?,
+        deadline: limit("deadline=").flatten(),
+        unasked_until: Mono(until.parse().ok()?),
     })
 }
 
@@ -59,16 +71,31 @@ mod tests {
     fn what_was_moved_is_found_again_and_nothing_else_is() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(moved(folder.path()), None);
-        for (idle, inactivity) in [
-            (None, None),
-            (Some(Millis(1)), None),
-            (None, Some(Millis(9))),
+        let nothing = Moved {
+            idle: None,
+            inactivity: None,
+            deadline: None,
+            unasked_until: Mono(0),
+        };
+        for given in [
+            nothing,
+            Moved {
+                idle: Some(Millis(1)),
+                unasked_until: Mono(7),
+                ..nothing
+            },
+            Moved {
+                inactivity: Some(Millis(9)),
+                deadline: Some(Millis(3)),
+                ..nothing
+            },
         ] {
-            let given = Moved { idle, inactivity };
             remember(folder.path(), given).unwrap();
             assert_eq!(moved(folder.path()), Some(given));
         }
-        assert_eq!(parse("idle=x\ninactivity=none\n"), None);
-        assert_eq!(parse("idle=5\n"), None);
+        let rest = "inactivity=none\ndeadline=none\nunasked_until=0\n";
+        assert!(parse(&format!("idle=5\n{rest}")).is_some());
+        assert_eq!(parse(&format!("idle=x\n{rest}")), None);
+        assert_eq!(parse(rest), None);
     }
 }

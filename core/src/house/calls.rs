@@ -10,7 +10,7 @@ use crate::id::{Agent, CallId, SessionId};
 use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
 use crate::session::{End, Phase, Session};
-use crate::time::Millis;
+use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
 /// Limits of a running session that are to be moved.
@@ -121,6 +121,7 @@ impl House {
             created: turn.now.wall,
             idle: run.idle,
             inactivity: run.inactivity,
+            unasked_until: Mono::default(),
             bytes: 0,
             phase: Phase::Starting,
         };
@@ -209,18 +210,30 @@ impl House {
             }
             self.be_patient_again(turn, session);
         }
-        if limits.inactivity.is_some() || limits.idle.is_some() {
-            let moved = &self.seen(caller, session)?.session;
-            turn.push(Effect::KeepLimits {
-                session,
-                idle: moved.idle,
-                inactivity: moved.inactivity,
-            });
+        if limits
+            .deadline
+            .or(limits.idle)
+            .or(limits.inactivity)
+            .is_some()
+        {
+            self.keep_limits(turn, session);
         }
         turn.push(Effect::Publish { session });
         let outcome = Outcome::Done;
         turn.push(Effect::Reply { call, outcome });
         Ok(())
+    }
+
+    /// Has what was moved written down, so that it outlives the daemon.
+    pub(super) fn keep_limits(&self, turn: &mut Turn<'_>, session: SessionId) {
+        if let Some(moved) = self.session(session) {
+            turn.push(Effect::KeepLimits {
+                session,
+                idle: moved.idle,
+                inactivity: moved.inactivity,
+                unasked_until: moved.unasked_until,
+            });
+        }
     }
 
     /// A keeper that is still starting cannot be told yet, but the new limit counts from now.

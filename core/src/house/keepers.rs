@@ -22,13 +22,16 @@ impl House {
             quiet_since: turn.now.mono,
             ending: kept.doom,
         };
-        if let Some(at) = kept.held_deadline.take() {
+        let held = kept.held_deadline.take();
+        let doom = kept.doom;
+        if let Some(at) = held {
             turn.push(Effect::SetDeadline {
                 session: id,
                 deadline: at.since(turn.now.mono),
             });
+            self.keep_limits(turn, id);
         }
-        if let Some(end) = kept.doom {
+        if let Some(end) = doom {
             turn.push(Effect::Kill { session: id, end });
         }
         self.phase_changed(turn, id);

@@ -19,8 +19,6 @@ pub(super) struct Kept {
     pub patience: Patience,
     /// Quiet before this moment does not count: a person or the agent has decided to go on since.
     pub patience_from: Mono,
-    /// A person does not want to be asked before this moment.
-    pub unasked_until: Mono,
     pub vigil: Vigil,
     /// The last moment at which somebody was there: a call that waited, read or wrote.
     pub attended: Mono,
@@ -67,7 +65,6 @@ impl Kept {
             here: 0,
             patience: Patience::Off,
             patience_from: Mono::default(),
-            unasked_until: Mono::default(),
             vigil: Vigil::Off,
             attended: Mono::default(),
             doom: None,
@@ -97,7 +94,7 @@ impl Kept {
                 ending: None,
             } if self.askers > 0 => {
                 let idle = quiet_since.max(self.patience_from) + self.session.idle?;
-                Some(idle.max(self.unasked_until))
+                Some(idle.max(self.session.unasked_until))
             }
             Phase::Starting
             | Phase::Running { .. }

@@ -27,7 +27,8 @@ impl House {
         match answer {
             Answer::Yes => {
                 if let (Some(time), Some(kept)) = (quiet_for, self.sessions.get_mut(&session)) {
-                    kept.unasked_until = turn.now.mono + time;
+                    kept.session.unasked_until = turn.now.mono + time;
+                    self.keep_limits(turn, session);
                 }
                 self.be_patient_again(turn, session);
             }

@@ -182,10 +182,11 @@ impl Sim {
             .random
             .pick(&[Answer::Yes, Answer::Yes, Answer::No])
             .expect("one");
+        let quiet = answer == Answer::Yes && self.random.chance(30);
         let request = Request::Answer {
             question,
             answer,
-            quiet_for: None,
+            quiet_for: quiet.then(|| Millis(self.random.below(60_000))),
         };
         self.call(Kind::Answer(question), Asking::Never, None, request);
     }

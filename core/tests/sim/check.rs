@@ -197,6 +197,11 @@ impl Sim {
         let early = |at: &abide_core::Mono| now.since(*at) < idle && now.since(*at) > SLACK;
         let wrote = keeper.wrote.iter().rev().take(50).find(|at| early(at));
         assert_eq!(wrote, None, "{id} was not idle");
+        let until = keeper.given.unasked_until;
+        assert!(
+            now >= until,
+            "{id}: nobody wants to be asked until {until:?}"
+        );
         let patient = now.since(life.patient_since) >= idle;
         assert!(
             patient,
@@ -432,9 +437,10 @@ impl Sim {
                 .quiet_since
                 .max(life.due_since)
                 .max(call.issued);
-            let quiet = now.since(since);
-            let bound = Millis(idle.0 + LATE.0 + SLACK.0 + SLACK.0);
-            assert!(quiet <= bound, "{session} is idle, and nobody was asked");
+            let unasked_until = self.keepers[&session].given.unasked_until;
+            let overdue = now.since((since + idle).max(unasked_until));
+            let bound = Millis(LATE.0 + SLACK.0 + SLACK.0);
+            assert!(overdue <= bound, "{session} is idle, and nobody was asked");
         }
     }
 }

@@ -69,10 +69,12 @@ impl Sim {
                 session,
                 idle,
                 inactivity,
+                unasked_until,
             } => {
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     keeper.given.idle = idle;
                     keeper.given.inactivity = inactivity;
+                    keeper.given.unasked_until = unasked_until;
                 }
             }
             Effect::Look { session } => {

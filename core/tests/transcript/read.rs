@@ -184,6 +184,10 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         created: stage.now.wall,
         idle: words.time("idle")?,
         inactivity: words.time("inactivity")?,
+        unasked_until: match words.time("unasked")? {
+            Some(time) => stage.now.mono + time,
+            None => Mono::default(),
+        },
         bytes: words.count("bytes")?.unwrap_or(0),
         phase,
     };

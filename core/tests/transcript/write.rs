@@ -45,12 +45,20 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             session,
             idle,
             inactivity,
+            unasked_until,
         } => {
             let limit = |name: &str, limit: &Option<Millis>| {
                 limit.map_or(String::new(), |time| format!(" {name}={time}"))
             };
             let (idle, inactivity) = (limit("idle", idle), limit("inactivity", inactivity));
-            format!("keep limits of {}{idle}{inactivity}", name(*session))
+            let unasked = match unasked_until.since(stage.now.mono) {
+                Millis(0) => String::new(),
+                time => format!(" unasked={time}"),
+            };
+            format!(
+                "keep limits of {}{idle}{inactivity}{unasked}",
+                name(*session)
+            )
         }
         Effect::Look { session } => format!("look at {}", name(*session)),
         Effect::Watch { session, beyond } => format!("watch {} beyond {beyond}", name(*session)),

@@ -77,7 +77,9 @@ fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Pha
                 ending: ending(&exited),
             }
         }
-        (Err(_), _) => Phase::Ended { ending: lost(path) },
+        (Err(_), _) => Phase::Ended {
+            ending: lost(path, None),
+        },
     }
 }
 
@@ -85,6 +87,8 @@ fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
     let limits = limits::moved(path).unwrap_or(Moved {
         idle: meta.idle_ms.map(Millis),
         inactivity: meta.inactivity_ms.map(Millis),
+        deadline: meta.deadline_ms.map(Millis),
+        unasked_until: Mono(0),
     });
     Session {
         agent: Agent(meta.agent.as_str().into()),

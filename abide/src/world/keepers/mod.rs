@@ -181,11 +181,13 @@ impl Keepers {
 
     /// What is known of a session of an earlier daemon.
     pub fn recalled(&self, id: SessionId) -> Recalled {
-        match folder::read_meta(&self.folder(id)) {
+        let path = self.folder(id);
+        match folder::read_meta(&path) {
             Ok(Some(meta)) => Recalled {
                 cwd: std::ffi::OsString::from_vec(meta.cwd).into(),
                 pty: meta.pty.is_some(),
-                deadline: meta.deadline_ms.map(Millis),
+                deadline: limits::moved(&path)
+                    .map_or_else(|| meta.deadline_ms.map(Millis), |moved| moved.deadline),
             },
             _ => Recalled::default(),
         }
