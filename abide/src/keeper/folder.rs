@@ -249,14 +249,14 @@ impl EndingFile {
         }))
     }
 
-    /// The ending of a session that nobody saw end.
-    pub fn lost(bytes: u64) -> Self {
+    /// The ending of a session that nobody saw end, and that is known to have run for as long.
+    pub fn lost(duration_ms: u64, bytes: u64, dropped: u64) -> Self {
         EndingFile::Ended(Exited {
             exit: None,
             end: End::Lost,
-            duration_ms: 0,
+            duration_ms,
             bytes,
-            dropped: 0,
+            dropped,
             empty: true,
             closed: true,
             cpu_ms: 0,

@@ -216,9 +216,12 @@ impl Log {
             Err(Trouble::Input(Errno::AGAIN | Errno::INTR)) => Taken::Nothing,
             // A terminal that nobody has open any more answers EIO.
             Err(Trouble::Input(_)) => Taken::Closed,
-            Err(Trouble::Disk { read: 0 }) => self.discard(from, max),
-            Err(Trouble::Disk { read }) => {
-                self.lost(read as u64);
+            Err(Trouble::Disk { read: 0, .. }) => self.discard(from, max),
+            Err(Trouble::Disk { read, kept }) => {
+                if kept > 0 {
+                    self.came(kept as u64, stream);
+                }
+                self.lost((read - kept) as u64);
                 Taken::Bytes(read as u64)
             }
         }
@@ -226,7 +229,7 @@ impl Log {
 
     fn splice(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, Trouble> {
         let Some(segment) = &self.current else {
-            return Err(Trouble::Disk { read: 0 });
+            return Err(Trouble::NOTHING_READ);
         };
         let mut at = self.end - segment.base;
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
@@ -238,13 +241,13 @@ impl Log {
                 self.splices = false;
                 self.copy(from, room)
             }
-            Err(_) => Err(Trouble::Disk { read: 0 }),
+            Err(_) => Err(Trouble::NOTHING_READ),
         }
     }
 
     fn copy(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, Trouble> {
         let Some(segment) = &self.current else {
-            return Err(Trouble::Disk { read: 0 });
+            return Err(Trouble::NOTHING_READ);
         };
         if self.buffer.is_empty() {
             self.buffer.resize(READ_SIZE, 0);
@@ -253,7 +256,7 @@ impl Log {
         let read = rustix::io::read(from, &mut self.buffer[..room]).map_err(Trouble::Input)?;
         let at = self.end - segment.base;
         write_all(segment.data.as_fd(), &self.buffer[..read], at)
-            .map_err(|_| Trouble::Disk { read })?;
+            .map_err(|(_, kept)| Trouble::Disk { read, kept })?;
         Ok(read)
     }
 
@@ -358,8 +361,14 @@ fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
 enum Trouble {
     /// The stream gave nothing.
     Input(Errno),
-    /// The disk did not take what the stream gave; so many bytes are gone from the stream.
-    Disk { read: usize },
+    /// The disk did not take all that the stream gave: how many bytes are gone from the stream, and
+    /// how many of these lie on the disk.
+    Disk { read: usize, kept: usize },
+}
+
+impl Trouble {
+    /// What the stream would have given is still there.
+    const NOTHING_READ: Self = Trouble::Disk { read: 0, kept: 0 };
 }
 
 impl Segment {
@@ -403,7 +412,8 @@ impl Segment {
         let entry = match grown {
             Some(entry) => {
                 let at = (self.entries - 1) * ENTRY_SIZE as u64 + 16;
-                write_all(self.index.as_fd(), &entry.run_bytes(), at)?;
+                write_all(self.index.as_fd(), &entry.run_bytes(), at)
+                    .map_err(|(errno, _)| errno)?;
                 entry
             }
             None => {
@@ -414,7 +424,7 @@ impl Segment {
                     stream,
                 };
                 let at = self.entries * ENTRY_SIZE as u64;
-                write_all(self.index.as_fd(), &entry.to_bytes(), at)?;
+                write_all(self.index.as_fd(), &entry.to_bytes(), at).map_err(|(errno, _)| errno)?;
                 self.entries += 1;
                 entry
             }
@@ -425,16 +435,15 @@ impl Segment {
     }
 }
 
-fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(to, bytes, at) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(count) => {
-                bytes = &bytes[count..];
-                at += count as u64;
-            }
+/// Where not all of it can be written: why, and how much was.
+fn write_all(to: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), (Errno, usize)> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match rustix::io::pwrite(to, &bytes[written..], at + written as u64) {
+            Ok(0) => return Err((Errno::NOSPC, written)),
+            Ok(count) => written += count,
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err((errno, written)),
         }
     }
     Ok(())

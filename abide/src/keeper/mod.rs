@@ -5,15 +5,9 @@
 //! child's pipes or terminal, writes the log, is whom orphans of the tree come back to, enforces the
 //! hard limit, and writes down the ending. The daemon may die and come back at any time.
 
-use std::ffi::OsStr;
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-
-use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 
 mod birth;
 pub mod cgroup;
@@ -27,6 +21,7 @@ mod launch;
 mod line;
 pub mod log;
 mod nsinit;
+mod nursery;
 mod place;
 pub mod proc;
 mod rehearse;
@@ -36,6 +31,7 @@ mod spawn;
 pub mod tree;
 
 pub use crash::crash_point;
+pub use nursery::main;
 pub use place::boot_id;
 
 use frame::FromKeeper;
@@ -45,82 +41,6 @@ use serve::Keeper;
 
 /// Where the nursery finds its socket.
 pub const NURSERY_FD: RawFd = 3;
-/// The longest path of a session's folder.
-const PATH_LIMIT: usize = 4_096;
-
-/// Runs as the nursery until the daemon closes its end. The keepers go on.
-pub fn main() -> ! {
-    set_name(c"abide-nursery");
-    for signal in [libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-        // SAFETY: no handler is installed; ignored children are reaped by the kernel.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
-    }
-    // SAFETY: swaps the mask and back, in a process without threads.
-    let umask = unsafe { libc::umask(0o077) };
-    let around = Surroundings::new(umask);
-    // SAFETY: the daemon passes this descriptor; if it did not, every use of it fails.
-    let requests = unsafe { BorrowedFd::borrow_raw(NURSERY_FD) };
-    spawn::close_on_exec(requests);
-    loop {
-        match receive(requests) {
-            Ok(Some((folder, line))) => bear(&folder, line, &around),
-            Ok(None) => {}
-            Err(_) => std::process::exit(0),
-        }
-    }
-}
-
-/// One request: a folder and the connection to serve. `None`: it was none.
-fn receive(requests: BorrowedFd<'_>) -> Result<Option<(PathBuf, OwnedFd)>, Errno> {
-    let mut path = [0; PATH_LIMIT];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        let mut parts = [IoSliceMut::new(&mut path)];
-        match rustix::net::recvmsg(
-            requests,
-            &mut parts,
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        ) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
-    if received.bytes == 0 {
-        return Err(Errno::PIPE);
-    }
-    let socket = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    let path = PathBuf::from(OsStr::from_bytes(&path[..received.bytes]));
-    Ok(socket.map(|socket| (path, socket)))
-}
-
-/// Forks a keeper.
-fn bear(folder: &Path, socket: OwnedFd, around: &Surroundings) {
-    // SAFETY: the nursery has one thread, so the child may do anything.
-    match birth::patiently(|| unsafe {
-        match libc::fork() {
-            -1 => Err(io::Error::last_os_error()),
-            pid => Ok(pid),
-        }
-    }) {
-        Ok(0) => {
-            keep(folder, socket, around);
-            std::process::exit(0)
-        }
-        Err(fault) => {
-            let failure = birth::no_process("cannot start a keeper", &fault);
-            Line::new(socket).say(&FromKeeper::StartFailed {
-                errno: failure.errno,
-                sentence: failure.sentence,
-            });
-        }
-        Ok(_) => {}
-    }
-}
 
 fn keep(folder: &Path, socket: OwnedFd, around: &Surroundings) {
     let Ok(socket) = settle_in(socket) else {

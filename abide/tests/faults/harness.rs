@@ -126,9 +126,22 @@ impl Abide {
 
 impl Drop for Abide {
     fn drop(&mut self) {
-        let _ = self.command(["session", "kill", "--all"]).output();
-        let _ = self.command(["stop"]).output();
+        end_all(|args| self.command(args));
     }
+}
+
+/// Ends every session, and then the daemon.
+pub fn end_all(command: impl Fn(&[&str]) -> Command) {
+    let listed = command(&["session", "list", "--json"]).output();
+    let listed = listed
+        .ok()
+        .and_then(|out| serde_json::from_slice(&out.stdout).ok());
+    let listed: Value = listed.unwrap_or_default();
+    for session in listed["sessions"].as_array().into_iter().flatten() {
+        let id = session["session_id"].as_str().unwrap_or_default();
+        let _ = command(&["session", "kill", id]).output();
+    }
+    let _ = command(&["stop"]).output();
 }
 
 fn send(stream: &mut UnixStream, method: &str, path: &str, body: &Value) {

@@ -2,6 +2,7 @@
 //! faults are known.
 
 mod harness;
+mod plain;
 
 use std::io::BufRead;
 
@@ -184,7 +185,7 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
 }
 
 impl Sleeper {
-    fn is_lost_and_gone(&self, abide: &Abide) {
+    fn is_lost_and_gone(&self, abide: &Abide, least: Option<f64>) {
         self.child.wait_gone();
         // Killing a session that is gone already is answered with how it ended.
         abide
@@ -192,6 +193,7 @@ impl Sleeper {
             .expect("an answer");
         let view = abide.get(&format!("/v1/sessions/{}", self.session));
         assert_eq!(view["end"], "lost", "{view}");
+        assert!(view["duration"].as_f64() >= least, "{view}");
         assert_eq!(view["exit_code"], Value::Null, "{view}");
         assert!(living(&self.line).is_empty());
     }
@@ -203,7 +205,8 @@ fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
     abide.start();
     let sleeper = sleeper(&abide, "2718");
     sleeper.keeper.kill();
-    sleeper.is_lost_and_gone(&abide);
+    // Nobody saw how it ended, but that it ran for as long as its idle limit.
+    sleeper.is_lost_and_gone(&abide, Some(0.05));
 }
 
 #[test]
@@ -222,7 +225,7 @@ fn k15_keeper_and_daemon_both_killed_leave_nothing_behind() {
         }
         daemon.wait_gone();
         abide.start();
-        sleeper.is_lost_and_gone(&abide);
+        sleeper.is_lost_and_gone(&abide, Some(0.0));
     }
 }
 
@@ -271,4 +274,40 @@ fn s13_a_command_cannot_answer_its_own_question() {
         .expect("an answer");
     assert_eq!(ours.status, 200, "{}", ours.body);
     receive(asking).expect("the call is answered");
+}
+
+#[test]
+fn what_was_said_and_moved_outlives_the_daemon() {
+    let abide = Abide::new();
+    abide.start();
+    let mut watching = abide.watch();
+    let quiet = |key: &str| json!({"command": "sleep 999", "timeout": 0.2, "idempotency_key": key});
+    let first = abide.begin("/v1/tools/execute_command", &quiet("first"));
+    let asked: Value =
+        serde_json::from_str(&line_with(&mut watching, "question_")).expect("a question");
+    let session = asked["session_id"].as_str().expect("an id").to_owned();
+    let question = asked["question_id"].as_str().expect("an id");
+    let answered = abide.post(
+        &format!("/v1/questions/{question}/answer"),
+        &json!({"answer": "yes", "quiet_for": 600}),
+    );
+    assert_eq!(answered.expect("an answer").status, 200);
+    let moved = abide.post(
+        &format!("/v1/sessions/{session}/extend"),
+        &json!({"timeout": 500}),
+    );
+    let limit = moved.expect("an answer").body["timeout"].clone();
+    assert!(limit.as_f64() >= Some(500.2), "{limit}");
+    abide.kill_daemon();
+    drop((watching, first));
+    abide.start();
+    let view = abide.get(&format!("/v1/sessions/{session}"));
+    assert_eq!(view["timeout"], limit, "{view}");
+    let mut watching = abide.watch();
+    let _first = abide.begin("/v1/tools/execute_command", &quiet("first"));
+    // The second becomes quiet later than the first, about which nobody is asked.
+    let _second = abide.begin("/v1/tools/execute_command", &quiet("second"));
+    let asked: Value =
+        serde_json::from_str(&line_with(&mut watching, "question_")).expect("a question");
+    assert_ne!(asked["session_id"], session.as_str(), "{asked}");
 }

@@ -206,13 +206,39 @@ fn a_spare_that_is_not_wanted_leaves_nothing() {
     let away = keeper.hang_up();
     wait_gone(away.pid);
     assert!(!folder.exists());
-    let keeper = nursery.ready();
     nursery.close();
-    // The keeper outlives the nursery.
-    let mut keeper = keeper;
+}
+
+#[test]
+fn a_keeper_outlives_a_nursery_that_is_killed() {
+    let mut nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    nursery.kill();
     keeper.start(keeper.shell("exit 9"));
     keeper.expect_started();
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(9)));
+}
+
+#[test]
+fn k14_a_killed_keeper_leaves_its_tree_to_the_nursery_which_ends_it() {
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut nursery = Nursery::new();
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell(
+            "(setsid sleep 1000 &); (trap '' TERM; exec sleep 1000) & setsid sleep 1000 & \
+             kill -STOP $!; (while :; do (sleep 1000 &) ; sleep 0.01; done) & \
+             echo up; exec sleep 1000",
+        );
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(0);
+        let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        // It goes once nobody is left.
+        nursery.close();
+        assert!(marked(&keeper.folder).is_empty());
+    }
 }
 
 #[test]

@@ -93,9 +93,16 @@ impl Nursery {
         }
     }
 
-    /// Closes the nursery's socket and waits until it has gone.
+    /// Closes the nursery's socket and waits until it has gone, which it does when its keepers have.
     pub fn close(&mut self) {
         self.socket = None;
+        self.child.wait().unwrap();
+    }
+
+    /// Kills the nursery, and no keeper.
+    pub fn kill(&mut self) {
+        self.socket = None;
+        self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
@@ -150,7 +157,7 @@ impl Nursery {
 
 impl Drop for Nursery {
     fn drop(&mut self) {
-        self.close();
+        self.kill();
         // Keepers that were made to die could not take their groups away.
         let Some(group) = abide::keeper::cgroup::own_folder() else {
             return;

@@ -91,7 +91,11 @@ fn bad_arguments_are_refused_with_one_sentence() {
             ),
             (
                 json!({"action": "read_output", "session_id": "x", "timeout_seconds": -1}),
-                "`timeout_seconds`",
+                "`timeout_seconds` must be a number of seconds from 0 to 100 years; got -1",
+            ),
+            (
+                json!({"action": "read_output", "session_id": "x", "timeout_seconds": "1"}),
+                "`timeout_seconds` must be a number of seconds from 0 to 100 years; got \"1\"",
             ),
             (
                 json!({"action": "read_output", "session_id": "x", "since": "../x"}),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use abide::door::tools;
+use serde_json::{Map, json};
 
-use crate::{fact, lines, with_engine};
+use crate::{Session, fact, lines, with_engine};
 
 #[test]
 fn lines_are_read_once_and_again_by_cursor() {
@@ -151,5 +152,36 @@ fn an_ended_session_can_still_be_read_and_searched() {
         assert!(found.text.starts_with("2:two\n"), "{}", found.text);
         let screen = session.act("screen", json!({})).await;
         assert!(screen.text.starts_with("one\ntwo\n"), "{}", screen.text);
+    });
+}
+
+#[test]
+fn what_is_left_behind_and_writes_is_counted() {
+    with_engine(|engine| async move {
+        let go = engine.path("go");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+        let command = format!("(read _ < {}; echo LATE) & echo FIRST", go.display());
+        let arguments = Map::from_iter([("command".to_owned(), json!(command))]);
+        let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
+        let ran = call
+            .expect("it runs")
+            .result_only()
+            .await
+            .expect("a result");
+        let session = Session {
+            engine: &engine,
+            id: ran.facts["session_id"].as_str().expect("an id").to_owned(),
+        };
+        let first = session.act("read_output", json!({"since": 0})).await;
+        assert_eq!(fact(&first, "bytes_total"), json!(6));
+        // Whoever waits for it is told, though the command has ended.
+        let go = std::thread::spawn(move || std::fs::write(go, "\n").expect("it goes on"));
+        session.until("LATE").await;
+        go.join().expect("it went on");
+        let both = session.act("read_output", json!({"since": 0})).await;
+        assert_eq!(fact(&both, "bytes_total"), json!(11), "{}", both.text);
+        session.kill().await;
     });
 }

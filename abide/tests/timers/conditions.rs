@@ -294,3 +294,27 @@ fn what_makes_no_sense_is_refused_with_its_field() {
     let listed = call(&abide, "read_timer", json!({}));
     assert_eq!(listed["timers"], json!([]), "nothing was started");
 }
+
+#[test]
+fn what_a_command_left_behind_may_write_it() {
+    let abide = Abide::new();
+    abide.start();
+    let go = abide.path("go");
+    let command = format!(
+        "mkfifo {go}; (read line < {go}; echo listening) & echo begun",
+        go = go.display()
+    );
+    let ended = call(&abide, "shell", json!({"command": command}));
+    assert_eq!(ended["status"], "SUCCESS", "{ended}");
+    let session = ended["session_id"].as_str().expect("an id");
+    let result = held(
+        &abide,
+        json!({"session": session, "output": "listening"}),
+        || fs::write(&go, "go\n").expect("a word"),
+    );
+    assert_eq!(
+        result["seen"],
+        format!("{session} wrote \"listening\""),
+        "{result}"
+    );
+}

@@ -21,7 +21,7 @@ use super::tools::context;
 use super::who::{self, Who};
 use super::{State, glance, listing};
 use crate::daemon::SessionView;
-use crate::door::tools::{self, leftovers, session_facts};
+use crate::door::tools::{self, count_again, leftovers, session_facts};
 use crate::keeper::log::LOG_FOLDER;
 use crate::world::clock::{Clock, SystemClock};
 
@@ -113,7 +113,10 @@ pub async fn one(
     who: Who,
     Path(id): Path<String>,
 ) -> Result<Json<Map<String, Value>>, Problem> {
-    Ok(Json(facts(&*who.session(&state, &id)?)))
+    let view = who.session(&state, &id)?;
+    let mut facts = facts(&view);
+    count_again(&view, &mut facts);
+    Ok(Json(facts))
 }
 
 /// Starts a session with a terminal. A person may start one for an agent.

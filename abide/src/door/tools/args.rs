@@ -192,21 +192,14 @@ impl Args {
 
     /// Seconds, fractions allowed, or none at all.
     pub fn patience(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
-        match self.fields.get(field).and_then(Value::as_f64) {
-            Some(0.0) => {
-                self.take(field);
-                Ok(Some(Millis(0)))
-            }
-            Some(below) if below < 0.0 => {
-                let given = self.take(field).unwrap_or_default();
-                Err(wrong(
-                    field,
-                    "a number of seconds from 0 to 100 years",
-                    &given,
-                ))
-            }
-            _ => self.seconds(field),
+        let given = self.fields.get(field).cloned().unwrap_or_default();
+        if given.as_f64() == Some(0.0) {
+            self.take(field);
+            return Ok(Some(Millis(0)));
         }
+        let allowed = "a number of seconds from 0 to 100 years";
+        self.seconds(field)
+            .map_err(|_| wrong(field, allowed, &given))
     }
 
     /// A regular expression.

@@ -27,7 +27,7 @@ pub use args::{Args, BadInput};
 pub(crate) use condition::written as written_condition;
 pub use describe::{Described, all, named};
 pub(crate) use messages::words as message_words;
-pub(crate) use report::{leftovers, session_facts};
+pub(crate) use report::{count_again, leftovers, session_facts};
 pub use report::{question_facts, question_text};
 pub(crate) use tally::{BOUNDS, tallied};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};

@@ -134,6 +134,15 @@ pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Va
     facts
 }
 
+/// Counts the output of a session anew: what a command left behind may have written since it ended.
+pub(crate) fn count_again(view: &SessionView, facts: &mut Map<String, Value>) {
+    let (total, dropped) = so_far(&Log::open(&view.folder));
+    if view.ending().is_some_and(|ending| ending.bytes < total) {
+        facts.insert("bytes_total".into(), json!(total));
+        facts.insert("bytes_dropped".into(), json!(dropped));
+    }
+}
+
 /// Bytes written so far, and how many of them are no longer kept.
 fn so_far(log: &Log) -> (u64, u64) {
     log.extent().unwrap_or_default()
@@ -178,6 +187,9 @@ pub(super) fn ending_line(view: &SessionView) -> String {
     };
     let after = spoken(ending.duration);
     match (ending.end, ending.exit) {
+        (End::Lost, _) | (_, None) if ending.duration == Millis(0) => {
+            "[lost: nobody saw how it ended]".into()
+        }
         (End::Lost, _) | (_, None) => format!("[lost after {after}: nobody saw how it ended]"),
         (End::OutOfMemory, _) => format!("[killed after {after}: out of memory]"),
         (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
@@ -393,7 +405,7 @@ pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Val
     facts.insert("cpu".into(), json!(now.cpu_percent(&before, passed)));
     facts.insert(
         "doing".into(),
-        json!(doing(Some(&now), now.cpu_percent(&before, passed))),
+        json!(doing(Some(&now), Some(now.cpu_percent(&before, passed)))),
     );
 }
 
@@ -409,19 +421,20 @@ pub(super) fn waits_for_input(view: &SessionView, facts: &mut Map<String, Value>
     if let Ok(Some(meta)) = folder::read_meta(&view.folder) {
         let now = facts::facts(&meta);
         facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
-        facts.insert("doing".into(), json!(doing(Some(&now), 0)));
+        facts.insert("doing".into(), json!(doing(Some(&now), None)));
     }
 }
 
-/// What a command does, in words.
-fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
-    match facts.map(|facts| facts.doing) {
-        Some(Doing::Busy) => format!("busy (CPU {cpu_percent}%)"),
-        Some(Doing::Sleeping) if cpu_percent > 0 => format!("sleeping (CPU {cpu_percent}%)"),
-        Some(Doing::Sleeping) => "sleeping".into(),
-        Some(Doing::Stopped) => "stopped".into(),
-        Some(Doing::WaitingForInput) => "waiting for input at its terminal".into(),
-        None => "unknown".into(),
+/// What a command does, in words; with its use of the processor, where that was measured.
+fn doing(facts: Option<&Facts>, cpu_percent: Option<u32>) -> String {
+    match (facts.map(|facts| facts.doing), cpu_percent) {
+        (Some(Doing::Busy), Some(cpu)) => format!("busy (CPU {cpu}%)"),
+        (Some(Doing::Busy), None) => "busy".into(),
+        (Some(Doing::Sleeping), Some(cpu @ 1..)) => format!("sleeping (CPU {cpu}%)"),
+        (Some(Doing::Sleeping), _) => "sleeping".into(),
+        (Some(Doing::Stopped), _) => "stopped".into(),
+        (Some(Doing::WaitingForInput), _) => "waiting for input at its terminal".into(),
+        (None, _) => "unknown".into(),
     }
 }
 
@@ -433,7 +446,7 @@ pub fn question_text(question: &QuestionView) -> String {
         question.state.idle,
         safe(&question.command),
         spoken(question.ran),
-        doing(question.facts.as_ref(), question.cpu_percent)
+        doing(question.facts.as_ref(), Some(question.cpu_percent))
     );
     let last = String::from_utf8_lossy(&question.last_line);
     let last = last.trim_end();
@@ -455,7 +468,7 @@ pub fn question_facts(question: &QuestionView) -> Value {
         "idle": question.state.idle.0 as f64 / 1_000.0,
         "running_for": question.ran.0 as f64 / 1_000.0,
         "last_line": safe(String::from_utf8_lossy(&question.last_line).trim_end()),
-        "doing": doing(question.facts.as_ref(), question.cpu_percent),
+        "doing": doing(question.facts.as_ref(), Some(question.cpu_percent)),
         "waiting_for_input": question.facts.is_some_and(|facts| facts.waiting_for_input()),
         "cpu": question.cpu_percent,
         "asked_at": question.state.asked.0,

@@ -97,6 +97,7 @@ fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
         created: Wall(meta.created_wall_ms),
         idle: limits.idle,
         inactivity: limits.inactivity,
+        unasked_until: limits.unasked_until,
         bytes: Log::open(path).end().unwrap_or(0),
         phase,
     }
@@ -113,23 +114,31 @@ fn ending(exited: &Exited) -> Ending {
 }
 
 /// The end of a session whose keeper is gone: as it was written down, else lost. Whatever of the tree
-/// is still alive is killed, since nobody holds it any more.
-pub(super) fn lost(path: &Path) -> Ending {
-    if let Ok(Some(meta)) = folder::read_meta(path) {
-        tree::end_orphans(&meta);
+/// is still alive is killed, since nobody holds it any more. It is known to have run until `seen`, or
+/// else until it wrote last.
+pub(super) fn lost(path: &Path, seen: Option<Wall>) -> Ending {
+    let meta = folder::read_meta(path).ok().flatten();
+    if let Some(meta) = &meta {
+        tree::end_orphans(meta);
     }
     if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
         return ending(&exited);
     }
-    let bytes = Log::open(path).end().unwrap_or(0);
-    if let Err(e) = folder::write_ending(path, &EndingFile::lost(bytes)) {
+    let log = Log::open(path);
+    let (bytes, dropped) = log.extent().unwrap_or_default();
+    let seen = seen.or_else(|| log.last_at().ok().flatten().map(Wall));
+    let ran = seen.zip(meta).map_or(0, |(seen, meta)| {
+        seen.0.saturating_sub(meta.created_wall_ms)
+    });
+    let lost = EndingFile::lost(ran, bytes, dropped);
+    if let Err(e) = folder::write_ending(path, &lost) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
     Ending {
         exit: None,
         end: End::Lost,
-        duration: Millis(0),
+        duration: Millis(ran),
         bytes,
-        dropped: 0,
+        dropped,
     }
 }

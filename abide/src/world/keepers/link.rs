@@ -10,6 +10,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use super::{Keepers, found};
 use crate::keeper::folder;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, ToKeeper};
+use crate::world::clock::{Clock, SystemClock};
 use crate::world::stream::Stream;
 
 /// Bytes read from a keeper at once; its frames are small.
@@ -180,8 +181,18 @@ impl Follower {
     /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
     /// session any more.
     pub async fn beyond(&mut self, offset: u64) -> Tide {
+        self.until(offset, |tide| tide.ended).await
+    }
+
+    /// The same, but what the command left behind may go on writing: waits until there are more bytes,
+    /// or there never will be.
+    pub async fn beyond_the_end(&mut self, offset: u64) -> Tide {
+        self.until(offset, |tide| tide.closed).await
+    }
+
+    async fn until(&mut self, offset: u64, over: fn(&Tide) -> bool) -> Tide {
         let now = *self.tide.borrow_and_update();
-        if now.bytes > offset || now.ended {
+        if now.bytes > offset || over(&now) {
             return now;
         }
         self.link.watch(offset);
@@ -195,7 +206,7 @@ impl Follower {
                 };
             }
             let now = *self.tide.borrow_and_update();
-            if now.bytes > offset || now.ended {
+            if now.bytes > offset || over(&now) {
                 return now;
             }
         }
@@ -231,7 +242,8 @@ async fn gone(keepers: &Arc<Keepers>, id: SessionId, life: Life) {
     // A keeper that wrote down what it was to run may have run it, whatever it managed to say.
     let ran = life.started || matches!(folder::read_meta(&folder), Ok(Some(_)));
     if ran && !life.ended {
-        let lost = tokio::task::spawn_blocking(move || found::lost(&folder)).await;
+        let now = SystemClock.now().wall;
+        let lost = tokio::task::spawn_blocking(move || found::lost(&folder, Some(now))).await;
         if let Ok(ending) = lost {
             let _ = keepers
                 .events

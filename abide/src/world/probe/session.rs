@@ -81,9 +81,9 @@ async fn until_written(
         match &mut follower {
             Some(follow) => {
                 slots.say(format!("{session} wrote {total} bytes without a match"));
-                let tide = follow.beyond(pieces.at().max(known)).await;
+                let tide = follow.beyond_the_end(pieces.at().max(known)).await;
                 known = tide.bytes;
-                if tide.ended {
+                if tide.closed {
                     follower = None;
                 }
             }

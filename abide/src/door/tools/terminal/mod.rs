@@ -216,6 +216,7 @@ impl Desk {
         }
         if !view.runs() {
             report::leftovers(view, &mut facts);
+            report::count_again(view, &mut facts);
         }
         facts.extend(more);
         ToolResult {

@@ -102,10 +102,12 @@ impl Desk {
     /// Follows a session's output from here on.
     pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
         let now = SystemClock.now().mono;
+        let follower = self.handle.keepers().follow(view.id);
         Reading {
             log: Log::open(&view.folder),
-            follower: self.handle.keepers().follow(view.id),
-            ended: !view.runs(),
+            ended: follower.is_none() && !view.runs(),
+            follower,
+            left: !view.runs(),
             began: now,
             until: now + timeout,
         }
@@ -183,8 +185,10 @@ pub(super) struct Found {
 pub(super) struct Reading {
     log: Log,
     follower: Option<Follower>,
-    /// Everything that the session will ever write is in its log.
+    /// The command has ended, or everything that the session will ever write is in its log.
     pub ended: bool,
+    /// The command had ended before; what it left behind may write on.
+    left: bool,
     began: Mono,
     until: Mono,
 }
@@ -367,10 +371,17 @@ impl Reading {
             self.ended = true;
             return Woken::More;
         };
+        let left = self.left;
+        let more = async {
+            match left {
+                false => follower.beyond(seen).await.ended,
+                true => follower.beyond_the_end(seen).await.closed,
+            }
+        };
         tokio::select! {
             biased;
-            tide = follower.beyond(seen) => {
-                self.ended |= tide.ended;
+            ended = more => {
+                self.ended |= ended;
                 Woken::More
             }
             () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },

@@ -1,0 +1,260 @@
+//! Everything once more as a user without rights: no control group can be had, and the tree is held by
+//! those whom orphans come back to. Where the tests run as root, the program gives its rights up.
+
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Handle, end_all, living};
+
+/// Nobody: a user who owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// The program as a user without rights.
+struct Plain {
+    dir: TempDir,
+    program: PathBuf,
+}
+
+impl Plain {
+    fn new() -> Self {
+        let dir = TempDir::new().expect("a folder for the test");
+        let program = dir.path().join("abide");
+        let built = env!("CARGO_BIN_EXE_abide");
+        // Where it was built may be closed to others.
+        if std::fs::hard_link(built, &program).is_err() {
+            std::fs::copy(built, &program).expect("a copy of the program");
+        }
+        if is_root() {
+            std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
+        }
+        let config = dir.path().join("config.toml");
+        // Tests may run where even nobody has been given control groups.
+        std::fs::write(config, "containment = \"subreaper\"\n").expect("a configuration");
+        Plain { dir, program }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        #[expect(clippy::disallowed_methods, reason = "the program under test")]
+        let mut command = Command::new(&self.program);
+        command
+            .args(args)
+            .env("ABIDE_DIR", self.dir.path())
+            .env("HOME", self.dir.path())
+            .current_dir(self.dir.path());
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let out = self.command(args).output().expect("abide runs");
+        serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{args:?}: {out:?}"))
+    }
+
+    /// What a tool says.
+    fn call(&self, block: &str) -> Value {
+        let mut child = self
+            .command(&["call", "--json"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("abide runs");
+        let mut stdin = child.stdin.take().expect("its input");
+        stdin.write_all(block.as_bytes()).expect("it reads");
+        drop(stdin);
+        let out = child.wait_with_output().expect("it ends");
+        let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        told["result"].clone()
+    }
+
+    fn daemon(&self) -> Handle {
+        let status = self.json(&["status", "--json"]);
+        let pid = status["daemon"]["pid"].as_i64().expect("a pid");
+        Handle::on(i32::try_from(pid).expect("a pid"))
+    }
+
+    /// A session with a family that has come to life.
+    fn family(&self, mark: &str) -> Family {
+        let names = Names::new(mark);
+        let ready = self.dir.path().join(format!("ready{mark}"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &ready, fifo, mode, 0).expect("a fifo");
+        // The mask of the test may have taken rights away.
+        std::fs::set_permissions(&ready, PermissionsExt::from_mode(0o666)).expect("chmod");
+        let line = format!(
+            "{}; echo > {}; exec sleep {}",
+            names.birth(),
+            ready.display(),
+            names.of(0)
+        );
+        let started = self.json(&["session", "start", "--no-pty", "--json", "--", &line]);
+        assert_eq!(started["contained_by"], "subreaper", "{started}");
+        std::fs::read(&ready).expect("the family is there");
+        let members = names.members();
+        assert_eq!(members.len(), KINDS, "{members:?}");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", names.leader())).expect("stat");
+        let parent = stat.rsplit(')').next().expect("what follows its name");
+        let parent = parent.split_whitespace().nth(1).expect("its parent");
+        Family {
+            session: started["session_id"].as_str().expect("an id").to_owned(),
+            keeper: Handle::on(parent.parse().expect("a number")),
+            members: members.into_iter().map(Handle::on).collect(),
+            names,
+        }
+    }
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        end_all(|args| self.command(args));
+    }
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// How many kinds of descendants a family has.
+const KINDS: usize = 7;
+
+/// What the members of a family are called: none has the command line of any other process.
+struct Names(String);
+
+impl Names {
+    fn new(mark: &str) -> Self {
+        Names(format!("{mark}{}", std::process::id()))
+    }
+
+    fn of(&self, kind: usize) -> String {
+        format!("{}.{kind}", self.0)
+    }
+
+    /// A plain child, one with a session of its own, one that was left by its parent, one that takes
+    /// no notice of signals, one that stands still, one without environment and streams that takes
+    /// no notice either, and one whose parent stands still.
+    fn birth(&self) -> String {
+        let [a, b, c, d, e, f, g] = [1, 2, 3, 4, 5, 6, 7].map(|kind| self.of(kind));
+        let deaf = "trap \"\" TERM HUP INT";
+        format!(
+            "sleep {a} & setsid sleep {b} & (setsid sleep {c} &); ({deaf}; exec sleep {d}) & \
+             setsid sleep {e} & still=$!; ({deaf}; exec env -i setsid sleep {f} <&- >&- 2>&-) & \
+             (sleep {g} & wait) & held=$!; \
+             while test $(pgrep -fc \"^sleep {}[.][1-7]$\") -lt {KINDS}; do :; done; \
+             kill -STOP $still $held",
+            self.0
+        )
+    }
+
+    fn members(&self) -> Vec<i32> {
+        (1..=KINDS)
+            .flat_map(|kind| living(&format!("sleep {}", self.of(kind))))
+            .collect()
+    }
+
+    fn leader(&self) -> i32 {
+        let line = format!("sleep {}", self.of(0));
+        loop {
+            // It says that it is ready right before it becomes this.
+            if let Some(pid) = living(&line).first() {
+                return *pid;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+struct Family {
+    session: String,
+    keeper: Handle,
+    members: Vec<Handle>,
+    names: Names,
+}
+
+impl Family {
+    fn is_gone(&self) {
+        for member in &self.members {
+            member.wait_gone();
+        }
+        assert!(self.names.members().is_empty());
+    }
+}
+
+#[test]
+fn m19_the_hard_limit_takes_everybody_along() {
+    let abide = Plain::new();
+    let names = Names::new("3001");
+    let block = format!(
+        "<tool name=\"shell\"><command><![CDATA[{}; echo all; sleep 999]]></command>\
+         <timeout>2</timeout></tool>",
+        names.birth()
+    );
+    let result = abide.call(&block);
+    assert_eq!(result["status"], "TIMEOUT_ERROR", "{result}");
+    assert_eq!(result["contained_by"], "subreaper", "{result}");
+    assert_eq!(result["bytes_total"], 4, "{result}");
+    assert!(names.members().is_empty());
+}
+
+#[test]
+fn m19_what_is_left_behind_is_listed_and_can_be_ended() {
+    let abide = Plain::new();
+    let names = Names::new("3002");
+    let block = format!(
+        "<tool name=\"shell\"><command><![CDATA[{}]]></command></tool>",
+        names.birth()
+    );
+    let result = abide.call(&block);
+    assert_eq!(result["status"], "SUCCESS", "{result}");
+    let left = result["still_running"].as_array().expect("a list");
+    for kind in 1..=KINDS {
+        let line = format!("sleep {}", names.of(kind));
+        let listed = left.iter().any(|process| process["command"] == line);
+        assert!(listed, "{line} is not among {left:?}");
+    }
+    let session = result["session_id"].as_str().expect("an id");
+    abide.json(&["session", "kill", "--json", session]);
+    assert!(names.members().is_empty());
+}
+
+#[test]
+fn m19_a_kill_leaves_nobody_whatever_became_of_the_daemon() {
+    for daemon_dies in [false, true] {
+        let abide = Plain::new();
+        let family = abide.family("3003");
+        if daemon_dies {
+            let daemon = abide.daemon();
+            daemon.kill();
+            daemon.wait_gone();
+        }
+        let ended = abide.json(&["session", "kill", "--json", &family.session]);
+        assert_eq!(ended["end"], "user", "{ended}");
+        assert!(family.names.members().is_empty());
+    }
+}
+
+#[test]
+fn k14_k15_a_killed_keeper_leaves_nobody_even_where_nothing_else_holds_them() {
+    for daemon_dies in [false, true] {
+        let abide = Plain::new();
+        let family = abide.family("3004");
+        let daemon = abide.daemon();
+        if daemon_dies {
+            daemon.kill();
+            daemon.wait_gone();
+        }
+        family.keeper.kill();
+        family.is_gone();
+        // Killing what is gone already is answered with how it ended.
+        let ended = abide.json(&["session", "kill", "--json", &family.session]);
+        assert_eq!(ended["end"], "lost", "{ended}");
+        assert_eq!(ended["exit_code"], Value::Null, "{ended}");
+    }
+}
