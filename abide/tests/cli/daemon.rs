@@ -51,11 +51,20 @@ fn status_counts_what_there_is() {
     assert!(status["daemon"]["started_at"].as_u64().unwrap() > 1_600_000_000_000);
     assert_eq!(
         status["sessions"],
-        serde_json::json!({"running": 0, "ended": 1})
+        serde_json::json!({"running": 0, "background": 0, "ended": 1})
     );
     assert_eq!(status["questions"]["open"], 0);
     let shown = text(&abide.output(["status"]).stdout);
     assert!(shown.contains("0 running, 1 ended"), "{shown}");
+    abide.output(["run", "--", "sleep 1000 &"]);
+    let shown = text(&abide.output(["status"]).stdout);
+    assert!(
+        shown.contains("0 running, 1 in the background, 1 ended"),
+        "{shown}"
+    );
+    let listed = abide.json(["session", "list", "--json"]);
+    let left = listed["sessions"][0]["session_id"].as_str().unwrap();
+    abide.output(["session", "kill", left]);
 }
 
 #[test]

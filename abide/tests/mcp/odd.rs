@@ -52,7 +52,10 @@ fn a_request_that_cannot_be_read_is_answered_under_its_id() {
     assert_eq!(error["error"]["code"], -32700, "{error}");
     client.write(r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":7},"id":"odd"}"#);
     let error = client.heard(|message| message["id"] == "odd");
-    assert!(error["error"]["code"].is_i64(), "{error}");
+    assert_eq!(error["error"]["code"], -32602, "{error}");
+    client.write(r#"{"jsonrpc":"2.0","method":"tools/cull","params":{"name":7},"id":"new"}"#);
+    let error = client.heard(|message| message["id"] == "new");
+    assert_eq!(error["error"]["code"], -32601, "{error}");
     client.write(r#"{"jsonrpc":"2.0","method":"tools/list","id":1.5}"#);
     client.heard(|message| message["id"] == 1.5 && message["error"].is_object());
     works(&mut client);

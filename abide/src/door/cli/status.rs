@@ -25,14 +25,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
                 show::ago(now, number(&daemon["started_at"]))
             ),
         ),
-        (
-            "sessions",
-            format!(
-                "{} running, {} ended",
-                number(&status["sessions"]["running"]),
-                number(&status["sessions"]["ended"])
-            ),
-        ),
+        ("sessions", sessions(&status["sessions"])),
         (
             "questions",
             format!("{} open", number(&status["questions"]["open"])),
@@ -68,6 +61,16 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
         say!("\n`abide answer` shows what is asked.");
     }
     Ok(0)
+}
+
+/// Whose command has ended and left something in the background is told apart, where there is any.
+fn sessions(counts: &serde_json::Value) -> String {
+    let count = |name: &str| counts[name].as_u64().unwrap_or(0);
+    let (running, ended) = (count("running"), count("ended"));
+    match count("background") {
+        0 => format!("{running} running, {ended} ended"),
+        left => format!("{running} running, {left} in the background, {ended} ended"),
+    }
 }
 
 fn http(door: &serde_json::Value) -> String {

@@ -1,5 +1,6 @@
 //! How the daemon is, and its end.
 
+use abide_core::session::Phase;
 use abide_core::{Outcome, Request, timer};
 use axum::Json;
 use axum::extract::State as Shared;
@@ -23,6 +24,8 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
             .filter(|view| view.visible_to(who.agent.as_ref()))
     };
     let running = seen().filter(|view| view.runs()).count();
+    let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
+    let background = seen().filter(|view| left(&view.state.phase)).count();
     let questions = state.handle.board().questions();
     let open = questions.iter().filter(|question| {
         who.agent
@@ -35,7 +38,11 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
             "version": env!("CARGO_PKG_VERSION"),
             "started_at": state.daemon.started_at.0,
         },
-        "sessions": {"running": running, "ended": seen().count() - running},
+        "sessions": {
+            "running": running,
+            "background": background,
+            "ended": seen().count() - running - background,
+        },
         "questions": {"open": open.count()},
         "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),

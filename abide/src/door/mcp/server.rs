@@ -8,10 +8,11 @@ use std::sync::{Arc, LazyLock};
 use abide_core::Agent;
 use futures_util::FutureExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, DiscoverResult, Extensions,
-    GetPromptRequestParams, GetPromptResponse, Implementation, InitializeRequestParams,
-    InitializeResult, JsonObject, ListPromptsResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult,
+    DiscoverResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse,
+    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
+    Tool, ToolAnnotations,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -224,6 +225,20 @@ impl ServerHandler for Server {
         prompt::get(&request).map(GetPromptResponse::from)
     }
 
+    /// What has a name that is known, but cannot be read as what it names, is not unknown but wrong.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if !METHODS.contains(&method.as_str()) {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+        }
+        let sentence = format!("the params of {method} are not what it takes");
+        Err(ErrorData::invalid_params(sentence, None))
+    }
+
     /// A panic is answered too: without this, its call would never be.
     async fn call_tool(
         &self,
@@ -239,6 +254,16 @@ impl ServerHandler for Server {
         })
     }
 }
+
+/// The methods that take params which can be wrong.
+const METHODS: [&str; 6] = [
+    "initialize",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "logging/setLevel",
+];
 
 /// The newest version that a client is offered.
 ///
