@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test agent-test web web-lint web-test browser pictures guide reference bench soak deny deb deb-test install clean
+.PHONY: help run build test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny deb deb-test install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,9 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 	fi
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
+
+page-bench: browser build ## how smooth the page is with ten thousand timers and two thousand sessions
+	cd web && ABIDE_BIN=../target/release/abide npm run --silent bench
 
 agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part of `make test`)
 	abide/tests/agents/run

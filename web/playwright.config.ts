@@ -8,6 +8,9 @@ function browser(): string {
   return execFileSync('sh', ['-c', 'command -v chromium || command -v chromium-browser'], { encoding: 'utf8' }).trim();
 }
 
+// A page that comes from a folder is no local one for the browser, and may not open a socket to the daemon.
+const FROM_DISK = process.env['ABIDE_PAGE'] ? ['--disable-features=LocalNetworkAccessChecks'] : [];
+
 export default defineConfig({
   testDir: 'tests',
   outputDir: 'test-results',
@@ -23,6 +26,6 @@ export default defineConfig({
     viewport: { width: 1280, height: 800 },
     colorScheme: 'light',
     trace: 'off',
-    launchOptions: { executablePath: browser(), args: ['--no-sandbox'] },
+    launchOptions: { executablePath: browser(), args: ['--no-sandbox', ...FROM_DISK] },
   },
 });

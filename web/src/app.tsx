@@ -2,7 +2,7 @@
 
 import { useEffect, useRef, type ReactNode } from 'react';
 import { sentence } from './state/acts';
-import { house, type HeldQuestion, type HeldSession, type HeldTimer } from './state/house';
+import { house } from './state/house';
 import { nextTheme } from './state/keys';
 import { daemon, link, loaded, tryNow } from './state/live';
 import { logout } from './state/login';
@@ -10,9 +10,8 @@ import { canNotify, switchNotifying } from './state/notify';
 import { tell } from './state/notes';
 import { notifying, theme } from './state/prefs';
 import { route, type Route } from './state/route';
-import { useIds, useSecond } from './state/use';
+import { useSecond, useTally } from './state/use';
 import { useValue } from './state/value';
-import { isAlive, isOpen } from './wire';
 import { Announcer } from './parts/announcer';
 import { Empty } from './parts/empty';
 import { Help, openHelp } from './parts/help';
@@ -75,8 +74,9 @@ function Frame() {
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   useEffect(() => {
-    // Whoever goes somewhere by keyboard continues there.
-    if (!first.current) main.current?.focus({ preventScroll: true });
+    // Whoever goes somewhere by keyboard continues there, if nothing in the view has taken the focus already.
+    const inView = main.current?.contains(document.activeElement) ?? false;
+    if (!first.current && !inView) main.current?.focus({ preventScroll: true });
     first.current = false;
   }, [at]);
   return (
@@ -118,12 +118,8 @@ function View({ at }: { at: Route }) {
   }
 }
 
-const ids = (all: Iterable<HeldQuestion>) => [...all].map((question) => question.question_id);
-const alive = (all: Iterable<HeldSession>) => [...all].filter(isAlive).map((session) => session.session_id);
-const open = (all: Iterable<HeldTimer>) => [...all].filter(isOpen).map((timer) => timer.timer_id);
-
 function Title({ at }: { at: Route }) {
-  const questions = useIds(house.questions, ids).length;
+  const questions = useTally(house.questions);
   useEffect(() => {
     document.title = `${questions > 0 ? `(${questions}) ` : ''}${TITLES[at.view]} · abide`;
   }, [questions, at]);
@@ -131,9 +127,9 @@ function Title({ at }: { at: Route }) {
 }
 
 function Rail({ at }: { at: Route }) {
-  const questions = useIds(house.questions, ids).length;
-  const sessions = useIds(house.sessions, alive).length;
-  const timers = useIds(house.timers, open).length;
+  const questions = useTally(house.questions);
+  const sessions = useTally(house.sessions);
+  const timers = useTally(house.timers);
   const here = at.view === 'session' ? 'sessions' : at.view;
   const item = (view: string, href: string, icon: ReactNode, name: string, badge: number, loud = false) => (
     <Link href={href} aria-current={here === view ? 'page' : undefined}>

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { conditionWords } from './condition';
-import { ahead, bytes, countdown, duration, exactly, plural } from './format';
+import { ahead, bytes, countdown, duration, exactly, length, plural } from './format';
 
 test('durations are written as people write them', () => {
   const written = [0, 0.9, 45, 60, 90, 3_600, 3_725, 86_400, 273_600].map(duration);
@@ -15,6 +15,10 @@ test('bytes and counts', () => {
   expect([0, 999, 1_000, 123_456_789].map(bytes)).toEqual(['0 B', '999 B', '1.0 kB', '123 MB']);
   expect([plural(1, 'timer'), plural(2_000, 'timer')]).toEqual(['1 timer', '2,000 timers']);
   expect([ahead(5_000, 5_500), ahead(95_000, 5_000)]).toEqual(['now', 'in 1m30s']);
+});
+
+test('what is shorter than a second is not nothing', () => {
+  expect([0, 0.05, 0.234, 1, 1.5, 9.99, 12.7, 90].map(length)).toEqual(['0s', '0.05s', '0.23s', '1s', '1.5s', '10s', '12s', '1m30s']);
 });
 
 test('nothing hides in a command', () => {

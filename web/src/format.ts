@@ -21,6 +21,11 @@ export function duration(seconds: number): string {
   return parts.join('');
 }
 
+/** The same for what stands still, where parts of a second may be all there is: `0.05s`, `1.5s`. */
+export function length(seconds: number): string {
+  return seconds >= 10 || Number.isInteger(seconds) ? duration(seconds) : `${Number(Math.max(0, seconds).toPrecision(2))}s`;
+}
+
 /** `12:05` or `1:02:05`, for what counts down. */
 export function countdown(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
@@ -107,4 +112,11 @@ export function exactly(text: string): Run[] {
   }
   if (from < text.length) runs.push({ text: text.slice(from), mark: false });
   return runs;
+}
+
+/** The same as one plain text, for places that take no markup. */
+export function visible(text: string): string {
+  return exactly(text)
+    .map((run) => run.text)
+    .join('');
 }

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test as base, type Page } from '@playwright/test';
+import { pageFromDisk } from './from-disk';
 
 const BINARY = resolve(process.env['ABIDE_BIN'] ?? '../target/debug/abide');
 const run = promisify(execFile);
@@ -116,7 +117,9 @@ export const test = base.extend<Fixtures>({
     await abide.finish();
   },
   inside: async ({ abide, page }, give) => {
-    const wrong = watch(page, `http://${abide.address()}/`);
+    const origin = `http://${abide.address()}/`;
+    const wrong = watch(page, origin);
+    await pageFromDisk(page, origin);
     await page.goto(await abide.link());
     await expect(page.getByText(/^Live, abide/)).toBeVisible();
     await give(page);

@@ -109,18 +109,3 @@ test('history and statistics tell of what ended', async ({ abide, inside: page }
   await page.getByText('The same as a table').click();
   await expect(page.getByRole('row').last()).toContainText('1');
 });
-
-test('ten thousand timers stay smooth', async ({ abide, inside: page }) => {
-  for (let batch = 0; batch < 10; batch += 1) {
-    const timers = Array.from({ length: 1_000 }, (_, n) => ({ total_duration: 5_000 + n, reason: `wait ${batch * 1_000 + n}` }));
-    await abide.timers(...timers);
-  }
-  await page.getByRole('link', { name: /^Timers/ }).click();
-  await expect(page.getByText('10,000 timers')).toBeVisible();
-  const list = page.getByRole('list', { name: 'Open timers' });
-  await list.locator('[data-main]').first().focus();
-  await page.keyboard.press('End');
-  await expect(list.locator('[aria-posinset="10000"] [data-main]')).toBeFocused();
-  // However many there are, only what is on the screen is drawn.
-  expect(await list.getByRole('listitem').count()).toBeLessThan(60);
-});

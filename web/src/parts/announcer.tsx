@@ -1,11 +1,11 @@
 // New questions are read out, and shown by the system where that is wanted.
 
 import { useEffect, useState } from 'react';
-import { exactly } from '../format';
+import { visible } from '../format';
 import { house } from '../state/house';
 import { whenAsked } from '../state/live';
 import { announce, retire } from '../state/notify';
-import { go } from '../state/route';
+import { goToQuestion } from '../state/route';
 
 export function Announcer() {
   const [words, setWords] = useState('');
@@ -14,9 +14,8 @@ export function Announcer() {
     whenAsked((question) => {
       if (told.has(question.question_id)) return;
       told.add(question.question_id);
-      const command = exactly(question.command).map((run) => run.text);
-      setWords(`${question.question} ${command.join('')}`);
-      announce(question, go);
+      setWords(`${question.question} ${visible(question.command)}`);
+      announce(question, () => goToQuestion(question.question_id));
     });
     return house.questions.subscribe(() => {
       for (const id of told) {

@@ -1,6 +1,6 @@
 // A bar that fills by itself. The browser moves it; nothing is drawn anew until the facts change.
 
-import { useLayoutEffect, useRef } from 'react';
+import { useState } from 'react';
 import { now } from '../state/clock';
 
 interface Props {
@@ -15,22 +15,19 @@ interface Props {
 }
 
 export function Bar({ label, total, full, at = 0, className = '' }: Props) {
-  const inner = useRef<HTMLElement>(null);
-  useLayoutEffect(() => {
-    const bar = inner.current;
-    if (!bar) return;
-    bar.classList.toggle('moving', full !== null);
-    if (full === null) {
-      bar.style.transform = `scaleX(${Math.min(1, Math.max(0, at))})`;
-      return;
-    }
-    bar.style.animationDuration = `${total}s`;
-    const [animation] = bar.getAnimations();
-    if (animation) animation.currentTime = Math.max(0, total * 1_000 - (full - now()));
-  }, [total, full, at]);
   return (
     <div className={`bar ${className}`} role="img" aria-label={label}>
-      <i ref={inner} />
+      {full === null ? (
+        <i style={{ transform: `scaleX(${Math.min(1, Math.max(0, at))})` }} />
+      ) : (
+        <Moving key={`${total} ${full}`} total={total} full={full} />
+      )}
     </div>
   );
+}
+
+/** Another fact makes another element: an animation that runs cannot be set to another time by style alone. */
+function Moving({ total, full }: { total: number; full: number }) {
+  const [gone] = useState(() => Math.max(0, total - (full - now()) / 1_000));
+  return <i className="moving" style={{ animationDuration: `${total}s`, animationDelay: `${-gone}s` }} />;
 }

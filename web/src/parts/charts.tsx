@@ -1,9 +1,10 @@
 // The last days as bars. uPlot draws them on a canvas; the same numbers stand below as a table.
 
-import { useEffect, useRef, useSyncExternalStore } from 'react';
+import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { count, duration } from '../format';
+import { count, length } from '../format';
+import { now } from '../state/clock';
 import { theme } from '../state/prefs';
 import type { Stats } from '../wire';
 
@@ -61,7 +62,7 @@ function Plot({ label, days, lines, format, steps }: PlotProps) {
         padding: [10, 8, 0, 0],
         cursor: { show: false },
         legend: { show: false },
-        scales: { x: { time: false, range: [-0.6, days.length - 0.4] }, y: { range: (_, __, most) => [0, most * 1.1 || 1] } },
+        scales: { x: { time: false, range: [-0.6, days.length - 0.4] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [
           { ...axis, size: 28, grid: { show: false }, values: (_, places) => places.map((at) => names[at] ?? '') },
           { ...axis, size: 52, incrs: steps, values: (_, values) => values.map(format) },
@@ -96,7 +97,20 @@ const SPANS = [1, 5, 15, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_4
 
 const whole = (value: number) => (Number.isInteger(value) ? count(value) : '');
 
-export default function Charts({ days }: { days: Days }) {
+const DAY = 86_400_000;
+const SHOWN = 30;
+
+/** The last days up to today, those on which nothing ended as well. Days are those of Greenwich, as the daemon's. */
+export function everyDay(days: Days, today: number): Days {
+  const known = new Map(days.map((day) => [day.day, day]));
+  return Array.from({ length: SHOWN }, (_, n) => {
+    const day = new Date(today - (SHOWN - 1 - n) * DAY).toISOString().slice(0, 10);
+    return known.get(day) ?? { day, completed: 0, stopped: 0, waited: 0 };
+  });
+}
+
+export default function Charts({ days: told }: { days: Days }) {
+  const days = useMemo(() => everyDay(told, now()), [told]);
   const ended: Line[] = [
     // The taller bar stands behind the shorter one: together they are all that ended.
     { name: 'Completed', colour: '--accent', values: days.map((day) => day.completed + day.stopped) },
@@ -108,7 +122,7 @@ export default function Charts({ days }: { days: Days }) {
       <div className="charts">
         <figure className="card">
           <figcaption className="legend">
-            <h2>Ended a day</h2>
+            <h2>Ended, by day</h2>
             <span className="soft small">
               <i className="swatch accent" /> completed <i className="swatch" /> stopped
             </span>
@@ -117,9 +131,9 @@ export default function Charts({ days }: { days: Days }) {
         </figure>
         <figure className="card">
           <figcaption className="legend">
-            <h2>Waited a day</h2>
+            <h2>Waited, by day</h2>
           </figcaption>
-          <Plot label="Time waited each day; the table below has the numbers" days={days} lines={waited} format={duration} steps={SPANS} />
+          <Plot label="Time waited each day; the table below has the numbers" days={days} lines={waited} format={length} steps={SPANS} />
         </figure>
       </div>
       <details>
@@ -135,12 +149,12 @@ export default function Charts({ days }: { days: Days }) {
               </tr>
             </thead>
             <tbody>
-              {days.map((day) => (
+              {told.map((day) => (
                 <tr key={day.day}>
                   <td>{day.day}</td>
                   <td>{count(day.completed)}</td>
                   <td>{count(day.stopped)}</td>
-                  <td>{duration(day.waited)}</td>
+                  <td>{length(day.waited)}</td>
                 </tr>
               ))}
             </tbody>

@@ -26,7 +26,11 @@ export function Try({ command }: { command: string }) {
   };
   return (
     <span className="try">
-      <code>{command}</code>
+      <code>
+        {command.split(' ').map((word, place) => (
+          <span key={place}>{place === 0 ? word : ` ${word}`}</span>
+        ))}
+      </code>
       <button type="button" className="button plain compact icon" aria-label={`Copy ${command}`} onClick={copy}>
         {copied ? '✓' : <CopyIcon />}
       </button>

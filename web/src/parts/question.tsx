@@ -1,11 +1,13 @@
 // A question to the person: what is asked, about which command exactly, and the three answers.
 
-import { memo, type KeyboardEvent } from 'react';
+import { memo, useEffect, useRef, type KeyboardEvent } from 'react';
 import { duration } from '../format';
 import { answer } from '../state/acts';
 import { house } from '../state/house';
 import { shortcuts } from '../state/prefs';
+import { wantedQuestion } from '../state/route';
 import { useThing } from '../state/use';
+import { useValue } from '../state/value';
 import { Link } from './link';
 import { Exact, Since, Tail } from './text';
 
@@ -20,7 +22,19 @@ const KEYS: Record<string, 'yes' | 'no' | 'quiet'> = { y: 'yes', n: 'no', q: 'qu
 export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
   const question = useThing(house.questions, id);
   const pulse = useThing(house.pulses, question?.session_id ?? '');
+  const session = useThing(house.sessions, question?.session_id ?? '');
+  const card = useRef<HTMLElement>(null);
+  const wanted = useValue(wantedQuestion) === id;
+  useEffect(() => {
+    if (!wanted || !card.current) return;
+    wantedQuestion.set(null);
+    card.current.focus();
+    card.current.scrollIntoView({ block: 'nearest' });
+  }, [wanted]);
   if (!question) return null;
+  // It may have been quiet for long before there was anybody to ask.
+  const told = question.asked_at - question.idle * 1_000;
+  const quietSince = Math.min(told, Math.max(session?.last_activity ?? 0, pulse?.last_activity ?? 0) || told);
   const { answering } = question;
   const say = (word: 'yes' | 'no' | 'quiet') => void answer(id, word);
   const onKey = (event: KeyboardEvent) => {
@@ -34,7 +48,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
   const lines = question.tail ?? pulse?.tail ?? (question.last_line ? [question.last_line] : []);
   const title = `${id}-title`;
   return (
-    <article className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>
+    <article ref={card} className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>
       <h2 id={title}>{question.question}</h2>
       <div className="command">
         <Exact text={question.command} />
@@ -52,7 +66,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
         <span>
           quiet for{' '}
           <b>
-            <Since stamp={question.asked_at - question.idle * 1_000} least={question.idle} />
+            <Since stamp={quietSince} least={question.idle} />
           </b>
           , limit {duration(question.idle)}
         </span>

@@ -1,7 +1,7 @@
 // A session: what it does or how it ended, and as a card with its live tail.
 
 import { memo, useState } from 'react';
-import { bytes, duration, share } from '../format';
+import { bytes, duration, share, visible } from '../format';
 import { kill } from '../state/acts';
 import { type HeldSession, house } from '../state/house';
 import { useSecond, useThing } from '../state/use';
@@ -94,18 +94,20 @@ export function KillButton({ session, compact }: { session: HeldSession; compact
       >
         Kill
       </button>
-      <Sure
-        open={asking}
-        onClose={() => setAsking(false)}
-        title="Kill this session?"
-        act="Kill it"
-        onYes={() => void kill(session.session_id)}
-      >
-        <p>
-          <Exact text={session.command} />
-        </p>
-        <p className="soft">It and everything it has started ends. Its log is kept.</p>
-      </Sure>
+      {asking && (
+        <Sure
+          open
+          onClose={() => setAsking(false)}
+          title="Kill this session?"
+          act="Kill it"
+          onYes={() => void kill(session.session_id)}
+        >
+          <p>
+            <Exact text={session.command} />
+          </p>
+          <p className="soft">It and everything it has started ends. Its log is kept.</p>
+        </Sure>
+      )}
     </>
   );
 }
@@ -118,13 +120,13 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
     <article className="card session-card" tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
       <div className="card-head">
         <h3 className="title" id={`${id}-title`}>
-          <Link href={`/sessions/${id}`}>
+          <Link href={`/sessions/${id}`} className="few-lines" title={visible(session.command)}>
             <Exact text={session.command} />
           </Link>
         </h3>
         <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
       </div>
-      <Tail lines={pulse?.tail ?? session.tail ?? []} label={`Last lines of ${id}`} />
+      <Tail lines={pulse?.tail ?? session.tail ?? []} label={`Last lines of ${id}`} unwrapped />
       <QuietBar session={session} pulse={pulse} />
       <div className="facts">
         <span>

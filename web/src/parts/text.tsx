@@ -20,11 +20,18 @@ export function Exact({ text, className = '' }: { text: string; className?: stri
   );
 }
 
+interface TailProps {
+  lines: string[];
+  label: string;
+  /** Long lines go on beyond the edge, so that tables stay tables and the height stays the same. */
+  unwrapped?: boolean;
+}
+
 /** The last lines of a session, quoted. */
-export function Tail({ lines, label }: { lines: string[]; label: string }) {
+export function Tail({ lines, label, unwrapped }: TailProps) {
   const text = lines.join('\n');
   return (
-    <pre className="tail" tabIndex={0} role="group" aria-label={label}>
+    <pre className={`tail ${unwrapped ? 'unwrapped' : ''}`} tabIndex={0} role="group" aria-label={label}>
       {text === '' ? <span className="soft">No output yet</span> : <Exact text={text} />}
     </pre>
   );

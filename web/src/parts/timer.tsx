@@ -3,7 +3,7 @@
 import { Menu } from '@base-ui/react/menu';
 import { memo, useState } from 'react';
 import { conditionWords } from '../condition';
-import { ahead, countdown, duration } from '../format';
+import { ahead, countdown, length, visible } from '../format';
 import { timerAct } from '../state/acts';
 import { type HeldTimer, house } from '../state/house';
 import { useSecond, useThing } from '../state/use';
@@ -11,6 +11,7 @@ import { isOpen, type Timer, type TimerStatus } from '../wire';
 import { Bar } from './bar';
 import { Box } from './dialog';
 import { DownIcon, MoreIcon } from './icons';
+import { MenuButton } from './menu';
 import { Exact } from './text';
 
 const STATES: Record<TimerStatus, [string, string]> = {
@@ -39,7 +40,7 @@ export function Left({ timer }: { timer: HeldTimer }) {
 
 export function TimerBar({ timer, thin }: { timer: HeldTimer; thin?: boolean }) {
   const done = timer.total_duration > 0 ? timer.elapsed_time / timer.total_duration : 1;
-  const label = `${Math.round(done * 100)} % of ${duration(timer.total_duration)} have passed`;
+  const label = `${Math.round(done * 100)} % of ${length(timer.total_duration)} have passed`;
   const still = timer.due === null ? 'still' : '';
   return (
     <Bar
@@ -136,18 +137,17 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
           Resume
         </button>
       ) : (
-        <Menu.Root>
-          <Menu.Trigger className="button compact">
-            Pause <DownIcon />
-          </Menu.Trigger>
-          <Menu.Portal>
-            <Menu.Positioner className="menu-place" sideOffset={6} align="start">
-              <Menu.Popup className="menu">
-                <PauseItems id={id} onOther={() => setAsking(true)} />
-              </Menu.Popup>
-            </Menu.Positioner>
-          </Menu.Portal>
-        </Menu.Root>
+        <MenuButton
+          className="button compact"
+          align="start"
+          face={
+            <>
+              Pause <DownIcon />
+            </>
+          }
+        >
+          <PauseItems id={id} onOther={() => setAsking(true)} />
+        </MenuButton>
       )}
       <button
         type="button"
@@ -179,42 +179,51 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
   const paused = timer.status === 'paused';
   return (
     <>
-      <Menu.Root>
-        <Menu.Trigger
-          className="button plain compact icon"
-          aria-label={`What to do with ${purpose(timer)}`}
-          tabIndex={tabIndex}
+      <MenuButton
+        className="button plain compact icon"
+        label={`What to do with ${visible(purpose(timer))}`}
+        align="end"
+        tabIndex={tabIndex}
+        face={<MoreIcon />}
+      >
+        {paused ? (
+          <Menu.Item className="menu-item" onClick={() => void timerAct(id, 'resume')}>
+            Resume
+          </Menu.Item>
+        ) : (
+          <Menu.Group>
+            <Menu.GroupLabel className="menu-label">Pause for</Menu.GroupLabel>
+            <PauseItems id={id} onOther={() => setAsking(true)} />
+          </Menu.Group>
+        )}
+        <Menu.Item
+          className="menu-item"
+          disabled={timer.status === 'running_background'}
+          onClick={() => void timerAct(id, 'cancel')}
         >
-          <MoreIcon />
-        </Menu.Trigger>
-        <Menu.Portal>
-          <Menu.Positioner className="menu-place" sideOffset={6} align="end">
-            <Menu.Popup className="menu">
-              {paused ? (
-                <Menu.Item className="menu-item" onClick={() => void timerAct(id, 'resume')}>
-                  Resume
-                </Menu.Item>
-              ) : (
-                <Menu.Group>
-                  <Menu.GroupLabel className="menu-label">Pause for</Menu.GroupLabel>
-                  <PauseItems id={id} onOther={() => setAsking(true)} />
-                </Menu.Group>
-              )}
-              <Menu.Item
-                className="menu-item"
-                disabled={timer.status === 'running_background'}
-                onClick={() => void timerAct(id, 'cancel')}
-              >
-                Cancel
-              </Menu.Item>
-              <Menu.Item className="menu-item fault" onClick={() => void timerAct(id, 'stop')}>
-                Stop
-              </Menu.Item>
-            </Menu.Popup>
-          </Menu.Positioner>
-        </Menu.Portal>
-      </Menu.Root>
+          Cancel
+        </Menu.Item>
+        <Menu.Item className="menu-item fault" onClick={() => void timerAct(id, 'stop')}>
+          Stop
+        </Menu.Item>
+      </MenuButton>
       {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
+    </>
+  );
+}
+
+/** What it waits for, and what the last look at that saw. */
+function Until({ timer, words }: { timer: HeldTimer; words: string }) {
+  return (
+    <>
+      <span className="few-lines" title={visible(words)}>
+        or when <Exact text={words} />
+      </span>
+      {timer.last_look && (
+        <span className="few-lines" title={visible(timer.last_look)}>
+          last look: <Exact text={timer.last_look} className="prose" />
+        </span>
+      )}
     </>
   );
 }
@@ -227,7 +236,9 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
     <article className={`card timer-card ${look}`} tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
       <div className="card-head">
         <h3 className="title" id={`${id}-title`}>
-          <Exact text={purpose(timer)} className="prose" />
+          <span className="few-lines" title={visible(purpose(timer))}>
+            <Exact text={purpose(timer)} className="prose" />
+          </span>
         </h3>
         <TimerState status={timer.status} />
       </div>
@@ -240,11 +251,11 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
       <TimerBar timer={timer} />
       <div className="facts">
         <span>
-          total <b>{duration(timer.total_duration)}</b>
+          total <b>{length(timer.total_duration)}</b>
         </span>
-        {timer.timeout_duration != null && (
+        {!timer.mission && timer.timeout_duration != null && (
           <span>
-            standby <b>{duration(timer.timeout_duration)}</b>
+            standby <b>{length(timer.timeout_duration)}</b>
           </span>
         )}
         {timer.agent && <span>agent {timer.agent}</span>}
@@ -253,17 +264,7 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
             <PausedUntil until={timer.pause_until} />
           </span>
         )}
-        {timer.until != null && (
-          <span>
-            or when <Exact text={conditionWords(timer.until)} />
-            {timer.last_look && (
-              <>
-                {' '}
-                (last look: <Exact text={timer.last_look} className="prose" />)
-              </>
-            )}
-          </span>
-        )}
+        {timer.until != null && <Until timer={timer} words={conditionWords(timer.until)} />}
         {timer.stop_reason && <span>“{timer.stop_reason}”</span>}
       </div>
       <TimerButtons timer={timer} />

@@ -1,20 +1,24 @@
 // A long list of which only what is on the screen is drawn. The page itself scrolls. One row is in
 // the order of tabs; the arrows move to the others.
 
-import { useCallback, useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+
+type DrawRow = (id: string, tabIndex: number) => ReactNode;
 
 interface Props {
   ids: string[];
   label: string;
   height: number;
-  /** Draws a row; `tabIndex` is for what can be focused in it. */
-  row: (id: string, tabIndex: number) => ReactNode;
+  /** Draws a row; `tabIndex` is for what can be focused in it. Must stay the same function. */
+  row: DrawRow;
   /** Called when the end comes into sight. */
   onEnd?: () => void;
 }
 
 /** Rows beyond the edges that are drawn as well. */
 const MARGIN = 6;
+/** What is drawn changes by so many rows at once: a little scrolling changes nothing. */
+const STEP = 4;
 
 interface Span {
   from: number;
@@ -30,8 +34,10 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
   const look = useCallback(() => {
     if (!list.current) return;
     const top = -list.current.getBoundingClientRect().top;
-    const from = Math.max(0, Math.floor(top / height) - MARGIN);
-    const to = Math.max(from, Math.ceil((top + window.innerHeight) / height) + MARGIN);
+    const first = Math.floor(top / height) - MARGIN;
+    const last = Math.ceil((top + window.innerHeight) / height) + MARGIN;
+    const from = Math.max(0, Math.floor(first / STEP) * STEP);
+    const to = Math.max(from, Math.ceil(last / STEP) * STEP);
     setSpan((old) => (old.from === from && old.to === to ? old : { from, to }));
   }, [height]);
 
@@ -122,19 +128,29 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
       }}
     >
       {shown.map(([id, at]) => (
-        <li
-          key={id}
-          data-row={id}
-          aria-setsize={ids.length}
-          aria-posinset={at + 1}
-          style={{ height, transform: `translateY(${at * height}px)` }}
-        >
-          {row(id, id === current ? 0 : -1)}
-        </li>
+        <Item key={id} id={id} at={at} all={ids.length} height={height} tabIndex={id === current ? 0 : -1} row={row} />
       ))}
     </ul>
   );
 }
+
+interface ItemProps {
+  id: string;
+  at: number;
+  all: number;
+  height: number;
+  tabIndex: number;
+  row: DrawRow;
+}
+
+/** Drawn once: scrolling brings new ones and leaves the others alone. */
+const Item = memo(function Item({ id, at, all, height, tabIndex, row }: ItemProps) {
+  return (
+    <li data-row={id} aria-setsize={all} aria-posinset={at + 1} style={{ height, transform: `translateY(${at * height}px)` }}>
+      {row(id, tabIndex)}
+    </li>
+  );
+});
 
 /** The height of a row, which is another one where the screen is narrow. */
 export function useRowHeight(wide: number, narrow: number): number {

@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { Timer } from '../wire';
 import { foreseen } from './acts';
 import { setClock } from './clock';
-import { held, House } from './house';
+import { held, House, TIMERS_HELD } from './house';
 import { pauseBefore } from './live';
 
 const timer = (id: string, more: Partial<Timer> = {}): Timer => ({
@@ -30,6 +30,11 @@ function daemon(lists: Record<string, unknown>, gate: Promise<void>) {
   });
 }
 
+/** Until `holds` is true, looked at after each turn of the loop. */
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((done) => setImmediate(done));
+}
+
 test('what an event tells while a list is read is not overwritten by the list', async () => {
   let open: () => void = () => undefined;
   const gate = new Promise<void>((done) => (open = done));
@@ -54,6 +59,48 @@ test('a list is read to its last page', async () => {
   const house = new House(() => undefined);
   await house.load();
   expect([...house.timers.all()].map((held) => held.timer_id)).toEqual(['a', 'b']);
+});
+
+test('however often the daemon says that timers changed, one reading follows another', async () => {
+  vi.useFakeTimers();
+  const asked: string[] = [];
+  vi.stubGlobal('fetch', (path: string) => {
+    asked.push(path);
+    return Promise.resolve(new Response(JSON.stringify({ timers: [timer('a')], next: null, total: 1 })));
+  });
+  const house = new House(() => undefined);
+  for (let n = 0; n < 50; n += 1) void house.reloadTimers();
+  const all = house.reloadTimers();
+  await vi.advanceTimersByTimeAsync(10_000);
+  await all;
+  expect(asked).toHaveLength(2);
+  vi.useRealTimers();
+});
+
+test('of too many timers those that are due next are held, and the others are counted', async () => {
+  const total = TIMERS_HELD + 5_000;
+  vi.stubGlobal('fetch', (path: string) => {
+    const query = new URLSearchParams(path.split('?')[1]);
+    const from = Number(query.get('after') ?? 0);
+    const name = query.get('sort') ?? 'any';
+    const timers = Array.from({ length: 1_000 }, (_, n) => timer(`${name} ${from + n}`));
+    return Promise.resolve(new Response(JSON.stringify({ timers, next: String(from + 1_000), total })));
+  });
+  const house = new House(() => undefined);
+  await Promise.race([house.reloadTimers(), until(() => house.timers.tally === TIMERS_HELD)]);
+  expect(house.moreTimers.get()).toBe(5_000);
+  expect(house.timers.get('remaining 0')).toBeDefined();
+  expect(house.timers.get('any 0')).toBeUndefined();
+});
+
+test('a timer that has ended is let go, and whoever reads the history hears of it', () => {
+  const house = new House(() => undefined);
+  const heard = vi.fn();
+  house.endedTimers.subscribe(heard);
+  house.putTimer(timer('a'));
+  expect([house.timers.tally, heard.mock.calls.length]).toEqual([1, 0]);
+  house.putTimer(timer('a', { status: 'completed' }));
+  expect([house.timers.tally, house.timers.size, heard.mock.calls.length]).toEqual([0, 0, 1]);
 });
 
 test('a timer that runs is due by the daemon’s clock, one that is paused is not', () => {

@@ -1,9 +1,10 @@
 // All that the page knows of the daemon: the lists as they were read, and what events changed since.
 
-import type { Message, Pulse, Question, Session, Timer } from '../wire';
+import { isAlive, isOpen, type Message, type Pulse, type Question, type Session, type Timer } from '../wire';
 import { get, withQuery } from './api';
 import { now } from './clock';
 import { Keyed, type Later } from './keyed';
+import { Value } from './value';
 
 /** A timer with the moment at which it is due, so that it can be drawn without asking again. */
 export interface HeldTimer extends Timer {
@@ -25,6 +26,14 @@ const PAGE = 1_000;
 const RECENT = 200;
 /** Messages that are held; older ones are read again where somebody wants them. */
 const MESSAGES_HELD = 2_000;
+/** So many more may come before the oldest are let go, all at once. */
+const MESSAGES_OVER = 200;
+/** Sessions that may end before the list is read anew, so that it does not grow for ever. */
+const ENDED_HELD = 4_000;
+/** Timers that are held. Where there are more, those that are due next. */
+export const TIMERS_HELD = 20_000;
+/** The timers are read anew at most this often. */
+const TIMERS_EVERY = 1_000;
 
 export function held(timer: Timer): HeldTimer {
   const runs = timer.status === 'running' || timer.status === 'running_background';
@@ -33,6 +42,7 @@ export function held(timer: Timer): HeldTimer {
 
 interface Page {
   next?: string | null;
+  total?: number;
 }
 
 /** Everything of a list, page by page. */
@@ -53,17 +63,25 @@ export class House {
   readonly timers: Keyed<HeldTimer>;
   readonly questions: Keyed<HeldQuestion>;
   readonly messages: Keyed<Message>;
+  /** Goes up with every timer that ends. */
+  readonly endedTimers = new Value(0);
+  /** Open timers that are not held, since there are too many. */
+  readonly moreTimers = new Value(0);
   /** Where older ended sessions and messages go on. */
   olderSessions: string | null = null;
   olderMessages: string | null = null;
-  private touched: Set<string> | undefined;
+  /** What events told of while lists are being read, for each reading. */
+  private readonly readings = new Set<Set<string>>();
   private loading: Promise<void> | undefined;
   private again = false;
+  private endedSessions = 0;
+  private readingTimers: Promise<void> | undefined;
+  private timersAgain = false;
 
   constructor(later?: Later) {
-    this.sessions = new Keyed((session) => session.session_id, later);
+    this.sessions = new Keyed<HeldSession>((session) => session.session_id, later, isAlive);
     this.pulses = new Keyed((pulse) => pulse.session_id, later);
-    this.timers = new Keyed((timer) => timer.timer_id, later);
+    this.timers = new Keyed<HeldTimer>((timer) => timer.timer_id, later, isOpen);
     this.questions = new Keyed((question) => question.question_id, later);
     this.messages = new Keyed((message) => message.message_id, later);
   }
@@ -79,7 +97,6 @@ export class House {
         await this.readOnce();
         while (this.takeAgain()) await this.readOnce();
       } finally {
-        this.touched = undefined;
         this.loading = undefined;
       }
     };
@@ -93,10 +110,23 @@ export class House {
     return again;
   }
 
-  private async readOnce(): Promise<void> {
+  private readOnce(): Promise<void> {
+    return this.reading((newer) => this.read(newer));
+  }
+
+  /** Reads lists, and notes what events tell of meanwhile. */
+  private async reading(read: (newer: Set<string>) => Promise<void>): Promise<void> {
     const newer = new Set<string>();
-    this.touched = newer;
-    await this.read(newer);
+    this.readings.add(newer);
+    try {
+      await read(newer);
+    } finally {
+      this.readings.delete(newer);
+    }
+  }
+
+  private touch(key: string): void {
+    for (const newer of this.readings) newer.add(key);
   }
 
   private async read(newer: Set<string>): Promise<void> {
@@ -104,7 +134,7 @@ export class House {
       get<{ questions: Question[] }>('/v1/questions'),
       everything<Session>('/v1/sessions', { tails: true }, 'sessions'),
       get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: RECENT })),
-      everything<Timer>('/v1/timers', {}, 'timers'),
+      this.openTimers(),
       get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: RECENT })),
     ]);
     this.questions.replace(questions.questions, newer);
@@ -115,6 +145,27 @@ export class House {
     this.messages.replace(messages.messages, newer);
     this.olderSessions = recent.next ?? null;
     this.olderMessages = messages.next ?? null;
+    this.endedSessions = 0;
+  }
+
+  /** The timers that have not ended; of too many, those that are due next. */
+  private async openTimers(): Promise<Timer[]> {
+    const first = await get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { limit: PAGE }));
+    const total = first.total ?? 0;
+    const all: Timer[] = [];
+    const query = total > TIMERS_HELD ? { sort: 'remaining' } : {};
+    let page = total > TIMERS_HELD ? await this.timerPage(query, undefined) : first;
+    all.push(...page.timers);
+    while (page.next && all.length < TIMERS_HELD) {
+      page = await this.timerPage(query, page.next);
+      all.push(...page.timers);
+    }
+    this.moreTimers.set(page.next ? Math.max(0, total - all.length) : 0);
+    return all;
+  }
+
+  private timerPage(query: Record<string, string>, after: string | undefined): Promise<Page & { timers: Timer[] }> {
+    return get(withQuery('/v1/timers', { ...query, limit: PAGE, after }));
   }
 
   /** A list of sessions brings the pulse of what runs along. */
@@ -151,46 +202,79 @@ export class House {
     this.olderMessages = page.next ?? null;
   }
 
-  /** Reads the timers that have not ended anew. */
-  async reloadTimers(): Promise<void> {
-    const newer = (this.touched ??= new Set());
-    const timers = await everything<Timer>('/v1/timers', {}, 'timers');
-    this.timers.replace(timers.map(held), newer);
-    if (!this.loading) this.touched = undefined;
+  /** Reads the timers that have not ended anew: once for all who ask meanwhile, and not all the time. */
+  reloadTimers(): Promise<void> {
+    if (this.readingTimers) {
+      this.timersAgain = true;
+      return this.readingTimers;
+    }
+    const work = async () => {
+      try {
+        do {
+          this.timersAgain = false;
+          await this.readTimersOnce();
+          await new Promise((done) => setTimeout(done, TIMERS_EVERY));
+        } while (this.wantsTimersAgain());
+      } finally {
+        this.readingTimers = undefined;
+      }
+    };
+    this.readingTimers = work();
+    return this.readingTimers;
   }
 
+  private wantsTimersAgain(): boolean {
+    return this.timersAgain;
+  }
+
+  private readTimersOnce(): Promise<void> {
+    return this.reading(async (newer) => {
+      const timers = await this.openTimers();
+      this.timers.replace(timers.map(held), newer);
+      this.endedTimers.set(this.endedTimers.get() + 1);
+    });
+  }
+
+  /** One that has ended is not held any longer: the history has it. */
   putTimer(timer: Timer): void {
-    this.touched?.add(timer.timer_id);
-    this.timers.put(held(timer));
+    this.touch(timer.timer_id);
+    if (isOpen(timer)) {
+      this.timers.put(held(timer));
+      return;
+    }
+    this.timers.remove(timer.timer_id);
+    this.endedTimers.set(this.endedTimers.get() + 1);
   }
 
   putSession(session: Session): void {
-    this.touched?.add(session.session_id);
+    this.touch(session.session_id);
     this.sessions.put(session);
-    if (session.status !== 'running') this.pulses.remove(session.session_id);
+    if (session.status === 'running') return;
+    this.pulses.remove(session.session_id);
+    this.endedSessions += 1;
+    if (this.endedSessions > ENDED_HELD && !this.loading) void this.load().catch(() => undefined);
   }
 
   putMessage(message: Message): void {
-    this.touched?.add(message.message_id);
+    this.touch(message.message_id);
     this.messages.put(message);
-    if (this.messages.size > MESSAGES_HELD) {
-      const oldest = [...this.messages.all()].reduce((a, b) => (a.created_at <= b.created_at ? a : b));
-      this.messages.remove(oldest.message_id);
-    }
+    if (this.messages.size <= MESSAGES_HELD + MESSAGES_OVER) return;
+    const newest = [...this.messages.all()].sort((a, b) => b.created_at - a.created_at);
+    for (const { message_id } of newest.slice(MESSAGES_HELD)) this.messages.remove(message_id);
   }
 
   putPulse(pulse: Pulse): void {
-    this.touched?.add(`pulse ${pulse.session_id}`);
+    this.touch(`pulse ${pulse.session_id}`);
     this.pulses.put(pulse);
   }
 
   putQuestion(question: Question): void {
-    this.touched?.add(question.question_id);
+    this.touch(question.question_id);
     this.questions.put(question);
   }
 
   closeQuestion(id: string): void {
-    this.touched?.add(id);
+    this.touch(id);
     this.questions.remove(id);
   }
 }

@@ -76,3 +76,18 @@ test('a list replaces all but what is known better', () => {
     'new: from an event',
   ]);
 });
+
+test('what counts is counted as it comes, changes and goes', () => {
+  const keyed = new Keyed<Thing>((thing) => thing.id, () => undefined, (thing) => thing.word === 'open');
+  keyed.put({ id: 'a', word: 'open' });
+  keyed.put({ id: 'b', word: 'closed' });
+  keyed.put({ id: 'a', word: 'open' });
+  expect(keyed.tally).toBe(1);
+  const undo = keyed.lay('a', { word: 'closed' });
+  expect(keyed.tally).toBe(0);
+  undo();
+  keyed.replace([{ id: 'c', word: 'open' }, { id: 'b', word: 'open' }], new Set());
+  expect(keyed.tally).toBe(2);
+  keyed.remove('c');
+  expect(keyed.tally).toBe(1);
+});

@@ -22,10 +22,12 @@ export class Keyed<T extends object> {
   private readonly dirty = new Set<string>();
   private waiting = false;
   private count = 0;
+  private counted = 0;
 
   constructor(
     private readonly keyOf: (thing: T) => string,
     private readonly later: Later = nextFrame,
+    private readonly counts: (thing: T) => boolean = () => true,
   ) {}
 
   /** Changes whenever anything has changed. */
@@ -35,6 +37,11 @@ export class Keyed<T extends object> {
 
   get size(): number {
     return this.shown.size;
+  }
+
+  /** How many things count, known without looking at all of them. */
+  get tally(): number {
+    return this.counted;
   }
 
   get(key: string): T | undefined {
@@ -99,8 +106,11 @@ export class Keyed<T extends object> {
   private show(key: string): void {
     const thing = this.base.get(key);
     const patch = this.patches.get(key);
-    if (!thing) this.shown.delete(key);
-    else this.shown.set(key, patch ? { ...thing, ...patch } : thing);
+    const before = this.shown.get(key);
+    const after = thing && patch ? { ...thing, ...patch } : thing;
+    if (after) this.shown.set(key, after);
+    else this.shown.delete(key);
+    this.counted += Number(after !== undefined && this.counts(after)) - Number(before !== undefined && this.counts(before));
     this.count += 1;
     this.dirty.add(key);
     if (this.waiting) return;

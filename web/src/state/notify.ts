@@ -1,7 +1,7 @@
 // Browser notifications for questions. Permission is only ever asked for after a click.
 
 import type { Question } from '../wire';
-import { exactly } from '../format';
+import { visible } from '../format';
 import { tell } from './notes';
 import { notifying, setNotifying } from './prefs';
 
@@ -22,16 +22,22 @@ export async function switchNotifying(on: boolean): Promise<void> {
 
 const shown = new Map<string, Notification>();
 
-export function announce(question: Question, open: (path: string) => void): void {
+/** Shows what is asked. `open` is called when the person wants to see it. */
+export function announce(question: Question, open: () => void): void {
   if (!canNotify() || !notifying.get() || Notification.permission !== 'granted' || !document.hidden) return;
-  const body = exactly(question.command)
-    .map((run) => run.text)
-    .join('');
-  const note = new Notification(question.question, { body, tag: question.question_id });
+  let note: Notification;
+  try {
+    note = new Notification(question.question, { body: visible(question.command), tag: question.question_id });
+  } catch {
+    // There are browsers on phones that have notifications, but not for pages.
+    setNotifying(false);
+    tell({ tone: 'bad', title: 'This browser shows no notifications of pages', text: 'Questions still show up here.' });
+    return;
+  }
   shown.set(question.question_id, note);
   note.onclick = () => {
     window.focus();
-    open('/');
+    open();
     note.close();
   };
 }

@@ -29,6 +29,14 @@ export function go(path: string): void {
   window.scrollTo(0, 0);
 }
 
+/** The question that a person wants to see, until its card has the focus. */
+export const wantedQuestion = new Value<string | null>(null);
+
+export function goToQuestion(id: string): void {
+  wantedQuestion.set(id);
+  go('/');
+}
+
 export function followHistory(): void {
   window.addEventListener('popstate', () => route.set(parse(location.pathname)));
 }

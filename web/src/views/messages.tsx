@@ -5,6 +5,7 @@ import { ahead, count, moment } from '../format';
 import { wakeAgain } from '../state/acts';
 import { now } from '../state/clock';
 import { house } from '../state/house';
+import type { Keyed } from '../state/keyed';
 import { useIds, useSecond, useThing } from '../state/use';
 import type { Delivery, Message } from '../wire';
 import { Empty, Try } from '../parts/empty';
@@ -22,8 +23,8 @@ export function Messages() {
   const [which, setWhich] = useState<Which>('all');
   const [most, setMost] = useState(STEP);
   const choose = useCallback(
-    (all: Iterable<Message>) => {
-      const wanted = [...all].filter(
+    (store: Keyed<Message>) => {
+      const wanted = [...store.all()].filter(
         (message) =>
           which === 'all' || (which === 'unseen' && message.seen_at === null) || (which === 'failed' && failed(message)),
       );
@@ -128,19 +129,30 @@ function Told({ id }: { id: string }) {
 
 function Way({ delivery }: { delivery: Delivery }) {
   const second = useSecond();
+  const tries = delivery.attempts ?? 0;
   return (
     <li>
       <span className={`dot ${delivery.ok ? 'good' : delivery.fault ? 'bad' : 'warn'}`} />
       <Exact text={delivery.waker} />
-      <span className="soft">{delivery.ok ? 'delivered' : (delivery.state ?? 'not delivered').replaceAll('_', ' ')}</span>
-      {delivery.at !== null && <span className="soft">{moment(delivery.at, now())}</span>}
-      {(delivery.attempts ?? 0) > 1 && <span className="soft">{count(delivery.attempts ?? 0)} tries</span>}
-      {delivery.fault && (
-        <span className="fault">
-          <Exact text={delivery.fault} />
+      <span className="soft">
+        {became(delivery)}
+        {delivery.at !== null && ` ${moment(delivery.at, now())}`}
+        {tries > 1 && `, ${count(tries)} tries`}
+        {delivery.next_at !== null && `, next try ${ahead(delivery.next_at, second)}`}
+      </span>
+      {delivery.fault && !delivery.ok && (
+        <span className="fault why">
+          <Exact text={delivery.fault} className="prose" />
         </span>
       )}
-      {delivery.next_at !== null && <span className="soft">next try {ahead(delivery.next_at, second)}</span>}
     </li>
   );
+}
+
+/** What became of it, in words. */
+function became(delivery: Delivery): string {
+  if (delivery.ok) return 'delivered';
+  if (delivery.state === 'seen') return 'not needed: its agent had seen it';
+  if (delivery.state === 'given_up') return 'given up';
+  return delivery.fault === null ? 'is waiting' : 'failed';
 }

@@ -1,8 +1,11 @@
 // What matters at the moment: questions first, then what runs, what waits, and what was said.
 
-import { plural } from '../format';
+import { count, plural } from '../format';
 import { house, type HeldQuestion, type HeldSession, type HeldTimer } from '../state/house';
-import { useIds, useThing } from '../state/use';
+import type { Keyed } from '../state/keyed';
+import { foremost } from '../state/order';
+import { useIds, useTally, useThing } from '../state/use';
+import { useValue } from '../state/value';
 import { isAlive, isOpen, type Message } from '../wire';
 import { Empty, Try } from '../parts/empty';
 import { Link } from '../parts/link';
@@ -14,25 +17,29 @@ import { TimerCard } from '../parts/timer';
 /** Cards of a kind; the rest is in the list. */
 const CARDS = 24;
 const FEED = 8;
+const ASKED = 50;
 
-function openQuestions(all: Iterable<HeldQuestion>): string[] {
-  return [...all].sort((a, b) => a.asked_at - b.asked_at).map((question) => question.question_id);
+const ever = () => true;
+
+function openQuestions(store: Keyed<HeldQuestion>): string[] {
+  const questions = foremost(store.all(), ASKED, ever, (a, b) => a.asked_at - b.asked_at);
+  return questions.map((question) => question.question_id);
 }
 
-function running(all: Iterable<HeldSession>): string[] {
-  const alive = [...all].filter(isAlive);
-  return alive.sort((a, b) => b.created_at - a.created_at).map((session) => session.session_id);
+function running(store: Keyed<HeldSession>): string[] {
+  const sessions = foremost(store.all(), CARDS, isAlive, (a, b) => b.created_at - a.created_at);
+  return sessions.map((session) => session.session_id);
 }
 
 /** The next to come first, then what is paused. */
-function open(all: Iterable<HeldTimer>): string[] {
-  const timers = [...all].filter(isOpen);
-  return timers.sort((a, b) => (a.due ?? Infinity) - (b.due ?? Infinity) || 0).map((timer) => timer.timer_id);
+function open(store: Keyed<HeldTimer>): string[] {
+  const timers = foremost(store.all(), CARDS, isOpen, (a, b) => (a.due ?? Infinity) - (b.due ?? Infinity) || 0);
+  return timers.map((timer) => timer.timer_id);
 }
 
-function newest(all: Iterable<Message>): string[] {
-  const messages = [...all].sort((a, b) => b.created_at - a.created_at);
-  return messages.slice(0, FEED).map((message) => message.message_id);
+function newest(store: Keyed<Message>): string[] {
+  const messages = foremost(store.all(), FEED, ever, (a, b) => b.created_at - a.created_at);
+  return messages.map((message) => message.message_id);
 }
 
 function Said({ id }: { id: string }) {
@@ -42,7 +49,7 @@ function Said({ id }: { id: string }) {
   return (
     <li>
       <Exact text={first} />
-      {rest && <Exact text={rest} className="soft small" />}
+      {rest && <Exact text={rest} className="soft small few-lines" />}
       <span className="soft small">
         to {message.agent}, <Ago stamp={message.created_at} />
         {message.seen_at === null ? ', not seen yet' : ''}
@@ -66,14 +73,17 @@ export function Now() {
   const sessions = useIds(house.sessions, running);
   const timers = useIds(house.timers, open);
   const messages = useIds(house.messages, newest);
+  const asked = useTally(house.questions);
+  const alive = useTally(house.sessions);
+  const waiting = useTally(house.timers) + useValue(house.moreTimers);
   return (
     <div className="page">
       <header className="page-head">
-        <h1>{headline(questions.length, sessions.length, timers.length)}</h1>
+        <h1>{headline(asked, alive, waiting)}</h1>
       </header>
       {questions.length > 0 && (
         <section className="questions" aria-label="Open questions">
-          {questions.slice(0, 50).map((id) => (
+          {questions.map((id) => (
             <QuestionCard key={id} id={id} />
           ))}
         </section>
@@ -83,27 +93,29 @@ export function Now() {
           <section className="section" aria-labelledby="now-sessions">
             <div className="section-head">
               <h2 id="now-sessions">Sessions that run</h2>
-              <span className="badge">{sessions.length}</span>
+              <span className="badge">{count(alive)}</span>
               <Link href="/sessions">All sessions</Link>
             </div>
             {sessions.length === 0 ? (
               <Empty title="Nothing runs">
-                <span>Whatever an agent runs through abide shows up here. Or run something yourself:</span>
+                <span>Whatever an agent runs through abide shows up here. Give your agent abide, if it has it not yet:</span>
+                <Try command="abide setup claude-code" />
+                <span>Or run something yourself:</span>
                 <Try command="abide run --idle 60s -- make test" />
               </Empty>
             ) : (
               <div className="cards">
-                {sessions.slice(0, CARDS).map((id) => (
+                {sessions.map((id) => (
                   <SessionCard key={id} id={id} />
                 ))}
               </div>
             )}
-            <More all={sessions.length} shown={CARDS} word="session" href="/sessions" />
+            <More all={alive} shown={sessions.length} word="session" href="/sessions" />
           </section>
           <section className="section" aria-labelledby="now-timers">
             <div className="section-head">
               <h2 id="now-timers">Timers</h2>
-              <span className="badge">{timers.length}</span>
+              <span className="badge">{count(waiting)}</span>
               <Link href="/timers">All timers</Link>
             </div>
             {timers.length === 0 ? (
@@ -113,12 +125,12 @@ export function Now() {
               </Empty>
             ) : (
               <div className="cards">
-                {timers.slice(0, CARDS).map((id) => (
+                {timers.map((id) => (
                   <TimerCard key={id} id={id} />
                 ))}
               </div>
             )}
-            <More all={timers.length} shown={CARDS} word="timer" href="/timers" />
+            <More all={waiting} shown={timers.length} word="timer" href="/timers" />
           </section>
         </div>
         <section className="section" aria-labelledby="now-messages">

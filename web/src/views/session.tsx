@@ -1,11 +1,12 @@
 // One session: all that is known of it, and its terminal.
 
 import { lazy, Suspense, useEffect, useState } from 'react';
-import { bytes, duration, moment } from '../format';
+import { bytes, duration, length, moment } from '../format';
 import { sentence } from '../state/acts';
 import { get } from '../state/api';
 import { now } from '../state/clock';
-import { house } from '../state/house';
+import { house, type HeldQuestion } from '../state/house';
+import type { Keyed } from '../state/keyed';
 import { useThing } from '../state/use';
 import { isAlive, type Session as SessionFacts } from '../wire';
 import { Empty } from '../parts/empty';
@@ -63,7 +64,7 @@ export function Session({ id }: { id: string }) {
         <div className="facts">
           <span>
             {alive ? 'age ' : 'ran '}
-            <b>{alive ? <Since stamp={session.created_at} /> : duration(session.duration)}</b>
+            <b>{alive ? <Since stamp={session.created_at} /> : length(session.duration)}</b>
           </span>
           {alive && <Quiet session={session} pulse={pulse} />}
           <Load pulse={pulse} />
@@ -105,6 +106,6 @@ function Asked({ session }: { session: string }) {
   return own.map((id) => <QuestionCard key={id} id={id} />);
 }
 
-function all(questions: Iterable<{ question_id: string }>): string[] {
-  return [...questions].map((question) => question.question_id);
+function all(store: Keyed<HeldQuestion>): string[] {
+  return [...store.all()].map((question) => question.question_id);
 }

@@ -1,10 +1,12 @@
 // All sessions, and a search over what they wrote.
 
 import { useCallback, useEffect, useMemo, useState } from 'react';
-import { bytes, count, duration } from '../format';
+import { bytes, count, length, visible } from '../format';
 import { sentence } from '../state/acts';
 import { get, withQuery } from '../state/api';
 import { house, type HeldSession } from '../state/house';
+import type { Keyed } from '../state/keyed';
+import { ordered } from '../state/order';
 import { useIds, useThing } from '../state/use';
 import { isAlive, type Match, type Session } from '../wire';
 import { Empty, Try } from '../parts/empty';
@@ -80,14 +82,13 @@ export function Sessions() {
 
 function List({ words, which }: { words: string; which: Which }) {
   const choose = useCallback(
-    (all: Iterable<HeldSession>) => {
-      const sessions = [...all].filter(
-        (session) =>
-          (which === 'all' || isAlive(session) === (which === 'running')) && (words === '' || holds(session, words)),
-      );
+    (store: Keyed<HeldSession>, before: string[]) => {
+      const wanted = (session: HeldSession) =>
+        (which === 'all' || isAlive(session) === (which === 'running')) && (words === '' || holds(session, words));
       // What runs comes first.
-      sessions.sort((a, b) => Number(isAlive(b)) - Number(isAlive(a)) || b.created_at - a.created_at);
-      return sessions.map((session) => session.session_id);
+      const order = (a: HeldSession, b: HeldSession) =>
+        Number(isAlive(b)) - Number(isAlive(a)) || b.created_at - a.created_at;
+      return ordered(store, before, (session) => session.session_id, wanted, order);
     },
     [words, which],
   );
@@ -110,16 +111,25 @@ function List({ words, which }: { words: string; which: Which }) {
       <span className="soft small numbers" role="status">
         {count(ids.length)} {ids.length === 1 ? 'session' : 'sessions'}
       </span>
+      <div className="heads session-row" aria-hidden="true">
+        <span>State</span>
+        <span>Command</span>
+        <span>Agent</span>
+        <span>Output</span>
+        <span>Time</span>
+      </div>
       <Virtual
         ids={ids}
         label="Sessions"
         height={height}
-        row={(id, tab) => <Row id={id} tabIndex={tab} />}
+        row={sessionRow}
         onEnd={onEnd}
       />
     </>
   );
 }
+
+const sessionRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabIndex} />;
 
 /** Those that are not held here are asked for. */
 function useOlderOnes(words: string): void {
@@ -154,18 +164,18 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
       </span>
       <span>
-        <Link className="name one-line block" href={`/sessions/${id}`} tabIndex={tabIndex} data-main title={session.command}>
+        <Link className="name one-line block" href={`/sessions/${id}`} tabIndex={tabIndex} data-main title={visible(session.command)}>
           <Exact text={session.command} className="one-line" />
         </Link>
         <span className="soft small one-line block">
           {id}, {alive ? 'started' : 'ran'}{' '}
-          {alive ? <Ago stamp={session.created_at} /> : <>{duration(session.duration)}, <Ago stamp={session.created_at} /></>}
+          {alive ? <Ago stamp={session.created_at} /> : <>{length(session.duration)}, <Ago stamp={session.created_at} /></>}
         </span>
       </span>
       <span className="soft small one-line wide">{session.agent}</span>
       <span className="numbers small wide">{bytes(pulse?.bytes_total ?? session.bytes_total)}</span>
       <span className="numbers small wide">
-        {alive ? <Since stamp={session.created_at} /> : duration(session.duration)}
+        {alive ? <Since stamp={session.created_at} /> : length(session.duration)}
       </span>
       <span className="end">
         {alive && <KillButton session={session} compact />}
@@ -207,6 +217,10 @@ function Matches({ pattern }: { pattern: string }) {
     [found],
   );
   const keys = useMemo(() => [...byKey.keys()], [byKey]);
+  const row = useCallback(
+    (key: string, tabIndex: number) => <MatchRow match={byKey.get(key)} tabIndex={tabIndex} />,
+    [byKey],
+  );
   const height = useRowHeight(56, 96);
   if (pattern === '') {
     return (
@@ -228,7 +242,7 @@ function Matches({ pattern }: { pattern: string }) {
         ids={keys}
         label="Lines that match"
         height={height}
-        row={(key, tab) => <MatchRow match={byKey.get(key)} tabIndex={tab} />}
+        row={row}
       />
     </>
   );

@@ -3,12 +3,15 @@
 import { Tabs } from '@base-ui/react/tabs';
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from 'react';
 import { conditionWords } from '../condition';
-import { count, duration, moment } from '../format';
+import { count, length, moment, visible } from '../format';
 import { sentence } from '../state/acts';
 import { get, withQuery } from '../state/api';
 import { now } from '../state/clock';
 import { house, type HeldTimer } from '../state/house';
+import type { Keyed } from '../state/keyed';
+import { ordered } from '../state/order';
 import { useIds, useThing } from '../state/use';
+import { useValue } from '../state/value';
 import { isOpen, type Stats, type Timer } from '../wire';
 import { Empty, Try } from '../parts/empty';
 import { Exact } from '../parts/text';
@@ -51,43 +54,58 @@ export function Timers() {
 
 type Order = 'remaining' | 'created' | 'status' | 'reason';
 
-const ORDERS: Record<Order, (a: HeldTimer, b: HeldTimer) => number> = {
-  remaining: (a, b) => left(a) - left(b),
-  created: (a, b) => b.created_at - a.created_at,
-  status: (a, b) => a.status.localeCompare(b.status) || left(a) - left(b),
-  reason: (a, b) => purpose(a).localeCompare(purpose(b)),
-};
+/** Compares words as people do, and much faster than each comparison on its own. */
+const words = new Intl.Collator();
 
-function left(timer: HeldTimer): number {
-  return timer.due ?? now() + timer.remaining_time * 1_000;
+/** How to compare, at one moment: what is paused has its time left at any. */
+function comparison(order: Order): (a: HeldTimer, b: HeldTimer) => number {
+  const at = now();
+  const due = (timer: HeldTimer) => timer.due ?? at + timer.remaining_time * 1_000;
+  switch (order) {
+    case 'remaining':
+      return (a, b) => due(a) - due(b);
+    case 'created':
+      return (a, b) => b.created_at - a.created_at;
+    case 'status':
+      return (a, b) => words.compare(a.status, b.status) || due(a) - due(b);
+    case 'reason':
+      return (a, b) => words.compare(purpose(a), purpose(b));
+  }
 }
 
-function holds(timer: Timer, words: string): boolean {
-  const text = [timer.timer_id, timer.reason, timer.mission, timer.agent, timer.status].join(' ').toLowerCase();
-  return text.includes(words);
+/** What can be found in a timer. It never changes, so it is put together once. */
+const texts = new WeakMap<Timer, string>();
+
+function holds(timer: Timer, wanted: string): boolean {
+  let text = texts.get(timer);
+  if (text === undefined) {
+    text = [timer.timer_id, timer.reason, timer.mission, timer.agent, timer.status].join(' ').toLowerCase();
+    texts.set(timer, text);
+  }
+  return text.includes(wanted);
 }
 
 function Open() {
-  const [words, setWords] = useState('');
+  const [text, setText] = useState('');
   const [status, setStatus] = useState('');
   const [order, setOrder] = useState<Order>('remaining');
+  const sought = text.trim().toLowerCase();
   const choose = useCallback(
-    (all: Iterable<HeldTimer>) => {
-      const wanted = words.trim().toLowerCase();
-      const timers = [...all].filter(
-        (timer) => isOpen(timer) && (status === '' || timer.status === status) && (wanted === '' || holds(timer, wanted)),
-      );
-      return timers.sort(ORDERS[order]).map((timer) => timer.timer_id);
+    (store: Keyed<HeldTimer>, before: string[]) => {
+      const wanted = (timer: HeldTimer) =>
+        isOpen(timer) && (status === '' || timer.status === status) && (sought === '' || holds(timer, sought));
+      return ordered(store, before, (timer) => timer.timer_id, wanted, comparison(order));
     },
-    [words, status, order],
+    [sought, status, order],
   );
+  const beyond = useValue(house.moreTimers);
   const ids = useIds(house.timers, choose);
   const height = useRowHeight(60, 104);
   const showAll = () => {
-    setWords('');
+    setText('');
     setStatus('');
   };
-  const filtered = words !== '' || status !== '';
+  const filtered = text !== '' || status !== '';
   return (
     <>
       <div className="tools">
@@ -97,8 +115,8 @@ function Open() {
             className="input"
             type="search"
             placeholder="Find by reason, mission, agent or id"
-            value={words}
-            onChange={(event) => setWords(event.target.value)}
+            value={text}
+            onChange={(event) => setText(event.target.value)}
             data-search
           />
         </label>
@@ -124,6 +142,12 @@ function Open() {
           {count(ids.length)} {ids.length === 1 ? 'timer' : 'timers'}
         </span>
       </div>
+      {beyond > 0 && (
+        <p className="soft small">
+          These are the timers that are due next. {count(beyond)} more are left out here; <code>abide timer list</code> has
+          all.
+        </p>
+      )}
       {ids.length === 0 ? (
         filtered ? (
           <Empty title="No timer is like that">
@@ -138,11 +162,22 @@ function Open() {
           </Empty>
         )
       ) : (
-        <Virtual ids={ids} label="Open timers" height={height} row={(id, tab) => <Row id={id} tabIndex={tab} />} />
+        <>
+          <div className="heads timer-row" aria-hidden="true">
+            <span>State</span>
+            <span>Reason or mission</span>
+            <span>Progress</span>
+            <span>Time left</span>
+            <span>Agent</span>
+          </div>
+          <Virtual ids={ids} label="Open timers" height={height} row={openRow} />
+        </>
       )}
     </>
   );
 }
+
+const openRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabIndex} />;
 
 function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
   const timer = useThing(house.timers, id);
@@ -152,25 +187,22 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
     <div className="line timer-row">
       <span className="lead">
         <TimerState status={timer.status} />
-        <span className="narrow">
-          <Left timer={timer} />
-        </span>
       </span>
       <span>
-        <span className="name one-line block" tabIndex={tabIndex} data-main title={purpose(timer)}>
+        <span className="name one-line block" tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
           <Exact text={purpose(timer)} className="prose one-line" />
         </span>
-        <span className="soft small one-line block">
-          {timer.mission ? 'mission' : 'waiting'}, total {duration(timer.total_duration)}
-          {timer.timeout_duration != null && `, standby ${duration(timer.timeout_duration)}`}
+        <span className="soft small one-line block" title={visible(condition)}>
+          {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
+          {!timer.mission && timer.timeout_duration != null && `, standby ${length(timer.timeout_duration)}`}
           {condition}
         </span>
       </span>
       <span className="wide">
         <TimerBar timer={timer} thin />
       </span>
-      <span className="numbers wide">
-        <Left timer={timer} /> <span className="soft small">left</span>
+      <span className="numbers time-left">
+        <Left timer={timer} />
       </span>
       <span className="soft small one-line wide">{timer.agent}</span>
       <span className="end">
@@ -186,22 +218,28 @@ interface Past {
 }
 
 function History() {
-  const [past, setPast] = useState<Timer[] | null>(null);
-  const [next, setNext] = useState<string | null>(null);
+  const [past, setPast] = useState<Past | null>(null);
   const [fault, setFault] = useState('');
   const read = useCallback(async (after?: string) => {
     try {
       const page = await get<Past>(withQuery('/v1/timers/history', { limit: 200, after }));
-      setPast((old) => (after && old ? [...old, ...page.timers] : page.timers));
-      setNext(page.next ?? null);
+      setPast((old) => {
+        if (old === null) return page;
+        return after ? { ...page, timers: [...old.timers, ...page.timers] } : newOnTop(page, old);
+      });
       setFault('');
     } catch (error) {
       setFault(sentence(error));
     }
   }, []);
   useReadWhenTimersEnd(useCallback(() => void read(), [read]));
-  const byId = useMemo(() => new Map((past ?? []).map((timer) => [timer.timer_id, timer])), [past]);
+  const byId = useMemo(() => new Map((past?.timers ?? []).map((timer) => [timer.timer_id, timer])), [past]);
+  const next = past?.next;
   const ids = useMemo(() => [...byId.keys()], [byId]);
+  const row = useCallback(
+    (id: string, tabIndex: number) => <PastRow timer={byId.get(id)} tabIndex={tabIndex} />,
+    [byId],
+  );
   const height = useRowHeight(56, 96);
   const onEnd = useCallback(() => {
     if (next) void read(next);
@@ -215,8 +253,26 @@ function History() {
       </Empty>
     );
   }
-  const row = (id: string, tabIndex: number) => <PastRow timer={byId.get(id)} tabIndex={tabIndex} />;
-  return <Virtual ids={ids} label="Timers that have ended" height={height} row={row} onEnd={onEnd} />;
+  return (
+    <>
+      <div className="heads past-row" aria-hidden="true">
+        <span>How</span>
+        <span>Reason or mission</span>
+        <span>Time passed</span>
+        <span>Ended</span>
+        <span>Agent</span>
+      </div>
+      <Virtual ids={ids} label="Timers that have ended" height={height} row={row} onEnd={onEnd} />
+    </>
+  );
+}
+
+/** What was read before with what is new on top, so that who has scrolled down stays there. */
+function newOnTop(fresh: Past, old: Past): Past {
+  const newest = old.timers[0]?.timer_id;
+  const at = fresh.timers.findIndex((timer) => timer.timer_id === newest);
+  // Where they do not meet, something between the two may be missing.
+  return at < 0 ? fresh : { ...old, timers: [...fresh.timers.slice(0, at), ...old.timers] };
 }
 
 function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: number }) {
@@ -229,17 +285,17 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
         <TimerState status={timer.status} />
       </span>
       <span>
-        <span className="name one-line block" tabIndex={tabIndex} data-main>
+        <span className="name one-line block" tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
           <Exact text={purpose(timer)} className="prose one-line" />
         </span>
         {why && (
           <span className="soft small one-line block">
-            <Exact text={why} className="prose" />
+            <Exact text={why} className="prose one-line" />
           </span>
         )}
       </span>
       <span className="numbers small">
-        {duration(timer.elapsed_time)} of {duration(timer.total_duration)}
+        {length(timer.elapsed_time)} of {length(timer.total_duration)}
       </span>
       <span className="soft small wide">{moment(ended, now())}</span>
       <span className="soft small one-line wide">{timer.agent}</span>
@@ -251,29 +307,19 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
 function useReadWhenTimersEnd(read: () => void): void {
   useEffect(() => {
     read();
-    let ended = countEnded();
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const look = () => {
-      const fresh = countEnded();
-      if (fresh === ended) return;
-      ended = fresh;
+    const soon = () => {
       timer ??= setTimeout(() => {
         timer = undefined;
         read();
       }, 500);
     };
-    const leave = house.timers.subscribe(look);
+    const leave = house.endedTimers.subscribe(soon);
     return () => {
       leave();
       clearTimeout(timer);
     };
   }, [read]);
-}
-
-function countEnded(): number {
-  let ended = 0;
-  for (const timer of house.timers.all()) if (!isOpen(timer)) ended += 1;
-  return ended;
 }
 
 function Statistics() {
@@ -298,7 +344,7 @@ function Statistics() {
         <Tile value={count(stats.completed_by_time + stats.completed_by_condition)} name="completed" />
         <Tile value={count(stats.completed_by_condition)} name="of them by their condition" />
         <Tile value={count(stats.stopped)} name="stopped" />
-        <Tile value={duration(stats.elapsed_total)} name="waited in all" />
+        <Tile value={length(stats.elapsed_total)} name="waited in all" />
         {stats.calls_saved !== undefined && <Tile value={count(stats.calls_saved)} name="calls saved" />}
       </div>
       {stats.calls_saved !== undefined && (

@@ -1,0 +1,47 @@
+// A button that opens a menu. The menu is made when it is opened, since a list has many such buttons
+// and hardly ever an open one.
+
+import { Menu } from '@base-ui/react/menu';
+import { useRef, useState, type ReactNode } from 'react';
+
+interface Props {
+  className: string;
+  label?: string;
+  align: 'start' | 'end';
+  tabIndex?: number;
+  /** What is on the button. */
+  face: ReactNode;
+  children: ReactNode;
+}
+
+export function MenuButton({ className, label, align, tabIndex, face, children }: Props) {
+  const [open, setOpen] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  return (
+    <>
+      <button
+        ref={button}
+        type="button"
+        className={className}
+        aria-label={label}
+        aria-haspopup="menu"
+        aria-expanded={open}
+        tabIndex={tabIndex}
+        onClick={() => setOpen(true)}
+      >
+        {face}
+      </button>
+      {open && (
+        <Menu.Root open onOpenChange={setOpen}>
+          <Menu.Portal>
+            <Menu.Positioner className="menu-place" anchor={button} sideOffset={6} align={align}>
+              <Menu.Popup className="menu" finalFocus={button}>
+                {children}
+              </Menu.Popup>
+            </Menu.Positioner>
+          </Menu.Portal>
+        </Menu.Root>
+      )}
+    </>
+  );
+}

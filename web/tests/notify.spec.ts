@@ -1,0 +1,118 @@
+// Questions as notifications of the browser: shown where they are allowed and wanted, and nowhere else.
+
+import type { Page } from '@playwright/test';
+import { expect, note, quietCommand, test } from './abide';
+
+interface Shown {
+  title: string;
+  body: string;
+  closed: boolean;
+}
+
+/** Notes each notification that the page makes; the real one is made all the same. */
+async function noteNotifications(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const made: Notification[] = [];
+    const closed = new WeakSet<Notification>();
+    class Noted extends Notification {
+      constructor(title: string, options?: NotificationOptions) {
+        super(title, options);
+        made.push(this);
+      }
+
+      override close(): void {
+        closed.add(this);
+        super.close();
+      }
+    }
+    Object.assign(window, {
+      Notification: Noted,
+      shown: () => made.map((note) => ({ title: note.title, body: note.body, closed: closed.has(note) })),
+      clickNotification: () => made[0]?.dispatchEvent(new Event('click')),
+      away: false,
+    });
+    // A browser without a screen never hides a page.
+    Object.defineProperty(Document.prototype, 'hidden', { get: () => (window as unknown as { away: boolean }).away });
+  });
+  await page.reload();
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+}
+
+const shown = (page: Page) => page.evaluate(() => (window as unknown as { shown: () => Shown[] }).shown());
+const leave = (page: Page) => page.evaluate(() => Object.assign(window, { away: true }));
+
+async function allow(page: Page): Promise<void> {
+  await page.context().grantPermissions(['notifications']);
+  await noteNotifications(page);
+}
+
+const bell = (page: Page) => page.getByRole('button', { name: 'Notify me of questions' });
+
+test('a question is shown with its command, and a click leads to it', async ({ abide, inside: page }) => {
+  await allow(page);
+  await bell(page).click();
+  await expect(bell(page)).toHaveAttribute('aria-pressed', 'true');
+  await page.getByRole('link', { name: /^Messages/ }).click();
+  await leave(page);
+  quietCommand(abide, 'sleep 1000 # \u202e dlrow');
+  await expect.poll(() => shown(page)).toHaveLength(1);
+  const title = 'Command has been idle for 1s. Continue waiting?';
+  expect(await shown(page)).toEqual([{ title, body: 'sleep 1000 # U+202E dlrow', closed: false }]);
+  await page.evaluate(() => (window as unknown as { clickNotification: () => void }).clickNotification());
+  await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeFocused();
+  expect((await shown(page))[0]?.closed).toBe(true);
+});
+
+test('what another way has answered is taken down', async ({ abide, inside: page }) => {
+  await allow(page);
+  await bell(page).click();
+  await leave(page);
+  quietCommand(abide, 'sleep 1000');
+  await expect.poll(() => shown(page)).toHaveLength(1);
+  const { questions } = await abide.ask<{ questions: { question_id: string }[] }>('GET', '/v1/questions');
+  await abide.cli('answer', questions[0]?.question_id ?? '', 'no');
+  await expect.poll(async () => (await shown(page))[0]?.closed).toBe(true);
+});
+
+test('nobody who looks at the page, or has not asked for it, is shown one', async ({ abide, inside: page }) => {
+  await allow(page);
+  await leave(page);
+  quietCommand(abide, 'sleep 1000');
+  const cards = page.getByRole('article', { name: /Continue waiting/ });
+  await expect(cards).toHaveCount(1);
+  expect(await shown(page)).toEqual([]);
+  await page.evaluate(() => Object.assign(window, { away: false }));
+  await bell(page).click();
+  quietCommand(abide, 'sleep 1001');
+  await expect(cards).toHaveCount(2);
+  expect(await shown(page)).toEqual([]);
+});
+
+test('without permission nothing is shown, and the page says what to do', async ({ abide, inside: page }) => {
+  await noteNotifications(page);
+  await bell(page).click();
+  await expect(note(page, 'This browser does not allow notifications')).toBeVisible();
+  await expect(bell(page)).toHaveAttribute('aria-pressed', 'false');
+  await leave(page);
+  quietCommand(abide, 'sleep 1000');
+  await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
+  expect(await shown(page)).toEqual([]);
+});
+
+test('a browser that lets pages show none does not break the page', async ({ abide, inside: page }) => {
+  await page.context().grantPermissions(['notifications']);
+  await page.addInitScript(() => {
+    const illegal = () => {
+      throw new TypeError('Illegal constructor');
+    };
+    const asked = () => Promise.resolve('granted');
+    Object.assign(window, { Notification: Object.assign(illegal, { permission: 'granted', requestPermission: asked }) });
+    Object.defineProperty(Document.prototype, 'hidden', { get: () => true });
+  });
+  await page.reload();
+  await bell(page).click();
+  quietCommand(abide, 'sleep 1000');
+  await expect(note(page, 'This browser shows no notifications of pages')).toBeVisible();
+  await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+});
