@@ -167,9 +167,7 @@ impl Waker {
 
     /// The messages to wake for now. A try is under way then, until it is done or has failed.
     pub fn take(&mut self, now: Steady) -> Option<Vec<u64>> {
-        while self.woke.front().is_some_and(|at| *at + BUDGET_SPAN <= now) {
-            self.woke.pop_front();
-        }
+        self.forget_tries(now);
         if self.alarm()? > now {
             return None;
         }
@@ -229,9 +227,22 @@ impl Waker {
         verdicts
     }
 
+    /// Whether nothing is lost with it: no message waits, no try is under way, and the budget remembers
+    /// none.
+    pub fn is_spent(&mut self, now: Steady) -> bool {
+        self.forget_tries(now);
+        !self.busy && self.waiting.is_empty() && self.woke.is_empty()
+    }
+
     /// How often a message has failed.
     pub fn failures(&self, message: u64) -> usize {
         self.waiting.get(&message).copied().unwrap_or(0)
+    }
+
+    fn forget_tries(&mut self, now: Steady) {
+        while self.woke.front().is_some_and(|at| *at + BUDGET_SPAN <= now) {
+            self.woke.pop_front();
+        }
     }
 
     /// A try is over. What waits behind it goes on at once, and what came meanwhile waits its time.

@@ -28,6 +28,20 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
 }
 
 #[test]
+fn one_that_has_nothing_to_remember_can_be_forgotten() {
+    let mut waker = waker(2, 10);
+    assert!(waker.is_spent(at(0)));
+    waker.posted(at(0), 1);
+    assert!(!waker.is_spent(at(1)), "a message waits");
+    assert_eq!(waker.take(at(2)), Some(vec![1]));
+    assert!(!waker.is_spent(at(3)), "a try is under way");
+    waker.done(at(4), &[1]);
+    let hour = BUDGET_SPAN.0 / 1_000;
+    assert!(!waker.is_spent(at(hour + 1)), "the budget counts it");
+    assert!(waker.is_spent(at(hour + 2)));
+}
+
+#[test]
 fn several_messages_are_one_wake() {
     let mut waker = waker(2, 10);
     waker.posted(at(0), 1);

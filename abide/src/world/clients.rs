@@ -44,18 +44,42 @@ pub struct Client {
     pub env: Vec<(String, String)>,
 }
 
+/// Conversations that are remembered of one agent and kind; the one that was silent longest is forgotten.
+const CONVERSATIONS: usize = 16;
+/// Connections that are remembered of one conversation: it may have been closed and taken up again.
+const FRONTS: usize = 8;
+
 /// All that is known of them.
 #[derive(Default)]
 pub struct Clients {
-    known: Mutex<HashMap<(String, ClientKind), Known>>,
+    /// The one that spoke last stands last.
+    known: Mutex<HashMap<(String, ClientKind), Vec<Known>>>,
     /// The connections that are there now.
     connected: Mutex<HashSet<String>>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Known {
+    #[serde(flatten)]
     client: Client,
-    /// The connection by which it was last heard of.
-    connection: Option<String>,
+    /// The connections by which it was heard of, the last one last.
+    #[serde(default)]
+    fronts: Vec<String>,
+}
+
+impl Known {
+    /// Takes note of a connection. Returns whether that is news.
+    fn came_by(&mut self, front: Option<&str>) -> bool {
+        let Some(front) = front.filter(|front| self.fronts.last().is_none_or(|last| last != front))
+        else {
+            return false;
+        };
+        self.fronts.retain(|known| known != front);
+        self.fronts.push(front.to_owned());
+        let old = self.fronts.len().saturating_sub(FRONTS);
+        self.fronts.drain(..old);
+        true
+    }
 }
 
 /// A connection that is there for as long as this is held.
@@ -72,12 +96,13 @@ impl Clients {
     /// Those that were kept. One that cannot be read is as good as unknown.
     pub fn new(rows: Vec<ClientRow>) -> Arc<Self> {
         let read = |row: ClientRow| {
-            let client: Client = serde_json::from_str(&row.facts).ok()?;
-            let known = Known {
-                client,
-                connection: None,
+            let known: Vec<Known> = match serde_json::from_str(&row.facts) {
+                Ok(known) => known,
+                // Earlier versions kept one.
+                Err(_) => vec![serde_json::from_str(&row.facts).ok()?],
             };
-            Some(((row.agent, known.client.kind), known))
+            let kind = known.first()?.client.kind;
+            Some(((row.agent, kind), known))
         };
         Arc::new(Clients {
             known: Mutex::new(rows.into_iter().filter_map(read).collect()),
@@ -100,30 +125,53 @@ impl Clients {
         connection: Option<&str>,
     ) -> Option<ClientRow> {
         let mut known = self.known.lock().expect("no holder panics");
-        let name = (agent.to_owned(), client.kind);
-        let connection = connection.map(str::to_owned);
-        if let Some(before) = known.get_mut(&name)
-            && before.client == client
-        {
-            before.connection = connection;
+        let kind = client.kind;
+        let all = known.entry((agent.to_owned(), kind)).or_default();
+        let place = all.iter().position(|k| k.client.session == client.session);
+        let was_last = place.is_some_and(|place| place + 1 == all.len());
+        let before = place.map(|place| all.remove(place));
+        let same = before.as_ref().is_some_and(|known| known.client == client);
+        let mut now = Known {
+            client,
+            fronts: before.map(|known| known.fronts).unwrap_or_default(),
+        };
+        let came_anew = now.came_by(connection);
+        all.push(now);
+        let old = all.len().saturating_sub(CONVERSATIONS);
+        all.drain(..old);
+        if was_last && same && !came_anew {
             return None;
         }
-        let row = ClientRow {
+        Some(ClientRow {
             agent: agent.to_owned(),
-            kind: client.kind.as_str().into(),
-            facts: serde_json::to_string(&client).unwrap_or_default(),
-        };
-        known.insert(name, Known { client, connection });
-        Some(row)
+            kind: kind.as_str().into(),
+            facts: serde_json::to_string(all).unwrap_or_default(),
+        })
     }
 
-    /// The client through which an agent last spoke, and whether it is there now.
-    pub fn of(&self, agent: &str, kind: ClientKind) -> Option<(Client, bool)> {
+    /// The conversation of an agent that speaks over a connection, as its client calls it.
+    pub fn conversation(&self, agent: &str, kind: ClientKind, front: &str) -> Option<String> {
         let known = self.known.lock().expect("no holder panics");
-        let known = known.get(&(agent.to_owned(), kind))?;
+        let all = known.get(&(agent.to_owned(), kind))?;
+        let by_it = |known: &&Known| known.fronts.iter().any(|other| other == front);
+        let found = all.iter().rev().find(by_it)?;
+        Some(found.client.session.clone())
+    }
+
+    /// The client of this conversation, or else that through which an agent last spoke, and whether it
+    /// is there now.
+    pub fn of(
+        &self,
+        agent: &str,
+        kind: ClientKind,
+        conversation: Option<&str>,
+    ) -> Option<(Client, bool)> {
+        let known = self.known.lock().expect("no holder panics");
+        let all = known.get(&(agent.to_owned(), kind))?;
+        let named = |known: &&Known| Some(known.client.session.as_str()) == conversation;
+        let known = all.iter().find(named).or(all.last())?;
         let connected = self.connected.lock().expect("no holder panics");
-        let live = known.connection.as_ref();
-        let live = live.is_some_and(|connection| connected.contains(connection));
+        let live = known.fronts.iter().any(|front| connected.contains(front));
         Some((known.client.clone(), live))
     }
 }
@@ -150,11 +198,52 @@ mod tests {
         let row = clients.heard("a", client("2"), Some("front"));
         assert!(clients.heard("a", client("2"), Some("front")).is_none());
         let kind = ClientKind::ClaudeCode;
-        assert_eq!(clients.of("a", kind), Some((client("2"), true)));
-        assert_eq!(clients.of("b", kind), None);
+        assert_eq!(clients.of("a", kind, None), Some((client("2"), true)));
+        assert_eq!(clients.of("b", kind, None), None);
         drop(there);
-        assert_eq!(clients.of("a", kind), Some((client("2"), false)));
+        assert_eq!(clients.of("a", kind, None), Some((client("2"), false)));
         let later = Clients::new(row.into_iter().collect());
-        assert_eq!(later.of("a", kind), Some((client("2"), false)));
+        assert_eq!(later.of("a", kind, None), Some((client("2"), false)));
+    }
+
+    #[test]
+    fn each_conversation_is_found_by_its_connections() {
+        let clients = Clients::new(Vec::new());
+        let kind = ClientKind::ClaudeCode;
+        clients.heard("a", client("1"), Some("f1"));
+        clients.heard("a", client("2"), Some("f2"));
+        // The first was closed and taken up again.
+        let row = clients.heard("a", client("1"), Some("f3"));
+        let later = Clients::new(row.into_iter().collect());
+        let there = later.connected("f2");
+        for (front, session, live) in [("f1", "1", false), ("f2", "2", true), ("f3", "1", false)] {
+            let found = later.conversation("a", kind, front);
+            assert_eq!(found.as_deref(), Some(session), "{front}");
+            let found = later.of("a", kind, found.as_deref());
+            assert_eq!(found, Some((client(session), live)), "{front}");
+        }
+        drop(there);
+        assert_eq!(later.conversation("a", kind, "f9"), None);
+        assert_eq!(later.of("a", kind, Some("9")), Some((client("1"), false)));
+    }
+
+    #[test]
+    fn what_earlier_versions_kept_is_read_and_the_silent_are_forgotten() {
+        let kind = ClientKind::ClaudeCode;
+        let row = ClientRow {
+            agent: "a".into(),
+            kind: kind.as_str().into(),
+            facts: serde_json::to_string(&client("old")).expect("JSON"),
+        };
+        let clients = Clients::new(vec![row]);
+        assert_eq!(clients.of("a", kind, None), Some((client("old"), false)));
+        for n in 0..CONVERSATIONS {
+            clients.heard("a", client(&n.to_string()), Some(&format!("f{n}")));
+        }
+        let last = (CONVERSATIONS - 1).to_string();
+        assert_eq!(
+            clients.of("a", kind, Some("old")),
+            Some((client(&last), false))
+        );
     }
 }

@@ -168,7 +168,7 @@ fn what_is_wrong_is_a_problem_with_a_sentence() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused() {
+fn s7_a_body_that_is_too_large_is_refused() {
     let abide = Abide::new();
     let body = vec![b' '; (8 << 20) + 1];
     let headers = "content-type: application/json\r\n";
@@ -185,7 +185,7 @@ fn an_agent_neither_answers_nor_stops() {
 }
 
 #[test]
-fn an_agent_sees_only_its_own() {
+fn s10_an_agent_sees_only_its_own() {
     let abide = Abide::new();
     let mine = "content-type: application/json\r\nabide-agent: mine\r\n";
     let other = "abide-agent: other\r\n";

@@ -153,7 +153,7 @@ fn input_may_be_bytes() {
 }
 
 #[test]
-fn whoever_is_slow_holds_up_nobody() {
+fn s5_whoever_is_slow_holds_up_nobody() {
     let abide = Abide::new();
     let (address, token) = (abide.address(), abide.token());
     let mut waiting = Vec::new();

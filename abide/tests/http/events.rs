@@ -108,7 +108,7 @@ fn timers_come_whole_and_say_who_stands_by() {
 }
 
 #[test]
-fn of_a_crowd_of_timers_it_is_only_said_that_they_changed() {
+fn s25_of_a_crowd_of_timers_it_is_only_said_that_they_changed() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
     assert_eq!(stream.told().1, "hello");

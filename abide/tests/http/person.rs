@@ -39,7 +39,7 @@ fn a_person_watches_and_answers() {
 }
 
 #[test]
-fn a_command_speaks_for_nobody() {
+fn s14_a_command_speaks_for_nobody() {
     refused_from_inside(&Abide::new());
 }
 

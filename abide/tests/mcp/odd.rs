@@ -14,7 +14,7 @@ fn works(client: &mut Client) {
 }
 
 #[test]
-fn garbage_is_answered_and_forgotten() {
+fn s6_garbage_is_answered_and_forgotten() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -62,7 +62,7 @@ fn a_request_that_cannot_be_read_is_answered_under_its_id() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_answered_under_its_id() {
+fn s7_a_message_that_is_too_long_is_answered_under_its_id() {
     let home = Home::new();
     for setup in [LEGACY, MODERN] {
         let mut client = Client::start(&home, setup);

@@ -68,7 +68,11 @@ impl Client {
     }
 
     fn mission(&mut self, total: f64, meta: Value) {
-        let arguments = json!({"total_duration": total, "mission": "go on"});
+        self.mission_of("go on", total, meta);
+    }
+
+    fn mission_of(&mut self, text: &str, total: f64, meta: Value) {
+        let arguments = json!({"total_duration": total, "mission": text});
         let params = json!({"name": "timer", "arguments": arguments, "_meta": meta});
         let result = self.ask(json!({"id": 1, "method": "tools/call", "params": params}));
         assert_ne!(result["isError"], true, "{result}");
@@ -118,6 +122,32 @@ fn an_open_session_of_claude_code_gets_the_message_into_its_inbox() {
     let message = delivered(&abide, |delivery| delivery["ok"] == true);
     assert_eq!(message["seen_at"], Value::Null, "there is no receipt");
     client.leave();
+}
+
+#[test]
+fn of_two_sessions_under_one_name_that_is_woken_which_made_the_timer() {
+    let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
+    let sessions: Vec<(UnixListener, Client)> = ["first", "second"]
+        .into_iter()
+        .map(|name| {
+            let inbox = abide.path(&format!("{name}.sock"));
+            let listener = UnixListener::bind(&inbox).expect("an inbox");
+            let session = [
+                ("CLAUDE_CODE_SESSION_ID", name),
+                ("CLAUDE_CODE_MESSAGING_SOCKET", inbox.to_str().unwrap()),
+            ];
+            (listener, Client::start(&abide, &session))
+        })
+        .collect();
+    // The first one speaks to a daemon that the second has spoken to later.
+    for (n, (listener, mut client)) in sessions.into_iter().enumerate() {
+        client.mission_of(&format!("mission {n}"), 0.1, json!({}));
+        let (mut stream, _) = listener.accept().expect("a message");
+        let mut line = String::new();
+        stream.read_to_string(&mut line).expect("a line");
+        assert!(line.contains(&format!("Mission: mission {n}")), "{line}");
+        client.leave();
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod harness;
 
 mod clients;
+mod clocks;
 mod conditions;
 mod crashes;
 mod faults;

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use abide::world::store::{Opened, Sqlite, Store};
 use abide_core::message::{self, About};
@@ -10,7 +10,7 @@ use abide_core::{Agent, MessageId, Record, TimerId};
 use serde_json::json;
 
 use crate::harness::{Abide, Handle};
-use crate::{call, id_of};
+use crate::{call, id_of, refused};
 
 /// A stream of numbers that is the same every time.
 struct Dice(u64);
@@ -175,11 +175,40 @@ int fsync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS
 int fdatasync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS_fdatasync, fd); }
 "#;
 
-#[test]
-fn m2_a_sync_that_fails_is_never_trusted() {
-    let abide = Abide::new();
+/// Once the file is there, the database has no room to grow.
+const FULL_DISK: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static int full(int fd) {
+    const char *mark = getenv("BROKEN_DISK");
+    char link[64], path[4096];
+    if (!mark || access(mark, F_OK)) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return 0;
+    path[length] = 0;
+    return strstr(path, "/abide.db") != 0;
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) {
+    if (full(fd)) { errno = ENOSPC; return -1; }
+    return syscall(SYS_pwrite64, fd, bytes, count, at);
+}
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) { return pwrite64(fd, bytes, count, at); }
+ssize_t write(int fd, const void *bytes, size_t count) {
+    if (full(fd)) { errno = ENOSPC; return -1; }
+    return syscall(SYS_write, fd, bytes, count);
+}
+"#;
+
+/// Starts a daemon with this between it and the system; what makes the fault happen is the mark.
+fn start_on(abide: &Abide, disk: &str) -> PathBuf {
     let (source, shim) = (abide.path("disk.c"), abide.path("disk.so"));
-    fs::write(&source, FAILING_DISK).expect("a source");
+    fs::write(&source, disk).expect("a source");
     #[expect(
         clippy::disallowed_methods,
         reason = "the compiler that builds SQLite too"
@@ -197,6 +226,73 @@ fn m2_a_sync_that_fails_is_never_trusted() {
         .output()
         .expect("abide runs");
     assert!(started.status.success(), "{started:?}");
+    mark
+}
+
+#[test]
+fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
+    let abide = Abide::new();
+    let mark = start_on(&abide, FULL_DISK);
+    let pid = abide.pid();
+    let kept = id_of(&call(
+        &abide,
+        "timer",
+        json!({"total_duration": 600, "mission": "keep"}),
+    ));
+    let due = id_of(&call(
+        &abide,
+        "timer",
+        json!({"total_duration": 0.5, "mission": "due"}),
+    ));
+    let start = json!({"action": "start", "command": "cat"});
+    let session = call(&abide, "terminal_session", start)["session_id"].clone();
+    fs::write(&mark, "").expect("a mark");
+    for (tool, arguments) in [
+        ("timer", json!({"total_duration": 600, "mission": "more"})),
+        ("timer", json!({"total_duration": 600, "reason": "more"})),
+        ("stop_timer", json!({"timer_id": kept})),
+        (
+            "pause_timer",
+            json!({"timer_id": kept, "pause_duration": 60}),
+        ),
+        ("cancel_timer", json!({"timer_id": kept})),
+    ] {
+        let sentence = refused(&abide, tool, arguments);
+        assert!(sentence.starts_with("storage_full: "), "{tool}: {sentence}");
+    }
+    let more = json!({"total_duration": 600, "mission": "more"});
+    let answer = abide.post("/v1/timers", &more).expect("an answer");
+    assert_eq!(answer.status, 507, "{}", answer.body);
+    let timer = call(&abide, "read_timer", json!({"timer_id": kept}));
+    assert_eq!(timer["status"], "running", "nothing has changed: {timer}");
+    let shell = call(&abide, "shell", json!({"command": "echo it works"}));
+    assert_eq!(shell["status"], "SUCCESS", "{shell}");
+    let kill = json!({"action": "kill", "session_id": session});
+    assert_eq!(call(&abide, "terminal_session", kill)["gone"], true);
+    fs::remove_file(&mark).expect("a mark");
+    let mut told = Vec::new();
+    while !told.contains(&json!(due)) {
+        let messages = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+        let messages = messages["messages"].as_array().expect("messages").clone();
+        assert!(!messages.is_empty(), "it was never told");
+        told.extend(messages.iter().map(|message| message["timer_id"].clone()));
+    }
+    call(&abide, "timer", more);
+    assert_eq!(abide.pid(), pid, "it is the same daemon");
+    abide.kill_daemon();
+    abide.start();
+    let timers = call(&abide, "read_timer", json!({}));
+    assert_eq!(
+        timers["timers"].as_array().map(Vec::len),
+        Some(2),
+        "{timers}"
+    );
+}
+
+#[test]
+fn m2_a_sync_that_fails_is_never_trusted() {
+    let abide = Abide::new();
+    let mark = start_on(&abide, FAILING_DISK);
     let arguments = |text: &str| json!({"total_duration": 600, "mission": text});
     let kept = id_of(&call(&abide, "timer", arguments("safe")));
     let daemon = Handle::on(abide.pid());

@@ -80,6 +80,11 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
     }
 
+    /// It could not be recorded.
+    pub fn storage_full(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", detail)
+    }
+
     /// The world failed.
     pub fn fault(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "fault", detail)
@@ -102,9 +107,7 @@ impl From<&Refusal> for Problem {
             | Refusal::QuestionNotFound(_)
             | Refusal::Timer(timer::Refusal::NotFound { .. }) => Self::not_found(detail),
             Refusal::Timer(_) => Self::conflict(detail),
-            Refusal::NotRecorded => {
-                Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", detail)
-            }
+            Refusal::NotRecorded => Self::storage_full(detail),
             Refusal::QuestionClosed(..) | Refusal::SessionEnded(_) | Refusal::KeyReused(_) => {
                 Self::conflict(detail)
             }

@@ -246,6 +246,7 @@ async fn call(
     call.into_receipt().delivered();
     match result.is_error {
         true if result.text.contains("not found") => Err(Problem::not_found(result.text)),
+        true if result.text.starts_with("storage_full") => Err(Problem::storage_full(result.text)),
         true => Err(Problem::conflict(result.text)),
         false => Ok(Json(with_surroundings(state, who, result.facts).await)),
     }

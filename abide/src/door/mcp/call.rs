@@ -110,7 +110,7 @@ pub async fn run(
 /// broke is taken up again.
 fn request_key(origin: &Origin, note: Option<&Note>) -> Option<String> {
     match (&origin.way, note?.ordinal) {
-        (Way::Front(front), Some(ordinal)) => Some(format!("mcp:{front}:{ordinal}")),
+        (Way::Front(front), Some(ordinal)) => Some(client::key(front, ordinal)),
         (Way::Front(_) | Way::Http, _) => None,
     }
 }

@@ -20,6 +20,9 @@ const NEEDED: [&str; 6] = [
     "LANG",
 ];
 
+/// What the keys of fronts' requests begin with.
+const KEY: &str = "mcp:";
+
 /// Claude Code names its session to the servers that it starts.
 pub fn of_a_front(hello: &Hello) -> Option<Client> {
     let var = |name: &str| {
@@ -52,6 +55,17 @@ pub fn note_call(handle: &Handle, origin: &Origin, meta: &RequestMetaObject) {
         env,
     };
     handle.heard_of(&origin.agent, client, connection);
+}
+
+/// The key of a front's request.
+pub fn key(front: &str, ordinal: impl std::fmt::Display) -> String {
+    format!("{KEY}{front}:{ordinal}")
+}
+
+/// The front whose request has this key.
+pub(crate) fn front_of(key: &str) -> Option<&str> {
+    let (front, _) = key.strip_prefix(KEY)?.rsplit_once(':')?;
+    Some(front)
 }
 
 fn needed(env: &[(std::ffi::OsString, std::ffi::OsString)]) -> Vec<(String, String)> {

@@ -30,6 +30,7 @@ use rmcp::ServiceExt;
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(crate) use client::front_of;
 pub use front::front;
 pub use http::Http;
 pub use seal::Seal;

@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     pub place: usize,
     /// Who is woken.
     pub agent: Agent,
+    /// In which conversation of its client, where that is known.
+    pub conversation: Option<String>,
     /// For which messages, and how often that was tried before.
     messages: Vec<(u64, u64)>,
 }
@@ -80,10 +82,16 @@ pub(super) struct Errand {
 
 impl Attempt {
     /// By the waker at `place`, for `messages` and how often each was tried before.
-    pub fn new(place: usize, agent: Agent, messages: Vec<(u64, u64)>) -> Self {
+    pub fn new(
+        place: usize,
+        agent: Agent,
+        conversation: Option<String>,
+        messages: Vec<(u64, u64)>,
+    ) -> Self {
         Attempt {
             place,
             agent,
+            conversation,
             messages,
         }
     }

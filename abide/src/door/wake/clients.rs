@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use abide_core::Agent;
+use abide_core::message::About;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -12,6 +14,7 @@ use tokio::net::UnixStream;
 use super::attempt::{Attempt, Errand, Fault};
 use crate::config::WakerConfig;
 use crate::daemon::Handle;
+use crate::door::mcp::front_of;
 use crate::world::clients::{Client, ClientKind};
 use crate::world::clock::pause;
 use crate::world::socket;
@@ -19,7 +22,26 @@ use crate::world::socket;
 /// An inbox that has not taken a message by then is not one.
 const INBOX: Duration = Duration::from_secs(5);
 
-/// The last session of Claude Code: by its inbox while it is open, else it is taken up again.
+/// The conversation of an agent that a message comes of: that which made the timer or the session.
+pub(super) fn conversation(
+    handle: &Handle,
+    agent: &Agent,
+    kind: ClientKind,
+    message: u64,
+) -> Option<String> {
+    let row = handle.past().message(message).ok().flatten()?;
+    let key = match row.about {
+        About::Timer(id) => handle.past().timer_key(id).ok().flatten()?,
+        About::Session(id) => {
+            let view = handle.board().session(id)?;
+            view.state.key.as_ref()?.0.to_string()
+        }
+    };
+    let front = front_of(&key)?;
+    handle.clients().conversation(&agent.0, kind, front)
+}
+
+/// A session of Claude Code, of several the one that the messages come of: by its inbox while it is open, else it is taken up again.
 pub(super) async fn claude_code(
     attempt: &Attempt,
     config: &WakerConfig,
@@ -47,7 +69,7 @@ pub(super) async fn claude_code(
     }
 }
 
-/// The last thread of Codex: queued while it is open, else taken up again.
+/// A thread of Codex, chosen likewise: queued while it is open, else taken up again.
 pub(super) async fn codex(
     attempt: &Attempt,
     config: &WakerConfig,
@@ -72,7 +94,9 @@ pub(super) async fn codex(
 }
 
 fn client(attempt: &Attempt, handle: &Handle, kind: ClientKind) -> Result<(Client, bool), Fault> {
-    handle.clients().of(&attempt.agent.0, kind).ok_or_else(|| {
+    let conversation = attempt.conversation.as_deref();
+    let found = handle.clients().of(&attempt.agent.0, kind, conversation);
+    found.ok_or_else(|| {
         let name = match kind {
             ClientKind::ClaudeCode => "Claude Code",
             ClientKind::Codex => "Codex",

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{WakerConfig, WakingWay};
 use crate::daemon::{Change, Handle, SendAgain};
+use crate::world::clients::ClientKind;
 use crate::world::clock::{Clock, sleep_until};
 use crate::world::entropy;
 use crate::world::store::{Delivery, DeliveryState, MessageRow, Note, Page};
@@ -48,6 +49,7 @@ pub async fn keep_awake(
     watch.catch_up();
     let mut tries = JoinSet::new();
     loop {
+        watch.forget_spent();
         watch.note_held_back().await;
         let alarm = watch.wakers.values().filter_map(|w| w.waker.alarm()).min();
         let alarm = alarm.map(|at| watch.on_the_clock(at));
@@ -80,11 +82,14 @@ pub async fn keep_awake(
 struct Watch {
     handle: Handle,
     clock: Arc<dyn Clock>,
-    /// By the waker's place in the configuration and the agent.
-    wakers: BTreeMap<(usize, Agent), Watched>,
+    /// By the waker's place in the configuration, the agent, and where a client is woken its
+    /// conversation.
+    wakers: BTreeMap<Place, Watched>,
     /// Wakers that are wanted no more, and why.
     ended: HashMap<String, String>,
 }
+
+type Place = (usize, Agent, Option<String>);
 
 struct Watched {
     waker: Waker,
@@ -150,7 +155,8 @@ impl Watch {
         let now = self.clock.now();
         let hold = hold.map(|at| Steady(now.boot.0 + at.saturating_sub(now.wall.0)));
         let agent = Agent(row.agent.as_str().into());
-        if let Some(watched) = self.watched(place, config, &agent) {
+        let place = self.place(place, config, &agent, row.number);
+        if let Some(watched) = self.watched(place, config) {
             let now = Steady(now.boot.0);
             watched.waker.kept(now, row.number, failures, hold);
         }
@@ -164,27 +170,43 @@ impl Watch {
         let now = self.now();
         let wakers = self.handle.config().wakers.clone();
         for (place, config) in wakers.iter().enumerate() {
-            if self.is_woken_by(config, &agent.0)
-                && let Some(watched) = self.watched(place, config, agent)
-            {
+            if !self.is_woken_by(config, &agent.0) {
+                continue;
+            }
+            let place = self.place(place, config, agent, message);
+            if let Some(watched) = self.watched(place, config) {
                 watched.waker.posted(now, message);
             }
         }
     }
 
-    /// The waker of one agent; `None`: it has enough in mind.
-    fn watched(
-        &mut self,
-        place: usize,
-        config: &WakerConfig,
-        agent: &Agent,
-    ) -> Option<&mut Watched> {
+    /// Who is woken for a message: where a client is, the conversation that the message comes of.
+    fn place(&self, place: usize, config: &WakerConfig, agent: &Agent, message: u64) -> Place {
+        let kind = match config.way {
+            WakingWay::ClaudeCode => Some(ClientKind::ClaudeCode),
+            WakingWay::Codex => Some(ClientKind::Codex),
+            WakingWay::Webhook(_) | WakingWay::Command(_) | WakingWay::Desktop => None,
+        };
+        let conversation =
+            kind.and_then(|kind| clients::conversation(&self.handle, agent, kind, message));
+        (place, agent.clone(), conversation)
+    }
+
+    /// Agents come and go; what is kept of one that needs nothing is let go of.
+    fn forget_spent(&mut self) {
+        let now = self.now();
+        self.wakers
+            .retain(|_, watched| watched.more || !watched.waker.is_spent(now));
+    }
+
+    /// The waker of one agent or conversation; `None`: it has enough in mind.
+    fn watched(&mut self, place: Place, config: &WakerConfig) -> Option<&mut Watched> {
         let fresh = || Watched {
             waker: Waker::new(rules(config)),
             more: false,
             held_back: None,
         };
-        let entry = self.wakers.entry((place, agent.clone()));
+        let entry = self.wakers.entry(place);
         let watched = entry.or_insert_with(fresh);
         watched.more |= watched.waker.len() >= IN_MIND;
         (!watched.more).then_some(watched)
@@ -206,7 +228,8 @@ impl Watch {
             if self.ended.remove(&id).is_some() {
                 self.note(Note::WakerBack(id)).await;
             }
-            if let Some(watched) = self.watched(place, config, &agent) {
+            let place = self.place(place, config, &agent, row.number);
+            if let Some(watched) = self.watched(place, config) {
                 watched.waker.urge(now, row.number);
                 let delivery = self.delivery(row.number, config);
                 let again = Delivery {
@@ -227,7 +250,7 @@ impl Watch {
         let now = self.now();
         let mut due = Vec::new();
         let mut seen = Vec::new();
-        for ((place, agent), watched) in &mut self.wakers {
+        for (key, watched) in &mut self.wakers {
             let waker = &mut watched.waker;
             if waker.alarm().is_none_or(|at| at > now) {
                 continue;
@@ -240,19 +263,20 @@ impl Watch {
                 };
                 if !unseen && waker.urged() != Some(number) {
                     waker.settled(number);
-                    seen.push((*place, number));
+                    seen.push((key.0, number));
                 }
             }
             if let Some(messages) = waker.take(now) {
-                due.push((*place, agent.clone(), messages));
+                due.push((key.clone(), messages));
             }
         }
         self.note_seen(seen).await;
-        let attempts = due.into_iter().filter_map(|(place, agent, messages)| {
+        let attempts = due.into_iter().filter_map(|(key, messages)| {
+            let (place, agent, conversation) = key;
             let config = self.handle.config().wakers.get(place)?;
             let tries = |number: &u64| (*number, self.delivery(*number, config).attempts);
             let messages = messages.iter().map(tries).collect();
-            Some(Attempt::new(place, agent, messages))
+            Some(Attempt::new(place, agent, conversation, messages))
         });
         attempts.collect()
     }
@@ -282,7 +306,11 @@ impl Watch {
         let Tried { attempt, outcome } = tried;
         let config = self.handle.config().wakers.get(attempt.place).cloned();
         let (now, numbers) = (self.now(), attempt.numbers());
-        let place = (attempt.place, attempt.agent.clone());
+        let place = (
+            attempt.place,
+            attempt.agent.clone(),
+            attempt.conversation.clone(),
+        );
         let (Some(config), Some(watched)) = (config, self.wakers.get_mut(&place)) else {
             return;
         };
@@ -413,7 +441,7 @@ impl Watch {
     /// Says of what the budget holds back that it does, and until when.
     async fn note_held_back(&mut self) {
         let mut held = Vec::new();
-        for ((place, _), watched) in &mut self.wakers {
+        for ((place, ..), watched) in &mut self.wakers {
             let until = watched.waker.held_back();
             if until != watched.held_back {
                 watched.held_back = until;
@@ -453,7 +481,7 @@ impl Watch {
         self.ended.insert(id.clone(), why.to_owned());
         let wakers = &self.handle.config().wakers;
         let mut notes = Vec::new();
-        for ((place, _), watched) in &mut self.wakers {
+        for ((place, ..), watched) in &mut self.wakers {
             if wakers.get(*place).is_some_and(|other| other.id() == id) {
                 notes.extend(watched.waker.waiting());
                 *watched = Watched {
