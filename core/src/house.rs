@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
-use crate::message::Outbox;
+use crate::message::{Outbox, Told};
 use crate::question::{Question, Questions};
 use crate::session::Session;
 use crate::time::{Mono, Now, Steady};
@@ -45,6 +45,8 @@ pub struct House {
     timers: Timers,
     standing: Standing,
     outbox: Outbox,
+    /// What was posted in this step and nobody has heard of yet.
+    posted: Vec<(Agent, Told)>,
     /// The calls about timers and messages since the last settling.
     asked: Vec<CallId>,
     /// What was heard since then, and from before what is to be heard again.
@@ -114,6 +116,7 @@ impl House {
             timers: Timers::default(),
             standing: Standing::default(),
             outbox: Outbox::default(),
+            posted: Vec::new(),
             asked: Vec::new(),
             heard: Vec::new(),
             again: Vec::new(),
@@ -161,6 +164,7 @@ impl House {
             Event::Woken { agent, messages } => self.woken(turn, &agent, &messages),
             Event::Tick => self.tick(turn),
         }
+        self.announce(turn);
         effects[first..].sort_by_key(Effect::rank);
     }
 
@@ -228,6 +232,8 @@ impl House {
             }
         }
         self.timers_due(turn);
+        // Whoever waits for messages gets all that came due at once, even in its last moment.
+        self.announce(turn);
         self.readers_due(turn);
     }
 }

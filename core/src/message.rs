@@ -151,18 +151,21 @@ impl Outbox {
         self.told(number, entry)
     }
 
-    /// One message is being told by a call.
-    pub fn tell(&mut self, agent: &Agent, number: u64, call: CallId) {
-        let Some(entry) = self.boxes.get(agent).and_then(|all| all.get(&number)) else {
-            return;
-        };
-        let with = Some(call);
-        let entry = Entry { with, ..*entry };
-        self.put(agent, number, Some(entry));
+    /// These are being told by a call, together with what it tells already.
+    pub fn tell(&mut self, agent: &Agent, told: &[u64], call: CallId) {
         let flight = self.in_flight.get(&call).cloned();
         let (_, mut numbers) = flight.unwrap_or_else(|| (agent.clone(), Vec::new()));
-        numbers.push(number);
-        self.set_flight(call, Some((agent.clone(), numbers)));
+        for number in told {
+            let entry = self.boxes.get(agent).and_then(|all| all.get(number));
+            if let Some(entry) = entry.copied() {
+                let with = Some(call);
+                self.put(agent, *number, Some(Entry { with, ..entry }));
+                numbers.push(*number);
+            }
+        }
+        if !numbers.is_empty() {
+            self.set_flight(call, Some((agent.clone(), numbers)));
+        }
     }
 
     /// Hands the oldest unread messages to a call.
@@ -175,9 +178,8 @@ impl Outbox {
             .take(most)
             .map(|(number, entry)| self.told(*number, *entry))
             .collect();
-        for message in &taken {
-            self.tell(agent, message.number, call);
-        }
+        let numbers: Vec<u64> = taken.iter().map(|message| message.number).collect();
+        self.tell(agent, &numbers, call);
         taken
     }
 
@@ -224,6 +226,12 @@ impl Outbox {
             }
         }
         told
+    }
+
+    /// Whether an agent could read this one now.
+    pub fn is_unread(&self, agent: &Agent, number: u64) -> bool {
+        let entry = self.boxes.get(agent).and_then(|all| all.get(&number));
+        entry.is_some_and(|entry| entry.with.is_none())
     }
 
     /// How many messages an agent could read now.

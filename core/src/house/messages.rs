@@ -78,12 +78,21 @@ impl House {
             at: turn.now.wall,
         })));
         match teller {
-            Some(call) => self.outbox.tell(agent, message.number, *call),
-            None if self.answer_reader(turn, agent) => {}
-            None => turn.push(Effect::Posted {
-                agent: agent.clone(),
-                message: message.id,
-            }),
+            Some(call) => self.outbox.tell(agent, &[message.number], *call),
+            None => self.posted.push((agent.clone(), message)),
+        }
+    }
+
+    /// Tells of what was posted: to calls that wait for messages, as much to each as it takes at
+    /// once, and of the rest to whoever brings messages.
+    pub(super) fn announce(&mut self, turn: &mut Turn<'_>) {
+        for (agent, told) in core::mem::take(&mut self.posted) {
+            let waits = |house: &Self| house.outbox.is_unread(&agent, told.number);
+            while waits(self) && self.answer_reader(turn, &agent) {}
+            if waits(self) {
+                let message = told.id;
+                turn.push(Effect::Posted { agent, message });
+            }
         }
     }
 
