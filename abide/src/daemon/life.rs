@@ -184,7 +184,7 @@ pub fn serve(
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
     let served = prepare(&places).and_then(|lock| {
         // One thread for everything that waits: a call crosses no thread on its way, which is what
-        // makes it quick. What blocks (long logs, the database) has threads of its own.
+        // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;

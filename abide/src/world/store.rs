@@ -6,9 +6,12 @@ mod list;
 mod read;
 mod schema;
 mod write;
+mod writer;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
+use std::time::Duration;
 
 use abide_core::id::Shuffle;
 use abide_core::record::Kept;
@@ -20,6 +23,7 @@ pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
 pub use list::{Day, Ended, MessageCounts, Order, TimerPage, TimersWanted};
 pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
 pub use write::closing_word;
+use writer::Writer;
 
 /// Keeps records. The loop awaits `commit` and nothing else.
 pub trait Store: Send + Sync {
@@ -59,8 +63,9 @@ impl From<rusqlite::Error> for StoreFault {
     }
 }
 
-/// SQLite on a thread of its own.
+/// SQLite with a thread of its own, which does whatever may take long.
 pub struct Sqlite {
+    writer: Arc<Writer>,
     jobs: std_mpsc::SyncSender<Job>,
 }
 
@@ -68,10 +73,13 @@ enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
     Note(Note, oneshot::Sender<Result<(), StoreFault>>),
     Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
+    Checkpoint,
 }
 
 /// What may be queued for the writer. The loop awaits each turn; notes of wakers are few.
 const QUEUE: usize = 64;
+/// How long another program may hold the database before that is a failure.
+const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a database holds that is not over yet.
 pub struct Opened {
@@ -96,12 +104,14 @@ impl Sqlite {
         let questions = read::open_questions(&db)?;
         let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
         let past = Past::new(connect(path)?, connect(path)?, shuffle);
+        let writer = Arc::new(Writer::new(db)?);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
+        let serving = writer.clone();
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&mut db, &queue))
+            .spawn(move || serve(&serving, &queue))
             .map_err(|e| StoreFault::Broken(e.to_string()))?;
-        let store = Sqlite { jobs };
+        let store = Sqlite { writer, jobs };
         Ok(Opened {
             store,
             past,
@@ -112,19 +122,32 @@ impl Sqlite {
     }
 }
 
-fn serve(db: &mut Connection, queue: &std_mpsc::Receiver<Job>) {
+fn serve(writer: &Writer, queue: &std_mpsc::Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         match job {
-            Job::Commit(records, done) => drop(done.send(write::commit(db, &records))),
-            Job::Note(note, done) => drop(done.send(deliver::note(db, &note))),
-            Job::Tidy(before, done) => drop(done.send(write::tidy(db, before))),
+            Job::Commit(records, done) => drop(done.send(writer.commit(&records))),
+            Job::Note(note, done) => drop(done.send(writer.with(|db| deliver::note(db, &note)))),
+            Job::Tidy(before, done) => {
+                drop(done.send(writer.with(|db| write::tidy(db, before))));
+            }
+            Job::Checkpoint => {}
         }
+        // Whoever waits has been answered first.
+        writer.checkpoint_if_long();
     }
 }
 
 impl Store for Sqlite {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
+        if let Some(result) = self.writer.commit_in_passing(&records) {
+            let _ = done.send(result);
+            if self.writer.is_long() {
+                // Where the queue is full, a later commit says it again.
+                let _ = self.jobs.try_send(Job::Checkpoint);
+            }
+            return answer;
+        }
         // A full queue or a dead writer drops `done`, which the receiver sees as a failure.
         let _ = self.jobs.try_send(Job::Commit(records, done));
         answer
@@ -143,6 +166,24 @@ impl Store for Sqlite {
     }
 }
 
+/// Does all of something in one transaction, or nothing. What begins and ends it is prepared once: to
+/// read those words again takes longer than many a transaction.
+fn at_once<T>(
+    db: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreFault>,
+) -> Result<T, StoreFault> {
+    db.prepare_cached("BEGIN")?.execute([])?;
+    let done = work(db).and_then(|done| {
+        db.prepare_cached("COMMIT")?.execute([])?;
+        Ok(done)
+    });
+    if done.is_err() && !db.is_autocommit() {
+        // Where even this fails, the next one cannot begin and says so.
+        let _ = db.execute_batch("ROLLBACK");
+    }
+    done
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that opens a database"
@@ -151,7 +192,7 @@ fn connect(path: &Path) -> Result<Connection, StoreFault> {
     let db = Connection::open(path)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    db.busy_timeout(std::time::Duration::from_secs(5))?;
+    db.busy_timeout(BUSY_PATIENCE)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)
 }

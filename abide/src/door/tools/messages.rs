@@ -1,7 +1,9 @@
 //! `read_messages`, and the words of messages wherever they are told.
 
+use std::collections::HashMap;
+
 use abide_core::message::{About, Told};
-use abide_core::{Millis, Request, limit};
+use abide_core::{Millis, Request, TimerId, limit};
 use serde_json::{Map, Value, json};
 
 use super::timer::seconds;
@@ -67,11 +69,17 @@ impl ReadMessages {
 
 /// The words of some messages, and the same as fields.
 pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
+    let timers = timers_of(handle, messages);
+    let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
+    let made = handle.past().made(&numbers).unwrap_or_default();
     let mut texts = Vec::new();
     let mut list = Vec::new();
-    for message in messages {
-        let text = words(handle, message.about);
-        let made = handle.past().message(message.number).ok().flatten();
+    for (n, message) in messages.iter().enumerate() {
+        let text = match message.about {
+            About::Timer(id) => timer_words(id, timers.get(&id)),
+            About::Session(_) => words(handle, message.about),
+        };
+        let made = made.get(n).copied().flatten();
         let mut fields = Map::new();
         fields.insert("message_id".into(), json!(message.id.to_string()));
         match message.about {
@@ -79,7 +87,7 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
             About::Session(id) => fields.insert("session_id".into(), json!(id.to_string())),
         };
         fields.insert("repeated".into(), json!(message.repeated));
-        fields.insert("created_at".into(), json!(made.map(|row| row.made.0)));
+        fields.insert("created_at".into(), json!(made.map(|made| made.0)));
         fields.insert("text".into(), json!(text.as_str()));
         list.push(Value::Object(fields));
         let again = if message.repeated {
@@ -95,13 +103,27 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
     (texts.join("\n\n"), Value::Array(list))
 }
 
+/// The timers that some messages are about.
+fn timers_of(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
+    let ids = messages.iter().filter_map(|message| match message.about {
+        About::Timer(id) => Some(id),
+        About::Session(_) => None,
+    });
+    let ids: Vec<TimerId> = ids.collect();
+    let rows = handle.past().timers_of(&ids).unwrap_or_default();
+    rows.into_iter()
+        .flatten()
+        .map(|row| (row.id, row))
+        .collect()
+}
+
 /// The words of one message.
 pub(crate) fn words(handle: &Handle, about: About) -> String {
     match about {
-        About::Timer(id) => match handle.past().timer(id) {
-            Ok(Some(row)) => format!("[System] {}", completion(&row)),
-            _ => format!("[System] Timer '{id}' has completed."),
-        },
+        About::Timer(id) => {
+            let row = handle.past().timer(id).ok().flatten();
+            timer_words(id, row.as_ref())
+        }
         About::Session(id) => {
             let Some(view) = handle.board().session(id) else {
                 return format!("[System] Session '{id}' has ended.");
@@ -112,6 +134,13 @@ pub(crate) fn words(handle: &Handle, about: About) -> String {
                 report::ending_line(&view)
             )
         }
+    }
+}
+
+fn timer_words(id: TimerId, row: Option<&TimerRow>) -> String {
+    match row {
+        Some(row) => format!("[System] {}", completion(row)),
+        None => format!("[System] Timer '{id}' has completed."),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `timer`, `read_timer` and what can be done to a timer.
 
+use std::sync::Arc;
+
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Millis, Outcome, Refusal, TimerId, limit};
 use serde_json::{Map, Value, json};
@@ -20,6 +22,50 @@ pub(super) struct TimerTool {
     agent: Option<Agent>,
     /// The client's own limit, where it is shorter than what was asked for.
     fitted: Option<Millis>,
+    /// What a new timer is made of.
+    given: Option<Given>,
+}
+
+/// What the database keeps of a new timer, so that the answer need not read it there. Only of one
+/// without a key: under a key there may be another one already.
+struct Given {
+    text: Arc<str>,
+    until: Option<Arc<str>>,
+    standby: Option<Millis>,
+}
+
+impl Given {
+    fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::Create(new) if new.key.is_none() => Some(Given {
+                text: new.text.clone(),
+                until: new.until.clone(),
+                standby: new.standby.map(|time| time.min(new.total)),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The row of the timer that was made just now.
+    fn row(&self, timer: &Timer) -> TimerRow {
+        TimerRow {
+            id: timer.id,
+            agent: timer.agent.0.to_string(),
+            kind: timer.kind,
+            text: self.text.to_string(),
+            condition: self.until.as_deref().map(str::to_owned),
+            created: timer.checked,
+            checked: timer.checked,
+            total: timer.total,
+            standby: self.standby,
+            status: timer.status.as_str().to_owned(),
+            remaining: None,
+            reason: None,
+            completed_by: None,
+            late: None,
+            ended: None,
+        }
+    }
 }
 
 enum What {
@@ -69,14 +115,13 @@ pub(super) fn read(
         Request::Continue { .. } => context.standby,
         _ => None,
     };
-    Ok((
-        request,
-        TimerTool {
-            what,
-            agent,
-            fitted,
-        },
-    ))
+    let tool = TimerTool {
+        what,
+        agent,
+        fitted,
+        given: Given::of(&request),
+    };
+    Ok((request, tool))
 }
 
 type Read = Result<(Request, What), BadInput>;
@@ -226,7 +271,10 @@ impl TimerTool {
     }
 
     fn told(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
-        let row = handle.past().timer(timer.id).ok().flatten();
+        let row = match (&self.given, why) {
+            (Some(given), Why::Made) => Some(given.row(timer)),
+            _ => handle.past().timer(timer.id).ok().flatten(),
+        };
         let mut facts = facts(timer, row.as_ref());
         let reason = row
             .as_ref()
@@ -304,10 +352,12 @@ impl TimerTool {
             return self.not_found(handle, &super::args::shown_text(given), known, more.len());
         }
         let past = handle.past();
+        let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
+        let mut rows = past.timers_of(&ids).unwrap_or_default().into_iter();
         let mut lines = Vec::new();
         let mut list = Vec::new();
         for timer in timers {
-            let row = past.timer(timer.id).ok().flatten();
+            let row = rows.next().flatten();
             let text = row
                 .as_ref()
                 .map(|row| row.text.as_str())

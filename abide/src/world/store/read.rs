@@ -11,8 +11,8 @@ use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Ti
 use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::StoreFault;
 use super::deliver::{self, Delivery};
+use super::{StoreFault, at_once};
 
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let mut rows =
@@ -346,6 +346,35 @@ impl Past {
         Ok(select
             .query_row([number], |row| self.timer_row(row))
             .optional()?)
+    }
+
+    /// Many timers, ended or not, as of one moment. To begin and end each look for itself would cost
+    /// more than the looks.
+    pub fn timers_of(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        at_once(&self.db(), |db| {
+            let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
+            let rows = ids.iter().map(|id| {
+                let number = self.shuffle.sort(id.0.bits());
+                let row = select.query_row([number], |row| self.timer_row(row));
+                Ok(row.optional()?)
+            });
+            rows.collect()
+        })
+    }
+
+    /// When these messages were made, as of one moment.
+    pub fn made(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
+        at_once(&self.db(), |db| {
+            let mut select = db.prepare_cached("SELECT made_ms FROM message WHERE number = ?")?;
+            let rows = numbers.iter().map(|number| {
+                let made = select.query_row([number], |row| Ok(Wall(row.get(0)?)));
+                Ok(made.optional()?)
+            });
+            rows.collect()
+        })
     }
 
     /// Timers that have ended, the newest first.

@@ -5,16 +5,25 @@ use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing};
 use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Course, Place, Status};
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, params};
 
-use super::StoreFault;
+use super::{StoreFault, at_once};
 use crate::keeper::crash_point;
 
 /// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
 const TIDY_AT_ONCE: usize = 2_000;
 
-pub(super) fn commit(db: &mut Connection, records: &[Record]) -> Result<(), StoreFault> {
-    let turn = db.transaction()?;
+pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
+    at_once(db, |db| {
+        rows(db, records)?;
+        announce(records, |[before, _]| before);
+        Ok(())
+    })?;
+    announce(records, |[_, after]| after);
+    Ok(())
+}
+
+fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     for record in records {
         match record {
             Record::Asked { question, state } => {
@@ -38,13 +47,10 @@ pub(super) fn commit(db: &mut Connection, records: &[Record]) -> Result<(), Stor
                     params![closing_word(*closing), at.0, question.to_string()],
                 )?;
             }
-            Record::Timer(record) => timer(&turn, record)?,
-            Record::Message(record) => message(&turn, record)?,
+            Record::Timer(record) => timer(turn, record)?,
+            Record::Message(record) => message(turn, record)?,
         }
     }
-    announce(records, |[before, _]| before);
-    turn.commit()?;
-    announce(records, |[_, after]| after);
     Ok(())
 }
 
@@ -78,7 +84,7 @@ fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     }
 }
 
-fn timer(turn: &Transaction<'_>, record: &timer::Record) -> Result<(), StoreFault> {
+fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
     match record {
         timer::Record::Created {
             number,
@@ -168,7 +174,7 @@ fn timer(turn: &Transaction<'_>, record: &timer::Record) -> Result<(), StoreFaul
 }
 
 fn changed(
-    turn: &Transaction<'_>,
+    turn: &Connection,
     number: u64,
     state: timer::State,
     standby: Option<Millis>,
@@ -204,7 +210,7 @@ fn changed(
     Ok(())
 }
 
-fn message(turn: &Transaction<'_>, record: &message::Record) -> Result<(), StoreFault> {
+fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
     match record {
         message::Record::Posted {
             number,
