@@ -42,7 +42,7 @@ pub struct Call {
 
 /// Where a call's news and its answer go.
 pub struct Slot {
-    pub(super) news: mpsc::Sender<Step>,
+    pub(super) news: mpsc::Sender<News>,
     pub(super) answer: oneshot::Sender<Outcome>,
 }
 
@@ -70,6 +70,24 @@ pub enum Stdin {
     Bytes(Vec<u8>),
     /// Open, to be written to later.
     Open,
+}
+
+/// What a call hears before its answer. Small, because room for many is made for every call.
+#[derive(Debug)]
+pub(super) enum News {
+    Accepted(SessionId),
+    Asked(Arc<QuestionView>),
+    Closed(QuestionId),
+}
+
+impl From<News> for Step {
+    fn from(news: News) -> Self {
+        match news {
+            News::Accepted(session) => Step::Accepted(session),
+            News::Asked(question) => Step::Asked(question),
+            News::Closed(question) => Step::Closed(question),
+        }
+    }
 }
 
 /// What a call hears, in order; `Done` is the last.
@@ -129,7 +147,7 @@ pub struct SendAgain {
 }
 
 /// News that may wait for a slow door.
-const NEWS: usize = 32;
+const ROOM_FOR_NEWS: usize = 32;
 
 impl Handle {
     /// A handle on the loop that reads `inbox`.
@@ -245,7 +263,7 @@ impl Handle {
     /// Makes a call. `launch` goes with [`Request::Run`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
-        let (news, heard) = mpsc::channel(NEWS);
+        let (news, heard) = mpsc::channel(ROOM_FOR_NEWS);
         let (answer, answered) = oneshot::channel();
         let call = Call {
             id,
@@ -345,7 +363,7 @@ impl Drop for Watcher {
 pub struct Pending {
     id: CallId,
     inbox: mpsc::Sender<Input>,
-    heard: mpsc::Receiver<Step>,
+    heard: mpsc::Receiver<News>,
     answered: oneshot::Receiver<Outcome>,
     open: bool,
     /// The answer tells messages, and nobody has said yet that it has left the house.
@@ -360,7 +378,7 @@ impl Pending {
         }
         let step = tokio::select! {
             biased;
-            Some(step) = self.heard.recv() => return Some(step),
+            Some(news) = self.heard.recv() => return Some(news.into()),
             outcome = &mut self.answered => outcome.ok().map(Step::Done),
         };
         self.open = false;

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
-use super::handle::{Handle, Launch, Stdin, Step};
+use super::handle::{Handle, Launch, News, Stdin};
 use crate::config::Containment;
 use crate::keeper::crash_point;
 use crate::keeper::folder::{self, Meta};
@@ -32,7 +32,7 @@ use crate::world::tail;
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
 
 /// Calls to be told of a question once the facts beside it have been gathered.
-type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<Step>>>>>;
+type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<News>>>>>;
 
 pub(super) struct Performer {
     handle: Handle,
@@ -312,8 +312,8 @@ impl Performer {
                 return;
             };
             handle.board().ask(view.clone());
-            for news in calls {
-                let _ = news.try_send(Step::Asked(view.clone()));
+            for slot in calls {
+                let _ = slot.try_send(News::Asked(view.clone()));
             }
         });
     }
@@ -369,9 +369,9 @@ impl Performer {
 
     fn tell(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
         let Some(open) = calls.get(&call) else { return };
-        let step = match update {
-            Update::Accepted(session) => Step::Accepted(session),
-            Update::Closed(question) => Step::Closed(question),
+        let news = match update {
+            Update::Accepted(session) => News::Accepted(session),
+            Update::Closed(question) => News::Closed(question),
             Update::Asked(question) => {
                 let mut asking = self.asking.lock().expect("no holder panics");
                 if let Some(waiting) = asking.get_mut(&question) {
@@ -381,11 +381,11 @@ impl Performer {
                 let Some(view) = self.handle.board().question(question) else {
                     return;
                 };
-                Step::Asked(view)
+                News::Asked(view)
             }
         };
         // A door that does not listen to its news still gets its answer.
-        let _ = open.slot.news.try_send(step);
+        let _ = open.slot.news.try_send(news);
     }
 }
 

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::tools::context;
 use super::who::{self, Who};
 use super::{State, glance, listing};
+use crate::config;
 use crate::daemon::SessionView;
 use crate::door::tools::{self, count_again, leftovers, session_facts};
 use crate::keeper::log::LOG_FOLDER;
@@ -142,7 +143,12 @@ pub async fn start(
         ));
     }
     let agent = named.or(who.agent.clone());
-    let context = context("terminal_session", agent, who.may_be_a_person(), &headers)?;
+    let context = context(
+        config::environment(),
+        agent,
+        who.may_be_a_person(),
+        &headers,
+    )?;
     body.insert("action".into(), json!("start"));
     let call = tools::begin(&state.handle, "terminal_session", body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;

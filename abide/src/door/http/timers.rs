@@ -16,9 +16,10 @@ use serde_json::{Map, Value, json};
 
 use super::body::{JsonBody, query};
 use super::problem::Problem;
-use super::tools::context;
+use super::tools::{context, environment_for};
 use super::who::Who;
 use super::{State, listing};
+use crate::config;
 use crate::daemon::Handle;
 use crate::door::tools::{self, Args, NotCalled};
 use crate::world::clock::{Clock, SystemClock, pause};
@@ -191,7 +192,8 @@ async fn make_many(state: &State, who: &Who, headers: &HeaderMap, all: Value) ->
     let Value::Array(all) = all else {
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
-    let context = context("timer", who.agent.clone(), who.may_be_a_person(), headers)?;
+    let env = config::environment();
+    let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
     let many = tools::many_timers(all, &context, &state.handle)?;
     let request = Request::Timer(many);
     let pending = state.handle.call(who.caller(), request, None).await;
@@ -236,7 +238,8 @@ async fn call(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Answer {
-    let context = context(tool, who.agent.clone(), who.may_be_a_person(), headers)?;
+    let env = environment_for(tool, &arguments);
+    let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
     let call = tools::begin_quietly(&state.handle, tool, arguments, context, who.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
@@ -365,7 +368,8 @@ pub async fn wait(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Answer {
-    let context = context("timer", who.agent.clone(), who.may_be_a_person(), &headers)?;
+    let env = config::environment();
+    let context = context(env, who.agent.clone(), who.may_be_a_person(), &headers)?;
     let mut args = Args::new(body);
     let until = args.any("until");
     let time = args.seconds("for")?;

@@ -1,6 +1,7 @@
 //! The tools, as they are everywhere else: one implementation, JSON in and JSON out.
 
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::pin::Pin;
 use std::task::{self, Poll};
 
@@ -11,7 +12,7 @@ use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::body::JsonBody;
 use super::problem::Problem;
@@ -46,7 +47,8 @@ pub async fn call(
 ) -> Result<Response, Problem> {
     let sees_all = who.may_be_a_person();
     let quiet = headers.contains_key(wire::QUIET_HEADER) || who.is_a_person_over_tcp();
-    let context = context(&name, who.agent, sees_all, &headers)?;
+    let env = environment_for(&name, &arguments);
+    let context = context(env, who.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
@@ -98,17 +100,26 @@ impl HttpBody for Telling {
     }
 }
 
-/// Whether a tool starts commands, now or later. Others need no copy of the environment.
-fn starts_commands(tool: &str) -> bool {
-    matches!(
-        tool,
-        "shell" | "execute_command" | "terminal_session" | "timer"
-    )
+/// The environment for what a call of this tool starts, now or later. To copy it takes longer than
+/// many a call, so one that starts nothing gets none.
+pub(super) fn environment_for(tool: &str, arguments: &Map<String, Value>) -> Environment {
+    let starts = match tool {
+        "shell" | "execute_command" | "terminal_session" => true,
+        // A condition may be a command.
+        "timer" => arguments.contains_key("until"),
+        _ => false,
+    };
+    match starts {
+        true => config::environment(),
+        false => Environment::new(),
+    }
 }
 
-/// Everything that a call of this tool brings besides its arguments.
+type Environment = Vec<(OsString, OsString)>;
+
+/// Everything that a call brings besides its arguments.
 pub(super) fn context(
-    tool: &str,
+    env: Environment,
     agent: Option<Agent>,
     sees_all: bool,
     headers: &HeaderMap,
@@ -116,10 +127,7 @@ pub(super) fn context(
     Ok(Context {
         agent: agent.unwrap_or_default(),
         root: who::root(headers)?,
-        env: match starts_commands(tool) {
-            true => config::environment(),
-            false => Vec::new(),
-        },
+        env,
         reaches_person: false,
         standby: None,
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
