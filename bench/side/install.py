@@ -1,4 +1,4 @@
-"""Puts the contenders in place under .contenders/: C programs are compiled, packages of npm and PyPI installed as locked,
+"""Puts the contenders in place under .contenders/: C programs and crates are compiled, packages of npm and PyPI installed as locked,
 and Debian's packages, where the machine does not have them, unpacked."""
 
 import os
@@ -51,6 +51,20 @@ def package(name):
         raise Missing("npm ci failed" + (": " + said[0].removeprefix("npm error ") if said else ""))
     shutil.copy(lock, stamp)
     return place
+
+
+def crate(name):
+    """The program of contenders/NAME, built with cargo as its lock says."""
+    wanted, place = BENCH / "contenders" / name, BENCH / ".contenders" / name
+    try:
+        done = subprocess.run(["cargo", "build", "--quiet", "--release", "--locked", "--manifest-path", wanted / "Cargo.toml", "--target-dir", place],
+                              capture_output=True, text=True, timeout=600, check=False)
+    except (FileNotFoundError, subprocess.TimeoutExpired) as error:
+        raise Missing("cargo is missing or took too long") from error
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("error")]
+        raise Missing("it does not build" + (": " + said[0] if said else ""))
+    return place / "release" / name
 
 
 def python_package(name):

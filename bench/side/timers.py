@@ -275,6 +275,39 @@ class Library(Store):
         return [float(self.ask(rf"^lateness .*{part} (\d+) ms")) for part in ["p50"] * 50 + ["p99"] * 49 + ["most"]]
 
 
+class DelayQueue(Store):
+    """No disk at all: what is left of the work where nothing has to survive."""
+
+    name, label = "delay-queue", "tokio's DelayQueue (in memory only)"
+
+    def prepare(self):
+        self.program, self.memory, self.count = install.crate("delay-queue"), None, 0
+
+    def run(self, *words):
+        done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, check=True)
+        return [float(word) for word in done.stdout.split()]
+
+    def bulk(self, count):
+        seconds, each = self.run("bulk", count)
+        self.count, self.memory = count, each * count / 1024
+        return seconds
+
+    def weigh(self):
+        return self.memory or 0
+
+    def single(self, callers, each):
+        return self.run("single", callers, each)
+
+    def restart(self, count):
+        """Nothing comes back."""
+
+    def drain(self):
+        return self.run("drain", self.count)[0]
+
+    def late(self, count):
+        return self.run("late", count)
+
+
 class Sqlite(Store):
     name, label = "sqlite", "SQLite, a table (WAL, synchronous FULL)"
 
@@ -588,4 +621,4 @@ END $$;
             shutil.rmtree(self.place, ignore_errors=True)
 
 
-ALL = {kind.name: kind for kind in (Floor, Abide, Library, Sqlite, Redis, Postgres)}
+ALL = {kind.name: kind for kind in (Floor, Abide, Library, DelayQueue, Sqlite, Redis, Postgres)}

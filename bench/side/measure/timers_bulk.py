@@ -22,7 +22,8 @@ def measure(bench):
             continue
         seen = found[name]
         each = "–" if seen["kb"] is None else f"{round(seen['kb'] * 1024 / count)} B"
-        table.rows.append([store.label, rate(seen["made"]), ratio(seen["made"], base.get("made")), each, f"{seen['restart_s']:.2f} s",
+        ready = "all is lost" if seen["restart_s"] is None else f"{seen['restart_s']:.2f} s"
+        table.rows.append([store.label, rate(seen["made"]), ratio(seen["made"], base.get("made")), each, ready,
                            rate(seen["drained"]), ratio(seen["drained"], base.get("drained"))])
     table.data = found
     table.notes = ["made: 10 000 in a batch, on disk after each; memory: growth of PSS of the server, with its caches",

@@ -16,6 +16,6 @@ def measure(bench):
                 continue
             table.rows.append([store.label, *(f"{percentile(late, share):.1f} ms" for share in (50, 99, 100)), sum(one < 0 for one in late)])
             table.data[name] = {"p50_ms": percentile(late, 50), "p99_ms": percentile(late, 99), "most_ms": max(late), "count": len(late)}
-    table.notes = ["abide: until a client that waits in read_messages has it; the library: when decided; the floor: when its completion is on disk",
+    table.notes = ["abide: until a client that waits in read_messages has it; the library: when decided; the floor: when its completion is on disk; DelayQueue: when it comes out, on no disk",
                    "SQLite, Redis and PostgreSQL are asked every 10 ms, 1 000 at a time, which is also what waiting costs them"]
     return table

@@ -32,6 +32,7 @@ def measure(bench):
         speed, one = middle[name]
         table.rows.append([store.label, rate(speed), ratio(speed, middle.get("abide", (None,))[0]), ms(one), ratio(one, middle.get("sqlite", (0, 0))[1])])
         table.data[name] = {"many_per_s": many[name], "lone_s": lone[name]}
-    table.notes = ["one caller: the median of a round, and of these the median; PostgreSQL and the library: the mean of a round",
+    table.notes = ["DelayQueue: nothing is on disk, and the callers are tasks of the same thread",
+                   "one caller: the median of a round, and of these the median; PostgreSQL and the library: the mean of a round",
                    "SQLite: one writer at a time, so 64 callers make as many as one; in Python, without any door before it"]
     return table
