@@ -305,7 +305,7 @@ impl Runtime {
         // Made by us first, so that the database and what it keeps beside it are closed to others.
         open_private(&places.database()).context("cannot make the database")?;
         let opened =
-            Sqlite::open(&places.database(), boot_id()).context("cannot open the database")?;
+            Sqlite::open(&places.database(), boot_id()).map_err(|fault| unopened(places, fault))?;
         let Opened {
             store,
             past,
@@ -412,6 +412,19 @@ impl Runtime {
             Ok(ended) => Ok(ended?),
             Err(e) => Err(e).context("the loop has failed"),
         }
+    }
+}
+
+/// Why the database cannot be used, and what to do.
+fn unopened(places: &Places, fault: StoreFault) -> anyhow::Error {
+    let path = places.database();
+    match fault {
+        StoreFault::Unwritable(_) => anyhow::Error::new(fault).context("cannot open the database"),
+        StoreFault::Broken(why) => anyhow::anyhow!(
+            "{} is damaged: {why}. Move it away to begin with an empty one; timers, questions and \
+             messages are in it, sessions are not",
+            path.display()
+        ),
     }
 }
 

@@ -64,12 +64,12 @@ fn a_withdrawn_question_says_so() {
 }
 
 #[test]
-fn a_command_cannot_answer() {
+fn s13_a_command_cannot_answer() {
     refused_from_inside(&Abide::new());
 }
 
 #[test]
-fn a_command_that_only_its_keeper_holds_cannot_answer_either() {
+fn s13_a_command_that_only_its_keeper_holds_cannot_answer_either() {
     let abide = Abide::new();
     std::fs::DirBuilder::new()
         .mode(0o700)

@@ -88,7 +88,7 @@ fn a_program_learns_how_the_session_stands_when_the_person_has_left() {
 }
 
 #[test]
-fn what_could_reprogram_the_terminal_is_left_out_unless_asked_for() {
+fn c11_what_could_reprogram_the_terminal_is_left_out_unless_asked_for() {
     let abide = Abide::new();
     let command = r"stty -echo; echo ready; read x; printf 'a\033]0;title\007\033]52;c;aGk=\007\033[6n\033[cb\n'; cat";
     for (flag, passes) in [(None, false), (Some("--unfiltered"), true)] {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::harness::{Abide, feed, text, wait_for_line};
 
 #[test]
-fn commands_that_race_start_one_daemon() {
+fn s23_commands_that_race_start_one_daemon() {
     let abide = Abide::new();
     let racers: Vec<_> = (0..8)
         .map(|_| abide.command(["status", "--json"]).spawn().unwrap())
@@ -68,7 +68,7 @@ fn status_counts_what_there_is() {
 }
 
 #[test]
-fn stopping_touches_no_session() {
+fn s30_stopping_touches_no_session() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut child = abide
@@ -141,7 +141,7 @@ fn a_daemon_killed_again_and_again_under_a_flood_loses_nothing() {
 }
 
 #[test]
-fn a_folder_that_others_can_change_is_refused_with_what_to_do() {
+fn s11_a_folder_that_others_can_change_is_refused_with_what_to_do() {
     use std::os::unix::fs::PermissionsExt;
     let abide = Abide::new();
     let dir = abide.path("abide");

@@ -116,7 +116,7 @@ fn tools_are_listed_and_called() {
 }
 
 #[test]
-fn a_request_under_the_same_key_runs_once() {
+fn s2_a_request_under_the_same_key_runs_once() {
     let abide = Abide::new();
     let count = abide.path("count");
     let command = json!({"command": format!("echo x >> {}", count.display())}).to_string();
@@ -263,7 +263,7 @@ fn lists_come_in_pages() {
 }
 
 #[test]
-fn a_client_that_goes_away_has_only_stopped_waiting() {
+fn s1_a_client_that_goes_away_has_only_stopped_waiting() {
     let abide = Abide::new();
     abide.output(["status"]);
     let fifo = abide.fifo("go");

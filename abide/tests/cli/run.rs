@@ -97,7 +97,7 @@ fn much_output_comes_whole() {
 }
 
 #[test]
-fn bytes_come_as_they_are() {
+fn c10_bytes_come_as_they_are() {
     let abide = Abide::new();
     let all: Vec<u8> = (0..=255u8).cycle().take(100_000).collect();
     std::fs::write(abide.path("bytes"), &all).unwrap();

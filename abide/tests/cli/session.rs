@@ -12,7 +12,7 @@ fn newest(abide: &Abide) -> String {
 }
 
 #[test]
-fn lists_show_commands_and_no_escape_sequence() {
+fn c11_lists_show_commands_and_no_escape_sequence() {
     let abide = Abide::new();
     abide.output(["run", "--", ": '\u{1b}]0;evil\u{7}'; exit 4"]);
     abide.output(["run", "--", "true"]);
@@ -31,7 +31,7 @@ fn lists_show_commands_and_no_escape_sequence() {
 }
 
 #[test]
-fn logs_are_clean_to_read_and_exact_when_raw() {
+fn c11_logs_are_clean_to_read_and_exact_when_raw() {
     let abide = Abide::new();
     abide.output([
         "run",

@@ -77,7 +77,7 @@ fn an_interrupt_at_the_question_ends_it_at_once() {
 }
 
 #[test]
-fn what_was_typed_before_the_question_does_not_answer_it() {
+fn s14_what_was_typed_before_the_question_does_not_answer_it() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut seat = seat(&abide, &["--idle", "500ms", "--", "echo begun; cat go"]);

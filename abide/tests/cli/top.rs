@@ -158,7 +158,7 @@ fn another_size_is_drawn_anew_and_a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn what_a_command_says_cannot_steer_the_terminal() {
+fn c11_what_a_command_says_cannot_steer_the_terminal() {
     let abide = Abide::new();
     let command =
         "printf '\\033]0;owned\\007\\033[31mred\\n'; : \u{1b}]0;named\u{7}; exec sleep 1000";

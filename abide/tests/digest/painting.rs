@@ -70,7 +70,7 @@ fn a_status_line_is_not_part_of_the_output() {
 }
 
 #[test]
-fn nothing_can_reprogram_a_terminal() {
+fn c11_nothing_can_reprogram_a_terminal() {
     assert_eq!(
         text("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\\n"),
         "alink"
@@ -90,7 +90,7 @@ fn nothing_can_reprogram_a_terminal() {
 }
 
 #[test]
-fn what_is_not_utf8_is_marked() {
+fn c9_what_is_not_utf8_is_marked() {
     assert_eq!(
         text(b"a\xff\xfeb\xe2\x82\nc\xe2\x82\xac\n"),
         "a\u{fffd}\u{fffd}b\u{fffd}\nc€"

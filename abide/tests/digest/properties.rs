@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_make_no_difference(bytes in stream(), cuts in prop::collection::vec(1usize..40, 1..20), max in 50usize..4_000, raw: bool) {
+    fn c9_chunks_make_no_difference(bytes in stream(), cuts in prop::collection::vec(1usize..40, 1..20), max in 50usize..4_000, raw: bool) {
         let limits = Limits { raw, rows: 6, ..limits(max) };
         let mut in_chunks = Digest::new(&limits);
         let mut rest = &bytes[..];
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn the_limit_holds_and_nothing_harmful_passes(bytes in stream(), times in 1usize..40, max in 1usize..3_000) {
+    fn c11_the_limit_holds_and_nothing_harmful_passes(bytes in stream(), times in 1usize..40, max in 1usize..3_000) {
         let digested = digest(&bytes.repeat(times), &limits(max));
         prop_assert!(digested.text.chars().count() <= max);
         let harmful = |c: &char| c.is_control() && !matches!(c, '\n' | '\t');
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_utf8_reads_as_the_library_reads_it(bytes in prop::collection::vec(prop_oneof![0x20u8..0x7f, 0xa0u8..=0xff], 0..60)) {
+    fn c9_what_is_not_utf8_reads_as_the_library_reads_it(bytes in prop::collection::vec(prop_oneof![0x20u8..0x7f, 0xa0u8..=0xff], 0..60)) {
         let expected = String::from_utf8_lossy(&bytes).into_owned();
         let harmless = !expected.chars().any(|c| c.is_control() || matches!(c, '\u{61c}' | '\u{200e}'..='\u{206f}' | '\u{e0000}'..));
         prop_assume!(harmless);

@@ -44,7 +44,7 @@ fn what_fits_is_given_whole() {
 }
 
 #[test]
-fn a_line_without_end_is_cut_in_its_middle() {
+fn c8_a_line_without_end_is_cut_in_its_middle() {
     let mut digest = Digest::new(&limits(10_000));
     let piece = "é".repeat(50_000);
     for _ in 0..500 {

@@ -216,7 +216,7 @@ fn without_input_reading_ends_at_once() {
 }
 
 #[test]
-fn bad_input_is_one_sentence_and_starts_nothing() {
+fn s8_bad_input_is_one_sentence_and_starts_nothing() {
     let table = [
         (
             json!({"command": ""}),

@@ -203,8 +203,19 @@ impl Handle {
     }
 
     pub fn kill(&self) {
-        let signal = rustix::process::Signal::KILL;
-        rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be killed");
+        self.send("KILL");
+    }
+
+    pub fn send(&self, signal: &str) {
+        use rustix::process::Signal;
+        let signal = match signal {
+            "HUP" => Signal::HUP,
+            "INT" => Signal::INT,
+            "TERM" => Signal::TERM,
+            "KILL" => Signal::KILL,
+            other => panic!("no signal {other}"),
+        };
+        rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be sent");
     }
 
     /// Waits until the process has ended.

@@ -1,8 +1,10 @@
 //! The daemon is killed at every step, and so are keepers. Rows carry the numbers under which the
 //! faults are known.
 
+mod disk;
 mod harness;
 mod plain;
+mod wary;
 
 use std::io::BufRead;
 

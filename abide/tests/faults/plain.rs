@@ -16,13 +16,13 @@ use crate::harness::{Handle, end_all, living};
 const NOBODY: u32 = 65_534;
 
 /// The program as a user without rights.
-struct Plain {
-    dir: TempDir,
+pub struct Plain {
+    pub dir: TempDir,
     program: PathBuf,
 }
 
 impl Plain {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let dir = TempDir::new().expect("a folder for the test");
         let program = dir.path().join("abide");
         let built = env!("CARGO_BIN_EXE_abide");
@@ -74,7 +74,7 @@ impl Plain {
         told["result"].clone()
     }
 
-    fn daemon(&self) -> Handle {
+    pub fn daemon(&self) -> Handle {
         let status = self.json(&["status", "--json"]);
         let pid = status["daemon"]["pid"].as_i64().expect("a pid");
         Handle::on(i32::try_from(pid).expect("a pid"))
@@ -118,7 +118,8 @@ impl Drop for Plain {
     }
 }
 
-fn is_root() -> bool {
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 

@@ -116,6 +116,28 @@ fn c3_a_leftover_is_reported_at_once_and_lives_on() {
 }
 
 #[test]
+fn c1_who_takes_no_notice_of_being_asked_is_made_to_end() {
+    let nursery = Nursery::new();
+    for hold in [Hold::Auto, Hold::Subreaper] {
+        let mut keeper = nursery.ready();
+        let mut launch =
+            keeper.shell("trap '' TERM INT HUP; echo up; while :; do sleep 1000; done");
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(0);
+        keeper.say(&ToKeeper::Kill {
+            end: End::Agent,
+            grace_ms: 50,
+        });
+        let ran = keeper.finish();
+        assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
+        assert_eq!(ran.exited.end, End::Agent);
+        assert!(marked(&ran.folder).is_empty());
+    }
+}
+
+#[test]
 fn c2_a_kill_goes_on_after_the_leader_has_left() {
     for hold in [Hold::Auto, Hold::Subreaper] {
         let nursery = Nursery::new();

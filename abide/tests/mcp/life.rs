@@ -125,7 +125,7 @@ fn a_cancellation_reaches_the_next_daemon() {
 }
 
 #[test]
-fn the_front_ends_with_its_client_and_nothing_else_does() {
+fn s1_the_front_ends_with_its_client_and_nothing_else_does() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -161,7 +161,7 @@ fn a_pipe_that_is_only_written_to_gets_its_answers() {
 }
 
 #[test]
-fn a_request_id_that_is_used_again_is_another_call() {
+fn s2_a_request_id_that_is_used_again_is_another_call() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -199,7 +199,7 @@ fn agents_see_only_their_own() {
 }
 
 #[test]
-fn a_daemon_that_is_stopped_or_replaced_leaves_its_calls_to_the_next() {
+fn s24_a_daemon_that_is_stopped_or_replaced_leaves_its_calls_to_the_next() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));

@@ -69,7 +69,7 @@ fn returned(client: &mut Client, id: u64) -> Value {
 }
 
 #[test]
-fn a_call_that_returns_to_ask_never_runs_its_command_twice() {
+fn s3_a_call_that_returns_to_ask_never_runs_its_command_twice() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let go = home.ear("go");

@@ -41,7 +41,7 @@ fn s6_garbage_is_answered_and_forgotten() {
 }
 
 #[test]
-fn a_request_that_cannot_be_read_is_answered_under_its_id() {
+fn s6_a_request_that_cannot_be_read_is_answered_under_its_id() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));

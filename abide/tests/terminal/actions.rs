@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{fact, lines, with_engine};
 
 #[test]
-fn an_unknown_or_hostile_id_is_not_found() {
+fn s9_an_unknown_or_hostile_id_is_not_found() {
     with_engine(|engine| async move {
         let long = "x".repeat(4_096);
         for id in [
@@ -35,7 +35,7 @@ fn an_unknown_or_hostile_id_is_not_found() {
 }
 
 #[test]
-fn another_agents_session_is_not_found() {
+fn s10_another_agents_session_is_not_found() {
     with_engine(|engine| async move {
         let session = engine.start("cat", json!({})).await;
         let mut context = engine.context();

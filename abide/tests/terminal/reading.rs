@@ -134,7 +134,7 @@ fn of_very_many_lines_up_to_a_match_the_last_are_brought() {
 }
 
 #[test]
-fn an_ended_session_can_still_be_read_and_searched() {
+fn c14_an_ended_session_can_still_be_read_and_searched() {
     with_engine(|engine| async move {
         let session = engine.start("echo one; echo two; exit 7", json!({})).await;
         session.until("two").await;

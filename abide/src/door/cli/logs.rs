@@ -122,7 +122,9 @@ impl Reading {
         if self.logs.json.json {
             super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
         } else {
-            complain!("abide: {bytes} bytes did not fit the log's quota and are not kept");
+            complain!(
+                "abide: {bytes} bytes did not fit the log's quota, or the disk, and are not kept"
+            );
         }
         Ok(())
     }

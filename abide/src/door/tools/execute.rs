@@ -84,7 +84,7 @@ impl Execute {
         }
         lines.extend(report::shortened("output", &output, view.id));
         lines.extend(report::leftovers(&view, &mut facts));
-        lines.extend(report::lost_output(&view));
+        lines.extend(report::lost_output(&view, handle.config().log_quota));
         let mut text = String::new();
         if let Some(error) = &error {
             facts.insert("error".into(), json!(error));

@@ -338,14 +338,16 @@ pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Op
 }
 
 /// Says that the log on disk is not complete.
-pub(super) fn lost_output(view: &SessionView) -> Option<String> {
-    let dropped = view
-        .ending()
-        .map(|ending| ending.dropped)
-        .filter(|dropped| *dropped > 0)?;
-    Some(format!(
-        "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
-    ))
+pub(super) fn lost_output(view: &SessionView, quota: u64) -> Option<String> {
+    let ending = view.ending().filter(|ending| ending.dropped > 0)?;
+    let dropped = ending.dropped;
+    Some(if ending.bytes > quota {
+        format!(
+            "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
+        )
+    } else {
+        format!("{dropped} bytes of the output are lost: the disk did not take them")
+    })
 }
 
 /// Lists what the command left behind.

@@ -91,9 +91,10 @@ impl Shell {
             warnings.extend(report::shortened(name, stream, view.id));
         }
         warnings.extend(report::leftovers(&view, &mut facts));
-        warnings.extend(report::lost_output(&view));
+        warnings.extend(report::lost_output(&view, handle.config().log_quota));
         if running {
             warnings.push(report::still_running(&view, standby, &mut facts));
+            report::kernel_facts(&view, &mut facts).await;
         }
         facts.insert("status".into(), json!(status));
         facts.insert("return_code".into(), json!(code));

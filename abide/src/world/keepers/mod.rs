@@ -28,6 +28,12 @@ use nursery::Nursery;
 /// Spares beyond the target that are kept when calls come thick and fast.
 const SURPLUS: usize = 12;
 
+/// Bytes that must be free before a command is started: what it writes first must not be lost.
+const ROOM: u64 = 64 << 10;
+/// Said where there is less.
+const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
+    space and try again";
+
 /// All keepers of one daemon.
 pub struct Keepers {
     sessions: PathBuf,
@@ -107,14 +113,33 @@ impl Keepers {
 
     /// Has the keeper start the command. What comes of it arrives as an event.
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
-        match self.link(id) {
-            Some(link) => link.send(&ToKeeper::Start(Box::new(launch))),
-            None => self.fail(
+        match (self.link(id), self.disk_is_full()) {
+            (Some(link), false) => link.send(&ToKeeper::Start(Box::new(launch))),
+            (None, false) => self.fail(
                 id,
                 "no keeper could be started for it; see the daemon's log",
             ),
+            (link, true) => {
+                self.fail(id, FULL);
+                link.inspect(|link| link.close());
+            }
         }
         self.warm_up();
+    }
+
+    /// Whether nothing that a command writes could be kept.
+    fn disk_is_full(&self) -> bool {
+        let Ok(disk) = rustix::fs::statvfs(&self.sessions) else {
+            return false;
+        };
+        // What is set aside for root is root's.
+        let free = match rustix::process::geteuid().is_root() {
+            true => disk.f_bfree,
+            false => disk.f_bavail,
+        };
+        // Some file systems count no files.
+        let no_files = disk.f_files > 0 && disk.f_ffree == 0;
+        no_files || free.saturating_mul(disk.f_frsize) < ROOM
     }
 
     /// Says that a session could not be started.

@@ -1,0 +1,197 @@
+//! Disks that are full or closed to writing, and a database that is damaged. A small disk is mounted
+//! where only this test sees it, which takes root or a namespace for users.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Abide, end_all, living};
+
+/// A disk of 8 MiB with a house on it.
+struct Disk {
+    dir: TempDir,
+    /// Holds the mount, and is entered by whoever wants to see it.
+    holder: Child,
+    as_root: bool,
+}
+
+impl Disk {
+    /// `None`: nothing can be mounted here.
+    fn new(then: &str) -> Option<Self> {
+        let dir = TempDir::new().expect("a folder for the test");
+        let script = format!(
+            "mount -t tmpfs -o size=8m,mode=700 tmpfs \"$1\" && {{ {then}; }} && echo there && exec cat"
+        );
+        [true, false]
+            .into_iter()
+            .find_map(|as_root| {
+                let mut command = tool("unshare");
+                command.arg(if as_root { "-m" } else { "-rm" });
+                command.args(["sh", "-c", &script, "_"]).arg(dir.path());
+                command.stdin(Stdio::piped()).stdout(Stdio::piped());
+                command.stderr(Stdio::null());
+                let mut holder = command.spawn().expect("unshare runs");
+                let mut line = String::new();
+                let said = holder.stdout.as_mut().expect("its output");
+                BufReader::new(said).read_line(&mut line).expect("a line");
+                if line == "there\n" {
+                    return Some((holder, as_root));
+                }
+                holder.wait().expect("it has ended");
+                None
+            })
+            .map(|(holder, as_root)| Disk {
+                dir,
+                holder,
+                as_root,
+            })
+    }
+
+    /// A program that sees the disk.
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = tool("nsenter");
+        command.args(["-t", &self.holder.id().to_string(), "-m"]);
+        if !self.as_root {
+            command.args(["-U", "--preserve-credentials"]);
+        }
+        command.arg(program).args(args);
+        command.env("ABIDE_DIR", self.dir.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = self.command(env!("CARGO_BIN_EXE_abide"), args);
+        command.output().expect("abide runs")
+    }
+
+    /// What a tool says.
+    fn call(&self, block: &str) -> Value {
+        let mut command = self.command(env!("CARGO_BIN_EXE_abide"), &["call", "--json"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("abide runs");
+        let mut stdin = child.stdin.take().expect("its input");
+        stdin.write_all(block.as_bytes()).expect("it reads");
+        drop(stdin);
+        let out = child.wait_with_output().expect("it ends");
+        let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        told["result"].clone()
+    }
+
+    fn shell(&self, line: &str) {
+        let script = format!("cd '{}'; {line}", self.dir.path().display());
+        let _ = self.command("sh", &["-c", &script]).output();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        end_all(|args| self.command(env!("CARGO_BIN_EXE_abide"), args));
+        drop(self.holder.stdin.take());
+        let _ = self.holder.wait();
+    }
+}
+
+fn tool(name: &str) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
+    Command::new(name)
+}
+
+/// A disk, where one can be had.
+fn disk(then: &str) -> Option<Disk> {
+    let disk = Disk::new(then);
+    if disk.is_none() {
+        eprintln!("skipped: nothing can be mounted here");
+    }
+    disk
+}
+
+const TIMER: &str = "<tool name=\"timer\"><total_duration>100</total_duration>\
+                     <mission>later</mission></tool>";
+const SHELL: &str = "<tool name=\"shell\"><command>echo fine</command></tool>";
+
+#[test]
+fn m3_a_full_disk_refuses_what_must_be_kept_and_touches_nothing_else() {
+    let Some(disk) = disk("true") else {
+        return;
+    };
+    let started = disk.run(&["session", "start", "--no-pty", "--json", "--", "cat"]);
+    let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+    let session = started["session_id"].as_str().expect("an id");
+    disk.shell("head -c 16m /dev/zero > fill");
+    let refused = disk.call(TIMER);
+    let said = refused["text"].as_str().unwrap_or_default();
+    assert!(said.contains("storage_full"), "{refused}");
+    let refused = disk.call(SHELL);
+    assert_eq!(refused["status"], "FATAL_ERROR", "{refused}");
+    assert_eq!(refused["return_code"], -2, "{refused}");
+    let said = refused["error"].as_str().unwrap_or_default();
+    assert!(said.contains("the disk is full"), "{refused}");
+    let listed = disk.run(&["session", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains(session), "{listed}");
+    let killed = disk.run(&["session", "kill", session]);
+    assert!(killed.status.success(), "{killed:?}");
+    disk.shell("rm fill");
+    assert_eq!(disk.call(TIMER)["status"], "running");
+    assert_eq!(disk.call(SHELL)["status"], "SUCCESS");
+}
+
+#[test]
+fn m4_what_a_full_disk_did_not_take_is_counted_and_said() {
+    let Some(disk) = disk("true") else {
+        return;
+    };
+    let flood = "<tool name=\"shell\"><command>head -c 20000000 /dev/zero; exit 3</command></tool>";
+    let result = disk.call(flood);
+    assert_eq!(result["exit_code"], 3, "{result}");
+    assert_eq!(result["bytes_total"], 20_000_000, "{result}");
+    assert!(result["bytes_dropped"].as_u64() > Some(0), "{result}");
+    let said = result["text"].as_str().unwrap_or_default();
+    assert!(said.contains("the disk did not take them"), "{said}");
+}
+
+#[test]
+fn m5_where_nothing_can_be_written_nothing_starts_and_one_line_says_why() {
+    let Some(disk) = disk("mount -o remount,ro \"$1\"") else {
+        return;
+    };
+    let out = disk.run(&["status"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("Read-only file system"), "{said}");
+}
+
+#[test]
+fn s29_a_damaged_database_is_told_and_no_session_ends() {
+    let abide = Abide::new();
+    let line = format!("sleep 5772{}", std::process::id());
+    let started = abide.run(&[
+        "session",
+        "start",
+        "--no-pty",
+        "--",
+        &format!("exec {line}"),
+    ]);
+    assert!(started.status.success(), "{started:?}");
+    abide.run(&["stop"]);
+    let database = abide.path("abide.db");
+    let mut bytes = std::fs::read(&database).expect("a database");
+    bytes[..100].fill(0xff);
+    std::fs::write(&database, bytes).expect("damage");
+    // What was written last would mend it.
+    for beside in ["abide.db-wal", "abide.db-shm"] {
+        let _ = std::fs::remove_file(abide.path(beside));
+    }
+    let out = abide.run(&["status"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("abide.db is damaged"), "{said}");
+    assert!(said.contains("Move it away"), "{said}");
+    assert_eq!(living(&line).len(), 1);
+    std::fs::remove_file(&database).expect("out of the way");
+    let listed = abide.run(&["session", "list"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains(&line), "{listed}");
+}
