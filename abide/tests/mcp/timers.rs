@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-use crate::harness::{Client, ERAS, Home, setup, text};
+use crate::harness::{Client, ERAS, Home, Setup, setup, text};
 
 #[test]
 fn a_timer_completes_within_its_call_and_is_told_once() {
@@ -70,6 +70,49 @@ fn waiting_for_a_server_is_one_call() {
             result["structuredContent"]["seen"],
             format!("port {port} is open")
         );
+    }
+}
+
+#[test]
+fn waits_are_fitted_to_what_the_client_can_wait() {
+    let home = Home::new();
+    let env = [("ABIDE_CALL_LIMIT", "0.6")];
+    for era in ERAS {
+        let mut client = Client::start(
+            &home,
+            Setup {
+                env: &env,
+                ..setup(era)
+            },
+        );
+        let result = client.call("timer", json!({"total_duration": 600, "reason": "r"}));
+        let facts = &result["structuredContent"];
+        assert_eq!(facts["timeout"], true, "{result}");
+        assert_eq!(facts["status"], "running");
+        assert_eq!(facts["effective_timeout"], 0.5);
+        let id = facts["timer_id"].clone();
+        let again = client.call("timer", json!({"timer_id": id}));
+        assert_eq!(
+            again["structuredContent"]["effective_timeout"], 0.5,
+            "{again}"
+        );
+        let arguments = json!({"timer_id": id, "timeout_duration": 0.01});
+        let short = client.call("timer", arguments);
+        assert_eq!(short["structuredContent"]["timeout"], true, "{short}");
+        assert!(
+            short["structuredContent"]["effective_timeout"].is_null(),
+            "{short}"
+        );
+        let none = client.call("read_messages", json!({"timeout_seconds": 600}));
+        assert_eq!(
+            none["structuredContent"]["effective_timeout"], 0.5,
+            "{none}"
+        );
+        assert!(
+            text(&none).starts_with("No messages came within 500ms."),
+            "{none}"
+        );
+        client.call("stop_timer", json!({"timer_id": id}));
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::fs;
 
 use serde_json::{Value, json};
 
@@ -101,7 +102,7 @@ fn k11_killed_when_it_was_sent_but_not_seen() {
 }
 
 #[test]
-fn k11_g7_killed_again_and_again_nothing_is_lost_or_doubled() {
+fn k11_g7_g8_killed_again_and_again_nothing_is_lost_or_doubled() {
     let abide = Abide::new();
     abide.start();
     let mut made = BTreeSet::new();
@@ -197,4 +198,66 @@ fn k13_killed_within_the_migration() {
         json!({"total_duration": 60, "mission": "m"}),
     );
     assert_eq!(timers(&abide).len(), 1);
+}
+
+/// Lets this process and the daemon hold so many files; what the daemon held before.
+fn files(pid: i32, most: u64) -> rustix::process::Rlimit {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let limit = |maximum| Rlimit {
+        current: Some(most),
+        maximum,
+    };
+    let pid = Pid::from_raw(pid).expect("a process");
+    let own = rustix::process::getrlimit(Resource::Nofile);
+    let before = prlimit(Some(pid), Resource::Nofile, limit(own.maximum));
+    before.expect("its limit can be moved")
+}
+
+#[test]
+fn s4_g12_a_crowd_of_clients_is_answered_to_the_last() {
+    let abide = Abide::new();
+    abide.start();
+    let own = i32::try_from(std::process::id()).expect("a number");
+    let before = files(own, 4_096);
+    let calls: Vec<_> = (0..1_000)
+        .map(|n| match n % 3 {
+            0 => abide.begin(
+                "/v1/tools/timer",
+                &json!({"total_duration": 600, "mission": "m"}),
+            ),
+            1 => abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 0.5})),
+            _ => abide.begin("/v1/wait", &json!({"until": {"file": "/"}, "for": 60})),
+        })
+        .collect();
+    for call in calls {
+        let answer = receive(call).expect("an answer");
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        assert_ne!(answer.body["is_error"], true, "{}", answer.body);
+    }
+    assert_eq!(timers(&abide).len(), 334, "each was made once");
+    files(own, before.current.unwrap_or(1_024));
+}
+
+#[test]
+fn m6_without_files_the_daemon_rests_and_goes_on_when_there_are_some() {
+    let abide = Abide::new();
+    abide.start();
+    let pid = abide.pid();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let kept = id_of(&call(&abide, "timer", arguments));
+    let held = fs::read_dir(format!("/proc/{pid}/fd")).expect("its files");
+    let before = files(pid, held.count() as u64 + 8);
+    // More than it can take: those it has no file for wait at its door.
+    let look = json!({"timer_id": kept});
+    let calls: Vec<_> = (0..64)
+        .map(|_| abide.begin("/v1/tools/read_timer", &look))
+        .collect();
+    for call in calls {
+        let answer = receive(call).expect("an answer");
+        assert_eq!(answer.body["status"], "running", "{}", answer.body);
+    }
+    files(pid, before.current.unwrap_or(1_024));
+    let shell = call(&abide, "shell", json!({"command": "echo it works"}));
+    assert_eq!(shell["status"], "SUCCESS", "{shell}");
+    assert_eq!(abide.pid(), pid, "it is the same daemon");
 }

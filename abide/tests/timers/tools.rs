@@ -230,6 +230,31 @@ fn an_unknown_timer_is_answered_with_those_that_exist() {
 }
 
 #[test]
+fn s25_a_list_that_leaves_timers_out_says_so() {
+    let abide = Abide::new();
+    abide.start();
+    let one = json!({"total_duration": 3_600, "mission": "m"});
+    let make = |count: usize| {
+        let many = json!({"timers": vec![one.clone(); count]});
+        let made = abide.post("/v1/timers", &many).expect("an answer");
+        assert_eq!(made.status, 200, "{}", made.body);
+    };
+    make(999);
+    let listed = call(&abide, "read_timer", json!({}));
+    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(999));
+    assert_eq!(listed["truncated"], false);
+    make(20);
+    let listed = call(&abide, "read_timer", json!({}));
+    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(1_000));
+    assert_eq!(listed["truncated"], true);
+    let text = listed["text"].as_str().unwrap();
+    assert!(
+        text.ends_with("\nOnly the 1000 oldest are listed."),
+        "{text}"
+    );
+}
+
+#[test]
 fn why_it_went_on_is_no_reason_to_have_stopped() {
     let abide = Abide::new();
     abide.start();

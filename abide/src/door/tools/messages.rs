@@ -6,7 +6,7 @@ use abide_core::message::{About, Told};
 use abide_core::{Millis, Request, TimerId, limit};
 use serde_json::{Map, Value, json};
 
-use super::timer::seconds;
+use super::timer::{seconds, secs};
 use super::{Args, BadInput, Context, ToolResult, report};
 use crate::daemon::Handle;
 use crate::world::store::TimerRow;
@@ -21,6 +21,8 @@ const LATE: Millis = Millis::from_secs(1);
 /// What the result needs to know of the arguments.
 pub(super) struct ReadMessages {
     waited: Millis,
+    /// The client's own limit, where it is shorter than what was asked for.
+    fitted: Option<Millis>,
 }
 
 pub(super) fn read(
@@ -30,11 +32,15 @@ pub(super) fn read(
     let mut args = Args::new(arguments);
     let asked = args.seconds_or_none("timeout_seconds")?.unwrap_or_default();
     args.finish(FIELDS)?;
-    let standby = context.standby.map_or(asked, |limit| asked.min(limit));
+    let fitted = context.standby.filter(|limit| *limit < asked);
+    let standby = fitted.unwrap_or(asked);
     let most = limit::MESSAGES_AT_ONCE;
     Ok((
         Request::ReadMessages { standby, most },
-        ReadMessages { waited: standby },
+        ReadMessages {
+            waited: standby,
+            fitted,
+        },
     ))
 }
 
@@ -42,6 +48,9 @@ impl ReadMessages {
     pub(super) fn result(&self, handle: &Handle, messages: &[Told], more: usize) -> ToolResult {
         let mut facts = Map::new();
         facts.insert("more".into(), json!(more));
+        if let Some(fitted) = self.fitted {
+            facts.insert("effective_timeout".into(), secs(fitted));
+        }
         let text = match messages {
             [] if self.waited.0 > 0 => format!(
                 "No messages came within {}. End your turn: you are told when there is one.",

@@ -112,7 +112,10 @@ pub(super) fn read(
             let asked = standby.unwrap_or(*total);
             context.standby.filter(|limit| *limit < asked)
         }
-        Request::Continue { .. } => context.standby,
+        Request::Continue { standby, .. } => {
+            let asked = standby.unwrap_or(Millis::MAX);
+            context.standby.filter(|limit| *limit < asked)
+        }
         _ => None,
     };
     let tool = TimerTool {
@@ -297,7 +300,8 @@ impl TimerTool {
         }
         if matches!(self.what, What::Timer) {
             facts.insert("timeout".into(), json!(why == Why::StandbyOver));
-            if let Some(fitted) = self.fitted {
+            // One that ended before was not waited for.
+            if let Some(fitted) = self.fitted.filter(|_| why != Why::Ended) {
                 facts.insert("effective_timeout".into(), secs(fitted));
             }
         }
@@ -356,6 +360,13 @@ impl TimerTool {
         let mut rows = past.timers_of(&ids).unwrap_or_default().into_iter();
         let mut lines = Vec::new();
         let mut list = Vec::new();
+        let mut left_out = Vec::new();
+        if timers.len() >= limit::TIMERS_LISTED {
+            left_out.push(format!(
+                "Only the {} oldest are listed.",
+                limit::TIMERS_LISTED
+            ));
+        }
         for timer in timers {
             let row = rows.next().flatten();
             let text = row
@@ -379,7 +390,13 @@ impl TimerTool {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
                 most: ENDED_LISTED,
             };
-            for row in past.ended(which).unwrap_or_default() {
+            let ended = past.ended(which).unwrap_or_default();
+            if ended.len() >= ENDED_LISTED {
+                left_out.push(format!(
+                    "Of those that have ended only the last {ENDED_LISTED} are listed."
+                ));
+            }
+            for row in ended {
                 lines.push(format!(
                     "{} {} {}: {}",
                     row.id,
@@ -390,11 +407,16 @@ impl TimerTool {
                 list.push(Value::Object(row_facts(&row)));
             }
         }
+        let truncated = !left_out.is_empty();
+        lines.extend(left_out);
         let text = match lines.is_empty() {
             true => "No timers.".into(),
             false => lines.join("\n"),
         };
-        let facts = Map::from_iter([("timers".to_owned(), Value::Array(list))]);
+        let facts = Map::from_iter([
+            ("timers".to_owned(), Value::Array(list)),
+            ("truncated".to_owned(), json!(truncated)),
+        ]);
         ToolResult {
             text,
             facts,

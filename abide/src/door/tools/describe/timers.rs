@@ -213,11 +213,16 @@ fn timer_output() -> Value {
 
 fn read_output() -> Value {
     let mut properties = timer_fields();
+    properties["truncated"] =
+        json!({"type": "boolean", "description": "There are more timers than are listed."});
     properties["timers"] =
         json!({"type": "array", "items": {"type": "object", "properties": timer_fields()}});
     with_text(properties)
 }
 
 fn messages_output() -> Value {
-    with_text(json!({"more": {"type": "integer", "description": "Messages that are left."}}))
+    with_text(json!({
+        "more": {"type": "integer", "description": "Messages that are left."},
+        "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."}
+    }))
 }
