@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
 use std::str::FromStr;
 
 use memchr::memchr;
@@ -14,7 +13,6 @@ use memchr::memchr;
 use super::digest::rows;
 use crate::world::log::{Log, Piece, Stream};
 use crate::world::sequence;
-use crate::world::unread;
 
 /// A line of more raw bytes than this is handed out in parts.
 const LINE_LIMIT: usize = 64 << 10;
@@ -61,22 +59,6 @@ impl Cursor {
     /// The offset up to which the log has been looked at.
     pub fn offset(&self) -> u64 {
         self.at
-    }
-}
-
-impl Cursor {
-    /// How far the owner of a session has read.
-    pub fn of_owner(folder: &Path) -> Self {
-        unread::position(folder)
-            .and_then(|text| text.parse().ok())
-            .unwrap_or_default()
-    }
-
-    /// The owner has read up to here.
-    pub fn remember(self, folder: &Path) {
-        if self != Self::of_owner(folder) {
-            unread::remember(folder, &self.to_string());
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Through which clients the agents speak: what a waker needs to find one that is idle, or to take up
 //! a session that was closed. Kept per agent and kind, over restarts; never a secret.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -54,8 +54,8 @@ const FRONTS: usize = 8;
 pub struct Clients {
     /// The one that spoke last stands last.
     known: Mutex<HashMap<(String, ClientKind), Vec<Known>>>,
-    /// The connections that are there now.
-    connected: Mutex<HashSet<String>>,
+    /// The connections that are there now, and whose they are.
+    connected: Mutex<HashMap<String, String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,10 +111,17 @@ impl Clients {
     }
 
     /// A connection is there, until the guard is dropped.
-    pub fn connected(self: &Arc<Self>, connection: &str) -> Connected {
+    pub fn connected(self: &Arc<Self>, agent: &str, connection: &str) -> Connected {
         let mut connected = self.connected.lock().expect("no holder panics");
-        connected.insert(connection.to_owned());
+        connected.insert(connection.to_owned(), agent.to_owned());
         Connected(self.clone(), connection.to_owned())
+    }
+
+    /// The connections of an agent that are there now.
+    pub fn connected_of(&self, agent: &str) -> Vec<String> {
+        let connected = self.connected.lock().expect("no holder panics");
+        let own = connected.iter().filter(|(_, whose)| *whose == agent);
+        own.map(|(connection, _)| connection.clone()).collect()
     }
 
     /// An agent speaks through this client. Returns what is to be kept, where that is news.
@@ -171,7 +178,10 @@ impl Clients {
         let named = |known: &&Known| Some(known.client.session.as_str()) == conversation;
         let known = all.iter().find(named).or(all.last())?;
         let connected = self.connected.lock().expect("no holder panics");
-        let live = known.fronts.iter().any(|front| connected.contains(front));
+        let live = known
+            .fronts
+            .iter()
+            .any(|front| connected.contains_key(front));
         Some((known.client.clone(), live))
     }
 }
@@ -193,7 +203,7 @@ mod tests {
     #[test]
     fn the_last_one_counts_and_outlives_a_restart() {
         let clients = Clients::new(Vec::new());
-        let there = clients.connected("front");
+        let there = clients.connected("a", "front");
         assert!(clients.heard("a", client("1"), Some("front")).is_some());
         let row = clients.heard("a", client("2"), Some("front"));
         assert!(clients.heard("a", client("2"), Some("front")).is_none());
@@ -215,7 +225,7 @@ mod tests {
         // The first was closed and taken up again.
         let row = clients.heard("a", client("1"), Some("f3"));
         let later = Clients::new(row.into_iter().collect());
-        let there = later.connected("f2");
+        let there = later.connected("a", "f2");
         for (front, session, live) in [("f1", "1", false), ("f2", "2", true), ("f3", "1", false)] {
             let found = later.conversation("a", kind, front);
             assert_eq!(found.as_deref(), Some(session), "{front}");

@@ -44,6 +44,7 @@ impl Engine {
             reaches_person: false,
             standby: None,
             request_key: None,
+            client: None,
             sees_all: false,
         }
     }

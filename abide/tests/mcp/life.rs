@@ -199,6 +199,46 @@ fn agents_see_only_their_own() {
 }
 
 #[test]
+fn two_clients_of_an_agent_take_no_line_from_each_other() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut clients = [0, 1].map(|_| {
+            let mut client = Client::start(&home, setup(era));
+            client.call("terminal_session", json!({"action": "list"}));
+            client
+        });
+        let start = json!({"action": "start", "pty": false, "command": "echo one; echo two; cat"});
+        let started = clients[0].call("terminal_session", start);
+        let session = started["structuredContent"]["session_id"].clone();
+        let wait = json!({
+            "action": "read_output",
+            "session_id": session,
+            "until": "two",
+            "timeout_seconds": 20,
+        });
+        let read = json!({"action": "read_output", "session_id": session});
+        let both = "[stdout] one\n[stdout] two\n[cursor: 8]";
+        for client in &mut clients {
+            assert_eq!(text(&client.call("terminal_session", wait.clone())), both);
+        }
+        home.kill_daemon();
+        for client in &mut clients {
+            let nothing = client.call("terminal_session", read.clone());
+            assert_eq!(text(&nothing), "No output available");
+        }
+        drop(clients);
+        // Whoever comes later goes on where they were.
+        let mut later = Client::start(&home, setup(era));
+        let nothing = later.call("terminal_session", read);
+        assert_eq!(text(&nothing), "No output available");
+        later.call(
+            "terminal_session",
+            json!({"action": "kill", "session_id": session}),
+        );
+    }
+}
+
+#[test]
 fn s24_a_daemon_that_is_stopped_or_replaced_leaves_its_calls_to_the_next() {
     let home = Home::new();
     for era in ERAS {

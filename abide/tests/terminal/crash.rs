@@ -53,8 +53,9 @@ fn a_session_goes_on_and_has_lost_no_byte() {
 fn what_was_read_before_stays_read_and_the_screen_is_rebuilt() {
     let abide = Abide::new();
     abide.start();
-    // Asks its terminal something, so that an old answer would show if it were typed again.
-    let command = r"printf 'first\n\033[6n'; stty -echo; read -r x; printf 'second\n'; cat -v";
+    // Asks its terminal something, so that an old answer would show if it were typed again. The first
+    // one must not: it may come at any time.
+    let command = r"stty -echo; printf 'first\n\033[6n'; read -r x; printf 'second\n'; cat -v";
     let id = started(&abide, command);
     until(&abide, &id, "first");
     let size = json!({"action": "resize", "session_id": id, "cols": 60, "rows": 10});

@@ -131,6 +131,7 @@ pub(super) fn context(
         reaches_person: false,
         standby: None,
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        client: None,
         sees_all,
     })
 }

@@ -63,6 +63,10 @@ pub async fn run(
             |name| origin.var(name),
         ),
         request_key: request_key(&origin, note.as_deref()),
+        client: match &origin.way {
+            Way::Front(front) => Some(front.clone()),
+            Way::Http => None,
+        },
         sees_all: false,
     };
     // Sealing needs the arguments again, where the call can return to ask.

@@ -80,7 +80,7 @@ async fn converse(stream: Stream, handle: Handle, seal: Arc<Seal>, _place: Owned
         tracing::debug!("a connection that did not say hello was closed");
         return;
     };
-    let _here = handle.clients().connected(&hello.front);
+    let _here = handle.clients().connected(&hello.agent, &hello.front);
     if let Some(client) = client::of_a_front(&hello) {
         let agent = Agent(hello.agent.as_str().into());
         handle.heard_of(&agent, client, Some(&hello.front));

@@ -51,6 +51,8 @@ pub struct Context {
     pub standby: Option<Millis>,
     /// Names this very request, so that taking it up again never runs a command twice.
     pub request_key: Option<String>,
+    /// The connection of the client that calls, for as long as that lives. `None`: it has none.
+    pub client: Option<String>,
     /// A person calls, who may know of every agent's sessions.
     pub sees_all: bool,
 }

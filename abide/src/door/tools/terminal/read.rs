@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{Args, BadInput, Desk, Done, Named};
 use crate::daemon::{Pending, SessionView};
 use crate::door::lines::{self, Cursor, Open, Page};
+use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::keepers::Follower;
@@ -72,7 +73,7 @@ impl Desk {
             .context
             .standby
             .map_or(read.timeout, |standby| read.timeout.min(standby));
-        let from = read.since.unwrap_or_else(|| Cursor::of_owner(&view.folder));
+        let from = read.since.unwrap_or_else(|| self.position(&view));
         let mut reading = self.reading(&view, timeout);
         let found = match &read.until {
             Some(pattern) => reading.until(from, pattern, read.max_lines).await,
@@ -83,7 +84,7 @@ impl Desk {
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
         if read.since.is_none() {
-            found.cursor.remember(&view.folder);
+            self.has_read(&view, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = Map::new();
@@ -97,6 +98,29 @@ impl Desk {
             );
         }
         Some(Ok(self.told(&view, found, more)))
+    }
+
+    /// How far the caller has read.
+    pub(super) fn position(&self, view: &SessionView) -> Cursor {
+        let connected = self.connected(view);
+        self.reader(&connected).position(&view.folder)
+    }
+
+    /// The caller has read up to here.
+    pub(super) fn has_read(&self, view: &SessionView, cursor: Cursor) {
+        let connected = self.connected(view);
+        self.reader(&connected).remember(&view.folder, cursor);
+    }
+
+    fn connected(&self, view: &SessionView) -> Vec<String> {
+        self.handle.clients().connected_of(&view.state.agent.0)
+    }
+
+    fn reader<'a>(&'a self, connected: &'a [String]) -> Reader<'a> {
+        Reader {
+            client: self.context.client.as_deref(),
+            connected,
+        }
     }
 
     /// Follows a session's output from here on.

@@ -8,7 +8,6 @@ use super::read::Settled;
 use super::{Args, BadInput, Desk, Done, Named, ended, fields, report};
 use crate::daemon::SessionView;
 use crate::door::keys;
-use crate::door::lines::Cursor;
 use crate::world::clock::pause;
 use crate::world::log::Log;
 use crate::world::screen::Modes;
@@ -67,7 +66,7 @@ impl Desk {
         if let Err(sentence) = self.type_in(&view, &bytes).await {
             return Some(Err(sentence));
         }
-        let from = Cursor::of_owner(&view.folder);
+        let from = self.position(&view);
         let mut reading = self.reading(&view, SETTLE);
         let settled = Settled {
             sent_at,
@@ -79,7 +78,7 @@ impl Desk {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
-        found.cursor.remember(&view.folder);
+        self.has_read(&view, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         Some(Ok(self.told(&view, found, fields! {"sent": bytes.len()})))
     }
