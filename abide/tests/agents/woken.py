@@ -35,7 +35,10 @@ class Place:
         return self
 
     def __exit__(self, *_):
-        self.run(ABIDE, "session", "kill", "--all")
+        # A client that was woken still works, and writes into its home until it is ended.
+        running = json.loads(self.run(ABIDE, "session", "list", "--json").stdout)["sessions"]
+        for session in running:
+            self.run(ABIDE, "session", "kill", session["session_id"])
         self.run(ABIDE, "stop")
         self.folder.cleanup()
 

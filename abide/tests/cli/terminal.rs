@@ -5,7 +5,9 @@ use crate::harness::{Abide, Seat, feed, wait_for_line};
 const CTRL_C: &[u8] = b"\x03";
 
 fn seat(abide: &Abide, words: &[&str]) -> Seat {
-    Seat::at(abide.command(["run"].iter().chain(words)))
+    let mut command = abide.command(["run"].iter().chain(words));
+    command.env("NO_COLOR", "1");
+    Seat::at(command)
 }
 
 #[test]
@@ -47,8 +49,11 @@ fn yes_goes_on_and_asks_again() {
 #[test]
 fn no_ends_it() {
     let abide = Abide::new();
-    let mut seat = seat(&abide, &["--idle", "1s", "--", "echo begun; sleep 1000"]);
-    seat.wait_for("begun\r\nCommand has been idle for 1s.");
+    let words = ["run", "--idle", "1s", "--", "echo begun; sleep 1000"];
+    let mut command = abide.command(words);
+    command.env_remove("NO_COLOR");
+    let mut seat = Seat::at(command);
+    seat.wait_for("begun\r\n\x1b[1mCommand has been idle for 1s. Continue waiting?\x1b[0m\r\n");
     seat.wait_for("[Y/n] ");
     seat.type_in(b"n\n");
     let (status, screen) = seat.end();

@@ -48,7 +48,14 @@ interface Word {
   running?: boolean;
 }
 
-export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
+interface Props {
+  id: string;
+  pty: boolean;
+  /** It has written nothing so far. */
+  silent: boolean;
+}
+
+export default function Terminal({ id, pty, silent }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const socket = useRef<WebSocket | null>(null);
   const [state, setState] = useState<State>('connecting');
@@ -170,8 +177,8 @@ export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
     <section className="section" aria-label="Terminal">
       <div className="screen" ref={place} />
       <div className="facts" role="status">
-        <span data-testid="terminal-state">{WORDS[state]}</span>
-        {size && (
+        <span data-testid="terminal-state">{silent && state === 'ended' ? 'Ended; it wrote nothing' : WORDS[state]}</span>
+        {size && pty && (
           <span className="numbers">
             {size[0]} × {size[1]}
           </span>
@@ -181,20 +188,22 @@ export default function Terminal({ id, pty }: { id: string; pty: boolean }) {
             <kbd>Shift</kbd> <kbd>Esc</kbd> leaves the terminal
           </span>
         )}
-        {!pty && <span>It has no terminal of its own, so there is nothing to type into.</span>}
+        {!pty && state === 'live' && <span>It has no terminal of its own, so there is nothing to type into.</span>}
       </div>
-      <div className="row-of-buttons">
-        <button
-          type="button"
-          className="button compact"
-          data-after-terminal
-          disabled={state !== 'live' || !pty}
-          title="Its agent sees the same size"
-          onClick={fit}
-        >
-          Fit to this window
-        </button>
-      </div>
+      {pty && (
+        <div className="row-of-buttons">
+          <button
+            type="button"
+            className="button compact"
+            data-after-terminal
+            disabled={state !== 'live'}
+            title="Its agent sees the same size"
+            onClick={fit}
+          >
+            Fit to this window
+          </button>
+        </div>
+      )}
     </section>
   );
 }

@@ -93,7 +93,7 @@ export function Session({ id }: { id: string }) {
       </header>
       <Asked session={id} />
       <Suspense fallback={<div className="screen screen-wait" />}>
-        <Terminal key={id} id={id} pty={session.pty} />
+        <Terminal key={id} id={id} pty={session.pty} silent={(pulse?.bytes_total ?? session.bytes_total) === 0} />
       </Suspense>
     </div>
   );

@@ -12,6 +12,9 @@ use crate::config::{self, Places};
 use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 
+/// What stands before the reason of a failed delivery.
+const INSET: usize = 4;
+
 pub async fn messages(
     client: &dyn Fn(args::Agent) -> Client,
     places: &Places,
@@ -88,7 +91,7 @@ fn print(message: &Value, with_deliveries: bool) {
     }
 }
 
-/// Such as `command claude: failed 2 times, the last time 4m ago: …; again in 26m`.
+/// Such as `command claude: failed, tried 2 times, last 4m ago, again in 26m`, and below it why.
 fn print_delivery(delivery: &Value, now: u64) {
     let waker = one_line(delivery["waker"].as_str().unwrap_or_default());
     let state = delivery["state"].as_str().unwrap_or_default();
@@ -100,14 +103,17 @@ fn print_delivery(delivery: &Value, now: u64) {
     let last = delivery["at"].as_u64().map(|at| show::ago(now, at));
     let last = last.map_or(String::new(), |ago| format!(", last {ago} ago"));
     let fault = delivery["fault"].as_str().map(one_line);
-    let fault = fault.map_or(String::new(), |fault| format!(": {fault}"));
     let next = delivery["next_at"].as_u64().map(|at| show::ago(at, now));
-    let (colour, word, next) = match (state, next) {
+    let next = next.map_or(String::new(), |next| format!(", again in {next}"));
+    let (colour, word, next) = match (state, &fault) {
         ("done", _) => (show::GOOD, "done", String::new()),
         ("seen", _) => (show::FAINT, "seen before", String::new()),
         ("given_up", _) => (show::BAD, "given up", String::new()),
-        (_, Some(next)) => (show::BAD, "waiting", format!("; again in {next}")),
-        (_, None) => (show::BAD, "waiting", String::new()),
+        (_, Some(_)) => (show::BAD, "failed", next),
+        (_, None) => (show::CARE, "waiting", next),
     };
-    anstream::println!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{fault}{next}");
+    anstream::println!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{next}");
+    for line in fault.iter().flat_map(|fault| show::wrapped(fault, INSET)) {
+        anstream::println!("{:<INSET$}{line}", "");
+    }
 }

@@ -1,7 +1,10 @@
 //! A question at a terminal, on lines of its own. Only what is typed after it was shown answers it.
 
+use anstyle::Style;
 use serde_json::Value;
 
+use super::show;
+use crate::config;
 use crate::world::terminal::Terminal;
 
 /// What a person said.
@@ -40,8 +43,17 @@ impl Prompt {
             typed: Vec::new(),
             ends: 0,
         };
+        let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
+        // It must be seen between all that a command writes.
+        let bold = match config::wants_colour() {
+            true => show::HEADING,
+            false => Style::new(),
+        };
         terminal.forget_typed();
-        prompt.say(terminal, &format!("{text}\n{ASK}"));
+        prompt.say(
+            terminal,
+            &format!("{bold}{question}{bold:#}\n{rest}\n{ASK}"),
+        );
         prompt
     }
 

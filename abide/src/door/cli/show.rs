@@ -119,6 +119,46 @@ pub fn cut(text: &str, most: usize) -> String {
     text.chars().take_while(fits).chain(['…']).collect()
 }
 
+/// The text in lines that fit beside so many columns; where there is no terminal, one line. A word that
+/// is longer than a line, such as a path, goes on in the next.
+pub fn wrapped(text: &str, beside: usize) -> Vec<String> {
+    match room() {
+        Some(room) => in_lines(text, room.saturating_sub(beside).max(20)),
+        None => vec![text.to_owned()],
+    }
+}
+
+fn in_lines(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ') {
+        let wide = columns(word);
+        if used > 0 && used + 1 + wide <= room {
+            push(&mut lines, " ");
+            used += 1;
+        } else if used > 0 {
+            lines.push(String::new());
+            used = 0;
+        }
+        for c in word.chars() {
+            let wide = c.width().unwrap_or(0);
+            if used + wide > room {
+                lines.push(String::new());
+                used = 0;
+            }
+            push(&mut lines, c.encode_utf8(&mut [0; 4]));
+            used += wide;
+        }
+    }
+    lines
+}
+
+fn push(lines: &mut [String], text: &str) {
+    if let Some(last) = lines.last_mut() {
+        last.push_str(text);
+    }
+}
+
 /// How long ago a moment was, in its two largest units.
 pub fn ago(now_ms: u64, then_ms: u64) -> String {
     short(Millis(now_ms.saturating_sub(then_ms)))
@@ -146,6 +186,17 @@ mod tests {
         assert_eq!(short(Millis(450)), "0s");
         assert_eq!(short(Millis(61_500)), "1m1s");
         assert_eq!(short(Millis(90_061_000)), "1d1h");
+    }
+
+    #[test]
+    fn lines_end_between_words_and_long_words_go_on() {
+        assert_eq!(in_lines("a bc def", 4), ["a bc", "def"]);
+        assert_eq!(
+            in_lines("to /a/long/path x", 6),
+            ["to", "/a/lon", "g/path", "x"]
+        );
+        assert_eq!(in_lines("日本語", 5), ["日本", "語"]);
+        assert_eq!(in_lines("", 5), [""]);
     }
 
     #[test]

@@ -92,6 +92,11 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
     let bar = Bar {
         total: new.total,
         standby: new.standby,
+        purpose: new
+            .reason
+            .clone()
+            .or_else(|| new.mission.clone())
+            .unwrap_or_default(),
     };
     let timer = bar.beside(asking).await?;
     said(&timer, new.json.json);

@@ -1,6 +1,7 @@
 //! `abide wait`, and the bar that shows how far a wait has come.
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use abide_core::Millis;
@@ -10,21 +11,26 @@ use super::args::Wait;
 use super::client::Client;
 use super::show;
 use super::trouble::Trouble;
+use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::terminal::size_of;
 
 pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
-    let body = json!({"until": condition(&wait)?, "for": wait.time.0 as f64 / 1_000.0});
+    let until = condition(&wait)?;
+    let purpose = words(&until);
+    let body = json!({"until": until, "for": wait.time.0 as f64 / 1_000.0});
     let asking = client.post("/v1/wait", &body);
     let bar = Bar {
         total: wait.time,
         standby: None,
+        purpose,
     };
     let result = bar.beside(asking).await?;
     let held = result["held"] == true;
     if wait.json.json {
         show::json(&result);
     } else {
-        let seen = crate::door::digest::one_line(result["seen"].as_str().unwrap_or_default());
+        let seen = one_line(result["seen"].as_str().unwrap_or_default());
         if held {
             anstream::println!("{seen}");
         } else {
@@ -73,6 +79,25 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
     })
 }
 
+/// What is waited for, in a few words.
+fn words(until: &Value) -> String {
+    let joined = |all: &Value, between: &str| {
+        let all = all.as_array().into_iter().flatten();
+        all.map(words).collect::<Vec<_>>().join(between)
+    };
+    for (name, value) in until.as_object().into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("all", all) => return joined(all, " and "),
+            ("any", any) => return joined(any, " or "),
+            ("url" | "file" | "session" | "command", Value::String(text)) => return text.clone(),
+            ("port", Value::String(port)) => return format!("port {port}"),
+            ("port", port) => return format!("port {port}"),
+            _ => {}
+        }
+    }
+    until.to_string()
+}
+
 /// How often the bar is drawn.
 const FRAME: Duration = Duration::from_millis(200);
 const WIDTH: u64 = 24;
@@ -83,6 +108,8 @@ pub struct Bar {
     pub total: Millis,
     /// Of what this call waits.
     pub standby: Option<Millis>,
+    /// What for.
+    pub purpose: String,
 }
 
 impl Bar {
@@ -106,8 +133,10 @@ impl Bar {
     }
 
     fn draw(&self, passed: Millis) {
-        let line = self.line(passed);
         let mut err = std::io::stderr();
+        // A line that reaches the edge would not be wiped by the next one.
+        let room = usize::from(size_of(err.as_fd()).0).saturating_sub(1);
+        let line = show::cut(&self.line(passed), room);
         let _ = write!(err, "\r\x1b[K{line}");
         let _ = err.flush();
     }
@@ -126,6 +155,9 @@ impl Bar {
         if let Some(standby) = self.standby {
             line.push_str(&format!(", standing by for {}", show::short(standby)));
         }
+        if !self.purpose.is_empty() {
+            line.push_str(&format!(": {}", one_line(&self.purpose)));
+        }
         line
     }
 }
@@ -139,6 +171,7 @@ mod tests {
         let bar = Bar {
             total: Millis::from_secs(100),
             standby: Some(Millis::from_secs(60)),
+            purpose: "the build\u{1b}[2J".into(),
         };
         assert!(bar.line(Millis(0)).starts_with("░░"));
         assert!(
@@ -147,7 +180,19 @@ mod tests {
         );
         assert_eq!(
             bar.line(Millis::from_secs(200)),
-            format!("{} 3m20s of 1m40s, standing by for 60s", "█".repeat(24))
+            format!(
+                "{} 3m20s of 1m40s, standing by for 60s: {}",
+                "█".repeat(24),
+                one_line("the build\u{1b}[2J")
+            )
         );
+    }
+
+    #[test]
+    fn a_condition_is_said_in_a_few_words() {
+        let until = json!({"any": [{"port": 3000}, {"all": [{"file": "/x", "is": "gone"}, {"command": "true"}]}]});
+        assert_eq!(words(&until), "port 3000 or /x and true");
+        assert_eq!(words(&json!({"port": "db:5432"})), "port db:5432");
+        assert_eq!(words(&json!({"new": 1})), r#"{"new":1}"#);
     }
 }

@@ -21,7 +21,8 @@ h2{margin:2rem 0 .5rem}h3{margin:.5rem 0;font-size:1rem}\
 h3 b{display:inline-block;min-width:4rem;text-transform:uppercase}\
 table{border-collapse:collapse;width:100%;margin:.5rem 0}\
 td,th{text-align:left;vertical-align:top;padding:.15rem .75rem .15rem 0;border-top:1px solid #8882}\
-td:first-child{white-space:nowrap}\
+td{overflow-wrap:anywhere}td:first-child{min-width:6rem}\
+nav{line-height:2}\
 a{color:inherit}nav a{margin-right:1rem}";
 
 /// The page.
@@ -54,7 +55,7 @@ fn html(document: &Value) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>{title}: HTTP</title><style>{STYLE}</style><body><h1>{title}: HTTP</h1><p>{}</p>\
          <p>For programs: <a href=\"/v1/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>",
-            safe(text(&info["description"])),
+            prose(text(&info["description"])),
         ),
     );
     let operations = operations(document);
@@ -88,7 +89,7 @@ fn html(document: &Value) -> String {
             &mut out,
             format_args!(
                 "<section id=\"shape-{name}\"><h3>{name}</h3><p>{}</p>",
-                safe(text(&shape["description"]))
+                prose(text(&shape["description"]))
             ),
         );
         fields(&mut out, shape);
@@ -114,11 +115,11 @@ fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
         format_args!(
             "<section><h3><b>{method}</b> <code>{}</code></h3><p>{}</p>",
             safe(path),
-            safe(text(&op["summary"]))
+            prose(text(&op["summary"]))
         ),
     );
     if let Some(about) = op["description"].as_str() {
-        put(out, format_args!("<p>{}</p>", safe(about)));
+        put(out, format_args!("<p>{}</p>", prose(about)));
     }
     if let Some(parameters) = op["parameters"].as_array() {
         out.push_str("<table>");
@@ -193,7 +194,7 @@ fn row(out: &mut String, name: &str, kind: &str, needed: &str, about: &Value) {
         format_args!(
             "<tr><td><code>{}</code><td>{kind}<td>{needed}<td>{}",
             safe(name),
-            safe(text(about))
+            prose(text(about))
         ),
     );
 }
@@ -257,6 +258,20 @@ fn safe(text: &str) -> String {
         })
 }
 
+/// The same, where words between backticks are code.
+fn prose(text: &str) -> String {
+    let text = safe(text);
+    let parts: Vec<&str> = text.split('`').collect();
+    if parts.len().is_multiple_of(2) {
+        return text;
+    }
+    let spelled = parts.iter().enumerate().map(|(at, part)| match at % 2 {
+        0 => (*part).to_owned(),
+        _ => format!("<code>{part}</code>"),
+    });
+    spelled.collect()
+}
+
 fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
     // Text takes whatever is written to it.
     let _ = out.write_fmt(what);
@@ -279,5 +294,14 @@ mod tests {
         let page = html(&document);
         assert!(!page.contains("<script"), "{page}");
         assert!(page.contains("&lt;script&gt;&quot;&amp;"), "{page}");
+    }
+
+    #[test]
+    fn what_stands_between_backticks_is_code() {
+        assert_eq!(
+            prose("a `b<` c `d`"),
+            "a <code>b&lt;</code> c <code>d</code>"
+        );
+        assert_eq!(prose("a ` alone"), "a ` alone");
     }
 }

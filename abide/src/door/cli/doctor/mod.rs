@@ -181,21 +181,7 @@ fn print(findings: &[Finding]) {
 
 /// The text in lines that fit beside the topics; in a pipe, one line.
 fn wrapped(text: &str) -> Vec<String> {
-    let room = show::room().map_or(usize::MAX, |room| room.saturating_sub(BESIDE).max(20));
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last().map_or(0, |line| line.chars().count());
-        match lines.last_mut() {
-            Some(last) if line == 0 || line + 1 + word.chars().count() <= room => {
-                if line > 0 {
-                    last.push(' ');
-                }
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+    show::wrapped(text, BESIDE)
 }
 
 fn counted(count: usize, what: &str) -> String {

@@ -163,6 +163,11 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
         say!("\n{client} is as it was before.");
     } else {
         say!("\n{client} is set up, as agent {agent}. Start it anew to let it see abide.");
+        if let Some(hint) = args.client.hint() {
+            show::wrapped(hint, 0)
+                .iter()
+                .for_each(|line| say!("{line}"));
+        }
         for change in changes.iter().filter(|change| change.backup().exists()) {
             say!("The file as it was: {}", change.backup().display());
         }

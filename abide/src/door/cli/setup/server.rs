@@ -114,6 +114,25 @@ impl ClientName {
         }
     }
 
+    /// What else a person has to do in the client, where there is something.
+    pub fn hint(self) -> Option<&'static str> {
+        match self {
+            ClientName::ClaudeCode => Some(
+                "Worth setting in ~/.claude/settings.json, or each call is put to you: \
+                 \"permissions\": {\"allow\": [\"mcp__abide\"]}",
+            ),
+            ClientName::Codex => Some(
+                "Worth adding under [mcp_servers.abide], or each call is put to you: \
+                 default_tools_approval_mode = \"approve\"",
+            ),
+            ClientName::Gemini => {
+                Some("Gemini CLI starts servers only in folders that you have told it to trust.")
+            }
+            ClientName::Vscode => Some("There, `MCP: List Servers` shows and starts it."),
+            ClientName::Cursor => None,
+        }
+    }
+
     /// The limit on a call that it is told.
     fn call_limit(self) -> Option<u64> {
         // Claude Code waits for as long as it hears of progress; the others know no such setting.

@@ -14,6 +14,8 @@ use crate::door::digest::one_line;
 const BAR: usize = 16;
 /// The narrowest screen on which a session's last line has a place beside its command.
 const WIDE: usize = 100;
+/// The narrowest on which all facts have one. On a narrower one the command and the reason matter more.
+const ROOMY: usize = 76;
 /// The least that a part is given: its head and one row.
 const LEAST: usize = 2;
 
@@ -144,7 +146,7 @@ fn parts(model: &Model, cols: usize, rows: usize) -> Vec<Line> {
         if share == 0 {
             continue;
         }
-        let head = heading(part);
+        let head = heading(part, cols);
         let here = model.part == part;
         lines.push(vec![(head, if here { HEAD.underline() } else { HEAD })]);
         let rows = model.rows(part);
@@ -157,7 +159,7 @@ fn parts(model: &Model, cols: usize, rows: usize) -> Vec<Line> {
         let from = row.saturating_sub(room.saturating_sub(1));
         for (at, value) in rows.iter().enumerate().skip(from).take(room) {
             let mark = if here && at == row { "> " } else { "  " };
-            for mut line in one(model, part, value, cols.saturating_sub(2)) {
+            for mut line in one(model, part, value, cols) {
                 line.insert(0, (mark.to_owned(), HEAD));
                 lines.push(line);
             }
@@ -166,9 +168,15 @@ fn parts(model: &Model, cols: usize, rows: usize) -> Vec<Line> {
     lines
 }
 
-fn heading(part: Part) -> String {
+fn heading(part: Part, cols: usize) -> String {
     match part {
         Part::Questions => "QUESTIONS".into(),
+        Part::Sessions if cols < ROOMY => {
+            format!("{:<20}{:<12}{:>7}  COMMAND", "SESSIONS", "STATE", "QUIET")
+        }
+        Part::Timers if cols < ROOMY => {
+            format!("{:<20}{:<12}{:>7}  FOR", "TIMERS", "STATE", "LEFT")
+        }
         Part::Sessions => format!(
             "{:<20}{:<12}{:>7}{:>7}{:>6}{:>7}  COMMAND",
             "SESSIONS", "STATE", "AGE", "QUIET", "CPU", "MEM"
@@ -198,7 +206,7 @@ fn one(model: &Model, part: Part, value: &Value, cols: usize) -> Vec<Line> {
     match part {
         Part::Questions => question(value),
         Part::Sessions => vec![session(model, value, cols)],
-        Part::Timers => vec![timer(model, value)],
+        Part::Timers => vec![timer(model, value, cols)],
         Part::Messages => vec![message(model, value)],
     }
 }
@@ -231,12 +239,14 @@ fn session(model: &Model, value: &Value, cols: usize) -> Line {
         Some(cpu) => format!("{:.0}%", cpu * 100.0),
         None => "-".into(),
     };
-    let facts = format!(
-        "{:>7}{:>7}{cpu:>6}{:>7}  ",
-        show::ago(model.now, moment("created_at")),
-        show::ago(model.now, moment("last_activity")),
-        memory(value["memory"].as_u64()),
-    );
+    let quiet = show::ago(model.now, moment("last_activity"));
+    let facts = if cols < ROOMY {
+        format!("{quiet:>7}  ")
+    } else {
+        let age = show::ago(model.now, moment("created_at"));
+        let memory = memory(value["memory"].as_u64());
+        format!("{age:>7}{quiet:>7}{cpu:>6}{memory:>7}  ")
+    };
     let command = text(value, "command");
     let last = value["tail"].as_array().and_then(|tail| tail.last());
     let last = one_line(last.and_then(Value::as_str).unwrap_or_default());
@@ -245,7 +255,7 @@ fn session(model: &Model, value: &Value, cols: usize) -> Line {
         (padded(state, 12), colour),
         (facts, PLAIN),
     ];
-    let room = cols.saturating_sub(59);
+    let room = cols.saturating_sub(61);
     if cols < WIDE || last.is_empty() {
         line.push((command, PLAIN));
     } else {
@@ -264,7 +274,7 @@ fn memory(bytes: Option<u64>) -> String {
     }
 }
 
-fn timer(model: &Model, value: &Value) -> Line {
+fn timer(model: &Model, value: &Value, cols: usize) -> Line {
     let millis = |field: &str| (value[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64;
     let status = text(value, "status");
     let total = millis("total_duration");
@@ -287,20 +297,19 @@ fn timer(model: &Model, value: &Value) -> Line {
         true => "mission",
         false => "reason",
     };
-    vec![
+    let (left, total) = (show::short(Millis(left)), show::short(Millis(total)));
+    let mut line = vec![
         (padded(&text(value, "timer_id"), 18), PLAIN),
         (padded(state, 12), colour),
-        (
-            format!(
-                "{:>7}{:>9}  ",
-                show::short(Millis(left)),
-                show::short(Millis(total))
-            ),
-            PLAIN,
-        ),
-        (bar, colour),
-        (format!("  {}", text(value, purpose)), PLAIN),
-    ]
+    ];
+    if cols < ROOMY {
+        line.push((format!("{left:>7}"), PLAIN));
+    } else {
+        line.push((format!("{left:>7}{total:>9}  "), PLAIN));
+        line.push((bar, colour));
+    }
+    line.push((format!("  {}", text(value, purpose)), PLAIN));
+    line
 }
 
 fn message(model: &Model, value: &Value) -> Line {
@@ -461,6 +470,15 @@ mod tests {
             assert!(shown.contains(wanted), "{wanted} in\n{shown}");
         }
         assert!(shown.contains("████████░░░░░░░░"), "{shown}");
+    }
+
+    #[test]
+    fn a_narrow_screen_shows_what_is_run_and_waited_for() {
+        let mut model = model();
+        let shown = plain(&frame(&mut model, 60, 40)).join("\n");
+        assert!(shown.contains("the build"), "{shown}");
+        assert!(shown.contains("evil"), "{shown}");
+        assert!(shown.contains("COMMAND"), "{shown}");
     }
 
     #[test]
