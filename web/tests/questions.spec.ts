@@ -22,6 +22,9 @@ test('no kills the command', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   await page.getByRole('button', { name: 'No, kill it' }).click();
   await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+  // Who comes back sees at once what has ended, and how.
+  const lately = page.getByRole('region', { name: 'Ended lately' }).getByRole('listitem');
+  await expect(lately).toHaveText([/ended: too quiet.*sleep 1000/]);
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await expect(page.getByText('ended: too quiet')).toBeVisible();
 });

@@ -1,6 +1,6 @@
 // What matters at the moment: questions first, then what runs, what waits, and what was said.
 
-import { count, plural } from '../format';
+import { count, plural, visible } from '../format';
 import { house, type HeldQuestion, type HeldSession, type HeldTimer } from '../state/house';
 import type { Keyed } from '../state/keyed';
 import { foremost } from '../state/order';
@@ -10,7 +10,7 @@ import { isAlive, isOpen, type Message } from '../wire';
 import { Empty, Try } from '../parts/empty';
 import { Link } from '../parts/link';
 import { QuestionCard } from '../parts/question';
-import { SessionCard } from '../parts/session';
+import { SessionCard, SessionState } from '../parts/session';
 import { Ago, Exact } from '../parts/text';
 import { TimerCard } from '../parts/timer';
 
@@ -18,6 +18,7 @@ import { TimerCard } from '../parts/timer';
 const CARDS = 24;
 const FEED = 8;
 const ASKED = 50;
+const LATELY = 5;
 
 const ever = () => true;
 
@@ -29,6 +30,31 @@ function openQuestions(store: Keyed<HeldQuestion>): string[] {
 function running(store: Keyed<HeldSession>): string[] {
   const sessions = foremost(store.all(), CARDS, isAlive, (a, b) => b.created_at - a.created_at);
   return sessions.map((session) => session.session_id);
+}
+
+const endOf = (session: HeldSession) => session.created_at + session.duration * 1_000;
+
+/** What has ended, the latest first: who comes back wants to know. */
+function ended(store: Keyed<HeldSession>): string[] {
+  const over = (session: HeldSession) => !isAlive(session);
+  const sessions = foremost(store.all(), LATELY, over, (a, b) => endOf(b) - endOf(a));
+  return sessions.map((session) => session.session_id);
+}
+
+function Ended({ id }: { id: string }) {
+  const session = useThing(house.sessions, id);
+  if (!session) return null;
+  return (
+    <li>
+      <SessionState session={session} />
+      <Link className="name one-line" href={`/sessions/${id}`} title={visible(session.command)}>
+        <Exact text={session.command} className="one-line" />
+      </Link>
+      <span className="soft small">
+        <Ago stamp={endOf(session)} />
+      </span>
+    </li>
+  );
 }
 
 /** The next to come first, then what is paused. */
@@ -73,6 +99,7 @@ export function Now() {
   const sessions = useIds(house.sessions, running);
   const timers = useIds(house.timers, open);
   const messages = useIds(house.messages, newest);
+  const lately = useIds(house.sessions, ended);
   const asked = useTally(house.questions);
   const alive = useTally(house.sessions);
   const waiting = useTally(house.timers) + useValue(house.moreTimers);
@@ -112,6 +139,18 @@ export function Now() {
             )}
             <More all={alive} shown={sessions.length} word="session" href="/sessions" />
           </section>
+          {lately.length > 0 && (
+            <section className="section" aria-labelledby="now-ended">
+              <div className="section-head">
+                <h2 id="now-ended">Ended lately</h2>
+              </div>
+              <ul className="card lately">
+                {lately.map((id) => (
+                  <Ended key={id} id={id} />
+                ))}
+              </ul>
+            </section>
+          )}
           <section className="section" aria-labelledby="now-timers">
             <div className="section-head">
               <h2 id="now-timers">Timers</h2>
