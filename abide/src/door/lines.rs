@@ -137,11 +137,11 @@ pub struct Page {
     pub last_at: u64,
 }
 
-/// Reads on from a cursor, up to `most` lines.
-pub fn read(log: &Log, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+/// Reads on from a cursor, up to `most` lines, in a log that is known to have come at least to `known`.
+pub fn read(log: &Log, known: u64, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
     let mut reader = Reader::new(from, most);
     reader.recall(log)?;
-    let mut pieces = log.pieces(from.at, None);
+    let mut pieces = log.pieces(from.at, None).known_to(known);
     while !reader.is_full()
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
@@ -372,7 +372,7 @@ mod tests {
         let mut cursor = Cursor::default();
         let mut lines = Vec::new();
         loop {
-            let page = read(&log, cursor, most, open).unwrap();
+            let page = read(&log, u64::MAX, cursor, most, open).unwrap();
             let next: Cursor = page.cursor.to_string().parse().unwrap();
             assert_eq!(next, page.cursor);
             if page.lines.is_empty() && next == cursor {
@@ -426,9 +426,9 @@ mod tests {
     fn a_prompt_is_handed_out_once_and_its_line_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let log = written(folder.path(), &[(Pty, "name? ")]);
-        let first = read(&log, Cursor::default(), 10, Open::Leave).unwrap();
+        let first = read(&log, u64::MAX, Cursor::default(), 10, Open::Leave).unwrap();
         assert!(first.lines.is_empty() && first.open);
-        let prompt = read(&log, Cursor::default(), 10, Open::Take).unwrap();
+        let prompt = read(&log, u64::MAX, Cursor::default(), 10, Open::Take).unwrap();
         assert_eq!((prompt.lines, prompt.open), (vec!["name? ".into()], false));
         for (more, wanted) in [
             ("\r\nhi\r\n", vec!["hi"]),
@@ -436,7 +436,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &[(Pty, "name? "), (Pty, more)]);
-            let page = read(&log, prompt.cursor, 10, Open::Take).unwrap();
+            let page = read(&log, u64::MAX, prompt.cursor, 10, Open::Take).unwrap();
             assert_eq!(page.lines, wanted);
         }
     }
@@ -448,10 +448,10 @@ mod tests {
             let chunks = [(Pty, &text[..cut]), (Pty, &text[cut..])];
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &chunks[..1]);
-            let first = read(&log, Cursor::default(), 9, Open::Take).unwrap();
+            let first = read(&log, u64::MAX, Cursor::default(), 9, Open::Take).unwrap();
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &chunks);
-            let rest = read(&log, first.cursor, 9, Open::Take).unwrap();
+            let rest = read(&log, u64::MAX, first.cursor, 9, Open::Take).unwrap();
             let all = [first.lines, rest.lines].concat().concat();
             assert_eq!(all, "é€🦀red.", "cut at {cut}");
         }

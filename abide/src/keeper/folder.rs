@@ -21,8 +21,6 @@ use super::launch::{Launch, Size};
 pub const META: &str = "meta";
 /// Name of the file that says how it ended where its keeper could not.
 pub const ENDING: &str = "ending";
-/// Name of the mark that somebody has heard how it ended.
-pub const HEARD: &str = "heard";
 /// Name of the keeper's socket.
 pub const CTL: &str = "ctl";
 
@@ -265,6 +263,10 @@ impl EndingFile {
     }
 }
 
+/// The line that is added when somebody has heard how it ended. No value of another line can look like
+/// it, since those have a name before them.
+const HEARD: &str = "heard=1\n";
+
 /// The line that is added when the tree is empty.
 pub(super) const EMPTIED: &str = "emptied=1\n";
 
@@ -303,12 +305,17 @@ impl Later {
 
 /// Whether somebody has heard how the session ended.
 pub fn is_heard(folder: &Path) -> bool {
-    folder.join(HEARD).exists()
+    let text = read(&folder.join(META)).ok().flatten().unwrap_or_default();
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    lines.any(|line| line == HEARD.as_bytes())
 }
 
 /// Notes that somebody has. Not synced: at worst it is told once more.
 pub fn mark_heard(folder: &Path) -> io::Result<()> {
-    std::fs::File::create(folder.join(HEARD)).map(drop)
+    let record = std::fs::OpenOptions::new()
+        .append(true)
+        .open(folder.join(META))?;
+    io::Write::write_all(&mut &record, HEARD.as_bytes())
 }
 
 /// The meta of the session in this folder; `None`: there is none, or it was torn.
@@ -362,6 +369,11 @@ pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let file = rustix::fs::openat(folder.as_fd(), name, flags, mode)?;
     rustix::io::pwrite(&file, b"\n", 0)?;
     Ok(file)
+}
+
+/// From now on others may write behind what the file holds too, and nothing is written over.
+pub(super) fn share(file: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_setfl(file, OFlags::APPEND)?)
 }
 
 /// Puts text behind what the file holds, in one write.

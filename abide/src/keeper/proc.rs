@@ -1,6 +1,8 @@
 //! What the kernel says of a process, read from `/proc`.
 
+use std::io::Read;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Timespec;
@@ -25,11 +27,26 @@ pub struct Stat {
     pub start_ticks: u64,
     /// Pages of memory it holds.
     pub resident_pages: u64,
+    /// How many threads it has.
+    pub threads: u32,
 }
 
 /// `None`: there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+    // The kernel hands the line out whole, and it is shorter than this.
+    let mut room = [0; 1_024];
+    let file = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = (&file).read(&mut room).ok()?;
+    parse_stat(&room[..length])
+}
+
+/// A file of the kernel's. They have no size, so they are read into room that is mostly enough.
+pub fn text(path: impl AsRef<Path>) -> std::io::Result<String> {
+    let mut bytes = Vec::with_capacity(4 << 10);
+    std::fs::File::open(path)?
+        .take(u64::MAX)
+        .read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
@@ -49,6 +66,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         cpu_ticks: (at(14)? + at(15)?) as u64,
         start_ticks: at(22)? as u64,
         resident_pages: at(24).unwrap_or(0) as u64,
+        threads: at(20)? as u32,
     })
 }
 
@@ -68,6 +86,14 @@ pub fn command_line(pid: i32) -> Option<String> {
         }
     }
     Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// The children of a process that has so many threads: of one there is only one list to read.
+pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
+    match text(format!("/proc/{pid}/task/{pid}/children")) {
+        Ok(text) if threads == 1 => text.split_ascii_whitespace().filter_map(number).collect(),
+        Ok(_) | Err(_) => children(pid),
+    }
 }
 
 /// Its children, of all its threads. A child that comes or goes meanwhile may be missed.

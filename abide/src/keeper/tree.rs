@@ -59,6 +59,50 @@ pub fn members(meta: &Meta) -> Vec<i32> {
     pids
 }
 
+/// The living processes of the session with what the kernel says of each. It is one quick look, true
+/// of the moment only: whoever wants to be sure, or to act upon them, walks the tree instead.
+pub fn glance(meta: &Meta) -> Vec<(i32, Stat)> {
+    let mut pids = match group_of(meta) {
+        None => Vec::new(),
+        Some(group) => match proc::text(group.join("cgroup.procs")) {
+            Ok(listed) => listed
+                .lines()
+                .filter_map(|line| line.parse().ok())
+                .collect(),
+            // A group that is gone was emptied: its keeper may keep another session by now.
+            Err(_) => return Vec::new(),
+        },
+    };
+    let keeper = meta.keeper.pid as i32;
+    let children = proc::children_of(keeper, 1);
+    // Where the group knows them all, nobody else can have taken over the keeper's number.
+    let known = children.iter().all(|pid| pids.contains(pid));
+    if !known && proc::stat(keeper).is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
+    {
+        add_new(&mut pids, children);
+    }
+    let mut seen = Vec::with_capacity(pids.len());
+    let mut next = 0;
+    while let Some(&pid) = pids.get(next) {
+        next += 1;
+        if let Some(stat) = proc::stat(pid) {
+            add_new(&mut pids, proc::children_of(pid, stat.threads));
+            if Some(pid as u32) != meta.init {
+                seen.push((pid, stat));
+            }
+        }
+    }
+    seen
+}
+
+fn add_new(pids: &mut Vec<i32>, more: Vec<i32>) {
+    for pid in more {
+        if !pids.contains(&pid) {
+            pids.push(pid);
+        }
+    }
+}
+
 /// Ends what is left of a session whose keeper is gone, as far as its control group holds it.
 /// Whether nothing is left.
 pub fn end_orphans(meta: &Meta) -> bool {
@@ -71,9 +115,13 @@ pub fn end_orphans(meta: &Meta) -> bool {
 }
 
 fn leaf_of(meta: &Meta) -> Option<Leaf> {
+    Leaf::open(group_of(meta)?).ok()
+}
+
+fn group_of(meta: &Meta) -> Option<&Path> {
     use std::os::unix::ffi::OsStrExt;
-    let path = Path::new(std::ffi::OsStr::from_bytes(meta.cgroup.as_deref()?));
-    Leaf::open(path).ok()
+    let path = std::ffi::OsStr::from_bytes(meta.cgroup.as_deref()?);
+    Some(Path::new(path))
 }
 
 /// Calls `each` for every living descendant of `root`, parents before their children. Returns how

@@ -64,10 +64,7 @@ pub fn facts(meta: &Meta) -> Facts {
     let page = page_size();
     let (mut busy, mut stopped) = (false, 0);
     let mut waiting = Waiting::No;
-    for pid in tree::members(meta) {
-        let Some(stat) = proc::stat(pid) else {
-            continue;
-        };
+    for (pid, stat) in tree::glance(meta) {
         all.processes += 1;
         all.memory += stat.resident_pages * page;
         all.cpu_ms += stat.cpu_ticks * 1_000 / ticks_per_second();
@@ -134,15 +131,14 @@ enum Waiting {
 
 /// Whether the process is blocked in a call on a descriptor that a person can type into.
 fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
-    let threads = threads(pid);
+    let threads = match stat.threads {
+        1 => vec![pid],
+        _ => threads(pid),
+    };
     let alone = threads.len() == 1;
     let waits = threads.into_iter().map(|tid| {
-        let path = format!("/proc/{pid}/task/{tid}/syscall");
-        let Some(call) = std::fs::read_to_string(path)
-            .ok()
-            .as_deref()
-            .and_then(Call::parse)
-        else {
+        let said = proc::text(format!("/proc/{pid}/task/{tid}/syscall"));
+        let Some(call) = said.ok().as_deref().and_then(Call::parse) else {
             return Waiting::No;
         };
         let watched = watched(pid, call);

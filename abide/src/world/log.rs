@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 pub use crate::keeper::log::Stream;
 use crate::keeper::log::{ENTRY_SIZE, Entry, LOG_FOLDER, data_name, index_name};
@@ -12,10 +13,12 @@ use crate::keeper::log::{ENTRY_SIZE, Entry, LOG_FOLDER, data_name, index_name};
 /// No chunk is longer.
 pub const CHUNK_LIMIT: usize = 64 << 10;
 
-/// A log, to be read.
+/// A log, to be read. Whoever reads on and on keeps one: the part that was read last stays open, and
+/// mostly that is where the next bytes are.
 #[derive(Clone, Debug)]
 pub struct Log {
     folder: PathBuf,
+    last: Arc<Mutex<Option<Arc<Segment>>>>,
 }
 
 /// Something between two offsets.
@@ -78,6 +81,7 @@ impl Log {
     pub fn open(session_folder: &Path) -> Self {
         Log {
             folder: session_folder.join(LOG_FOLDER),
+            last: Arc::default(),
         }
     }
 
@@ -88,6 +92,7 @@ impl Log {
                 && let Some(last) = segment.count()?.checked_sub(1)
                 && let Some(entry) = segment.entry(last)?
             {
+                self.read_last(Arc::new(segment));
                 return Ok(entry.end());
             }
         }
@@ -161,10 +166,20 @@ impl Log {
         Pieces {
             log: self.clone(),
             at: from,
+            known: u64::MAX,
             only,
             segment: None,
             line: 0,
         }
+    }
+
+    /// The segment that was read last.
+    fn last_read(&self) -> Option<Arc<Segment>> {
+        self.last.lock().expect("no holder panics").clone()
+    }
+
+    fn read_last(&self, segment: Arc<Segment>) {
+        *self.last.lock().expect("no holder panics") = Some(segment);
     }
 
     fn segments(&self) -> io::Result<Vec<u64>> {
@@ -199,6 +214,7 @@ impl Log {
     }
 }
 
+#[derive(Debug)]
 struct Segment {
     base: u64,
     data: File,
@@ -222,6 +238,25 @@ impl Segment {
         }
     }
 
+    /// The line that has the byte `at`, where there is one. The newest come first: those who follow a
+    /// log ask for them.
+    fn line_of(&self, at: u64) -> io::Result<Option<u64>> {
+        let holds = |entry: &Entry| entry.offset <= at && at < entry.end();
+        let count = self.count()?;
+        if at < self.base || count == 0 {
+            return Ok(None);
+        }
+        let last = count - 1;
+        if self.entry(last)?.is_some_and(|entry| holds(&entry)) {
+            return Ok(Some(last));
+        }
+        let line = self.line_at(at)?;
+        Ok(self
+            .entry(line)?
+            .is_some_and(|entry| holds(&entry))
+            .then_some(line))
+    }
+
     /// The first line whose bytes reach beyond `at`.
     fn line_at(&self, at: u64) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.count()?);
@@ -240,8 +275,9 @@ impl Segment {
 pub struct Pieces {
     log: Log,
     at: u64,
+    known: u64,
     only: Option<Stream>,
-    segment: Option<Segment>,
+    segment: Option<Arc<Segment>>,
     line: u64,
 }
 
@@ -249,6 +285,11 @@ impl Pieces {
     /// The offset that comes next.
     pub fn at(&self) -> u64 {
         self.at
+    }
+
+    /// For those who know how far the log has come: beyond that no other segment is looked for.
+    pub fn known_to(self, known: u64) -> Self {
+        Pieces { known, ..self }
     }
 
     /// The next piece, with at most `max` bytes in it; `None`: there is nothing more yet.
@@ -308,9 +349,13 @@ impl Pieces {
 
     /// The first entry that has bytes at or beyond the present offset; its segment is left open.
     fn find(&mut self) -> io::Result<Option<Entry>> {
+        self.take_up()?;
         loop {
             if let Some(entry) = self.find_here()? {
                 return Ok(Some(entry));
+            }
+            if self.at >= self.known {
+                return Ok(None);
             }
             let Some(next) = self.beyond()? else {
                 return Ok(None);
@@ -321,8 +366,23 @@ impl Pieces {
                 return Ok(Some(entry));
             }
             self.line = next.line_at(self.at)?;
+            let next = Arc::new(next);
+            self.log.read_last(next.clone());
             self.segment = Some(next);
         }
+    }
+
+    /// Begins where the log was read last, if the present offset is there. A byte is in one segment
+    /// only, whatever others there are by now.
+    fn take_up(&mut self) -> io::Result<()> {
+        if self.segment.is_none()
+            && let Some(last) = self.log.last_read()
+            && let Some(line) = last.line_of(self.at)?
+        {
+            self.line = line;
+            self.segment = Some(last);
+        }
+        Ok(())
     }
 
     fn find_here(&mut self) -> io::Result<Option<Entry>> {

@@ -3,6 +3,7 @@
 
 pub mod clients;
 pub mod clock;
+pub mod descriptors;
 pub mod entropy;
 pub mod exit;
 pub mod facts;

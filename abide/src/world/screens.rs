@@ -9,10 +9,12 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use abide_core::SessionId;
 use tokio::sync::broadcast;
 
+use super::clock::pause;
 use super::keepers::Keepers;
 use super::log::{Log, Piece};
 use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
@@ -30,6 +32,8 @@ const SIZE: Size = Size {
     cols: 120,
     rows: 40,
 };
+/// How long after it came output is painted. A program that asks its terminal something waits longer.
+const MOMENT: Duration = Duration::from_millis(2);
 /// Changes of size that may wait to be heard of.
 const RESIZED: usize = 64;
 /// Where the last size is written down, in a session's folder.
@@ -145,11 +149,12 @@ impl Screens {
             live.live_from = u64::MAX;
             Arc::new(Mutex::new(live))
         });
-        let lag = lock(&live).lag()?;
+        let end = lock(&live).end()?;
+        let lag = lock(&live).lag(end);
         let screens = self.clone();
         let work = move || {
             let mut held = lock(&live);
-            screens.catch_up(id, &mut held)?;
+            screens.catch_up(id, &mut held, end)?;
             let seen = see(&mut held);
             drop(held);
             screens.used(id);
@@ -163,9 +168,9 @@ impl Screens {
             .map_err(io::Error::other)?
     }
 
-    /// Paints what has come, and answers what it asks.
-    fn catch_up(&self, id: SessionId, live: &mut Live) -> io::Result<u64> {
-        live.catch_up(|replies| self.keepers.answer(id, replies))
+    /// Paints what has come, which is at least up to `end`, and answers what it asks.
+    fn catch_up(&self, id: SessionId, live: &mut Live, end: u64) -> io::Result<u64> {
+        live.catch_up(end, |replies| self.keepers.answer(id, replies))
     }
 
     /// A screen was used: it is held ready, and the one that was not used for longest is folded.
@@ -204,10 +209,12 @@ async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mu
             if tide.ended {
                 break;
             }
-            let lag = lock(&live).lag().unwrap_or(0);
+            // Whoever waits to read this comes first, and what comes in a burst is painted at once.
+            pause(MOMENT).await;
+            let lag = lock(&live).lag(at);
             let (screens, live) = (screens.clone(), live.clone());
             let work = move || {
-                let painted = screens.catch_up(id, &mut lock(&live));
+                let painted = screens.catch_up(id, &mut lock(&live), at);
                 screens.used(id);
                 painted
             };
@@ -242,9 +249,9 @@ impl Live {
         Log::open(&self.folder).end()
     }
 
-    /// Bytes that are not painted yet.
-    fn lag(&self) -> io::Result<u64> {
-        Ok(self.end()?.saturating_sub(self.at))
+    /// Bytes up to `end` that are not painted yet.
+    fn lag(&self, end: u64) -> u64 {
+        end.saturating_sub(self.at)
     }
 
     /// The screen, ready.
@@ -273,14 +280,12 @@ impl Live {
         folded
     }
 
-    fn catch_up(&mut self, mut answer: impl FnMut(&[u8])) -> io::Result<u64> {
-        let log = Log::open(&self.folder);
-        let end = log.end()?;
+    fn catch_up(&mut self, end: u64, mut answer: impl FnMut(&[u8])) -> io::Result<u64> {
         if end <= self.at {
             return Ok(self.at);
         }
         let painted_from = end.saturating_sub(PAINTED);
-        let mut pieces = log.pieces(self.at, None);
+        let mut pieces = Log::open(&self.folder).pieces(self.at, None).known_to(end);
         while let Some(piece) = pieces.next_within(usize::MAX)? {
             if let Piece::Chunk(chunk) = piece {
                 let to = chunk.offset + chunk.bytes.len() as u64;

@@ -1,6 +1,7 @@
 //! The daemon's life as the command line sees it: started by whoever comes first, killed, stopped.
 
 use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
 
 use crate::harness::{Abide, feed, text, wait_for_line};
 
@@ -164,4 +165,29 @@ fn a_configuration_that_makes_no_sense_is_told() {
     let output = abide.output(["run", "--", "true"]);
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(text(&output.stderr).contains("nonsense"), "{output:?}");
+}
+
+#[test]
+fn the_daemon_takes_all_the_descriptors_it_may_and_commands_get_what_they_had() {
+    let abide = Abide::new();
+    let mut command = abide.command(["run", "--", "sh", "-c", "ulimit -Sn; ulimit -Hn"]);
+    let few = |limit: u64| rustix::process::Rlimit {
+        current: Some(limit),
+        maximum: Some(2_000),
+    };
+    // SAFETY: only one system call is made between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let set = rustix::process::setrlimit(rustix::process::Resource::Nofile, few(300));
+            set.map_err(std::io::Error::from)
+        });
+    }
+    let output = command.output().expect("abide runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "300\n2000\n");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", abide.daemon_pid())).unwrap();
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let numbers: Vec<&str> = files.unwrap().split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers, ["2000", "2000"]);
 }

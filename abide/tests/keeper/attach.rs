@@ -66,7 +66,7 @@ fn k5_deadline_is_enforced_without_a_daemon() {
         let mut keeper = nursery.ready();
         let mut launch = keeper
             .shell("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 1000; done");
-        launch.deadline_ms = Some(200);
+        launch.deadline_ms = Some(2_000);
         launch.containment = hold;
         keeper.start(launch);
         keeper.expect_started();

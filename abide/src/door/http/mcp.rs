@@ -30,6 +30,6 @@ fn origin(headers: &HeaderMap) -> Result<Origin, Problem> {
         way: Way::Http,
         agent: who::named_agent(headers)?.unwrap_or_default(),
         root: who::root(headers)?,
-        env: config::environment(),
+        env: config::environment().into(),
     })
 }

@@ -144,7 +144,7 @@ pub async fn start(
     }
     let agent = named.or(who.agent.clone());
     let context = context(
-        config::environment(),
+        config::environment().into(),
         agent,
         who.may_be_a_person(),
         &headers,

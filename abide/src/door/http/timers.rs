@@ -193,7 +193,12 @@ async fn make_many(state: &State, who: &Who, headers: &HeaderMap, all: Value) ->
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
     let env = config::environment();
-    let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
+    let context = context(
+        env.into(),
+        who.agent.clone(),
+        who.may_be_a_person(),
+        headers,
+    )?;
     let many = tools::many_timers(all, &context, &state.handle)?;
     let request = Request::Timer(many);
     let pending = state.handle.call(who.caller(), request, None).await;
@@ -239,7 +244,12 @@ async fn call(
     arguments: Map<String, Value>,
 ) -> Answer {
     let env = environment_for(tool, &arguments);
-    let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
+    let context = context(
+        env.into(),
+        who.agent.clone(),
+        who.may_be_a_person(),
+        headers,
+    )?;
     let call = tools::begin_quietly(&state.handle, tool, arguments, context, who.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
@@ -369,7 +379,12 @@ pub async fn wait(
     JsonBody(body): JsonBody,
 ) -> Answer {
     let env = config::environment();
-    let context = context(env, who.agent.clone(), who.may_be_a_person(), &headers)?;
+    let context = context(
+        env.into(),
+        who.agent.clone(),
+        who.may_be_a_person(),
+        &headers,
+    )?;
     let mut args = Args::new(body);
     let until = args.any("until");
     let time = args.seconds("for")?;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{self, Poll};
 
 use abide_core::Agent;
@@ -110,12 +111,12 @@ pub(super) fn environment_for(tool: &str, arguments: &Map<String, Value>) -> Env
         _ => false,
     };
     match starts {
-        true => config::environment(),
-        false => Environment::new(),
+        true => config::environment().into(),
+        false => Environment::default(),
     }
 }
 
-type Environment = Vec<(OsString, OsString)>;
+type Environment = Arc<[(OsString, OsString)]>;
 
 /// Everything that a call brings besides its arguments.
 pub(super) fn context(

@@ -348,7 +348,7 @@ impl Front {
 
     /// Notes a line from the daemon. Whether the client should see it.
     fn daemon_says(&self, line: &[u8], answered: &mut Vec<Vec<u8>>) -> bool {
-        let outline = Outline::of(line);
+        let outline = Outline::of_the_daemons(line);
         match (outline.kind(), outline.id) {
             (Kind::Answer, Some(id)) => {
                 let mut state = self.state();

@@ -4,10 +4,15 @@
 //! It takes bytes as they come, nests as deep as they like without recursion, and keeps no more than
 //! the few it reports. It forgives: deciding that a line is wrong is the decoder's business.
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 /// Longest id or method that is kept; a longer one is none.
 const KEPT: usize = 512;
+
+/// How an answer of the daemon's begins.
+const ANSWER: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+/// What follows the id.
+const RESULT: &[u8] = b",\"result\":";
 
 /// Bytes that may stand before a message, whatever for.
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -40,6 +45,23 @@ impl Outline {
         let mut scanner = Scanner::default();
         scanner.feed(line);
         scanner.finish()
+    }
+
+    /// The outline of a line that the daemon wrote. Of an answer nothing needs to be read beyond its id,
+    /// since the daemon writes that first.
+    pub fn of_the_daemons(line: &[u8]) -> Self {
+        let id = line.strip_prefix(ANSWER).and_then(|rest| {
+            let end = memchr(b',', rest)?;
+            let plain = rest[..end].iter().all(u8::is_ascii_digit) && end > 0;
+            (plain && rest[end..].starts_with(RESULT)).then(|| rest[..end].to_vec())
+        });
+        match id {
+            Some(id) => Outline {
+                id: Some(id),
+                method: None,
+            },
+            None => Outline::of(line),
+        }
     }
 
     /// What kind of message it is.
@@ -296,6 +318,21 @@ mod tests {
             outline(r#"{"jsonrpc":"2.0","result":{"method":"no"},"id":-3}"#),
             (some("-3"), None, Kind::Answer)
         );
+    }
+
+    #[test]
+    fn the_daemons_own_answers_are_known_by_their_beginning() {
+        for line in [
+            r#"{"jsonrpc":"2.0","id":7,"result":{"id":8,"method":"m"}}"#,
+            r#"{"jsonrpc":"2.0","id":"a,b","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":7,"error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#,
+            r#"{"jsonrpc":"2.0","id":,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"m"}"#,
+        ] {
+            let bytes = line.as_bytes();
+            assert_eq!(Outline::of_the_daemons(bytes), Outline::of(bytes), "{line}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct Origin {
     /// The agent's root folder.
     pub root: PathBuf,
     /// What commands inherit.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Arc<[(OsString, OsString)]>,
 }
 
 /// How a client reaches the daemon.
@@ -65,7 +65,7 @@ impl From<Hello> for Origin {
             way: Way::Front(hello.front),
             agent: Agent(hello.agent.into()),
             root: hello.cwd,
-            env: hello.env,
+            env: hello.env.into(),
         }
     }
 }

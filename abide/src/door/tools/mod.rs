@@ -44,7 +44,7 @@ pub struct Context {
     /// Where commands run that name no folder.
     pub root: PathBuf,
     /// The environment that commands inherit.
-    pub env: Vec<(OsString, OsString)>,
+    pub env: Arc<[(OsString, OsString)]>,
     /// Whether this door itself reaches a person.
     pub reaches_person: bool,
     /// The client's own call limit, less a margin: the answer must be there by then.

@@ -14,7 +14,8 @@ use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits};
 use crate::door::mask::Mask;
-use crate::keeper::{folder, tree};
+use crate::keeper::folder::{self, Meta};
+use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Next, Stream};
@@ -101,6 +102,15 @@ pub(super) fn vanished() -> ToolResult {
 
 /// What every result about a session says.
 pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
+    session_facts_with(view, running, None)
+}
+
+/// The same for whoever knows how much a session that runs has written and how much of that is dropped.
+pub(super) fn session_facts_with(
+    view: &SessionView,
+    running: bool,
+    extent: Option<(u64, u64)>,
+) -> Map<String, Value> {
     let mut facts = Map::new();
     let ending = view.ending().filter(|_| !running);
     let exit = ending.and_then(|ending| ending.exit);
@@ -121,7 +131,7 @@ pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Va
     let duration = ending.map_or_else(|| ran_until_now(view), |ending| ending.duration);
     facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
     let (total, dropped) = ending.map_or_else(
-        || so_far(&Log::open(&view.folder)),
+        || extent.unwrap_or_else(|| so_far(&Log::open(&view.folder))),
         |ending| (ending.bytes, ending.dropped),
     );
     facts.insert("bytes_total".into(), json!(total));
@@ -419,12 +429,10 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
 
 /// Whether a running session waits for somebody to type. One look, since this is said with every line
 /// that is read.
-pub(super) fn waits_for_input(view: &SessionView, facts: &mut Map<String, Value>) {
-    if let Ok(Some(meta)) = folder::read_meta(&view.folder) {
-        let now = facts::facts(&meta);
-        facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
-        facts.insert("doing".into(), json!(doing(Some(&now), None)));
-    }
+pub(super) fn waits_for_input(meta: &Meta, facts: &mut Map<String, Value>) {
+    let now = facts::facts(meta);
+    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+    facts.insert("doing".into(), json!(doing(Some(&now), None)));
 }
 
 /// What a command does, in words; with its use of the processor, where that was measured.

@@ -15,6 +15,7 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
+use crate::world::descriptors;
 use crate::world::stream::Stream;
 
 /// The descriptor on which the nursery hears what to make.
@@ -45,6 +46,7 @@ impl Nursery {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
+        descriptors::as_before(&mut command);
         let fd = theirs.as_raw_fd();
         // SAFETY: only dup2 and fcntl run between fork and exec; both are async-signal-safe.
         unsafe {

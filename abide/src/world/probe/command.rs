@@ -12,6 +12,7 @@ use tokio::process::Child;
 use super::Slots;
 use super::condition::Command;
 use crate::world::clock::pause;
+use crate::world::descriptors;
 
 /// A look that takes longer is ended, and did not succeed.
 const TRY: Duration = Duration::from_secs(60);
@@ -65,6 +66,7 @@ async fn look(wanted: &Command) -> Result<(), String> {
     if let Some(path) = &wanted.search_path {
         command.env("PATH", path);
     }
+    descriptors::as_before(&mut command);
     let mut command = tokio::process::Command::from(command);
     let child = command.kill_on_drop(true).spawn();
     let child = child.map_err(|e| format!("cannot be run: {e}"))?;

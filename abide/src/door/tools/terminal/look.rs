@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Desk, Done, Named, fields};
 use crate::door::digest::one_line;
 use crate::door::tools::report;
+use crate::keeper::folder;
 use crate::world::screen::Snapshot;
 
 impl Desk {
@@ -38,8 +39,10 @@ impl Desk {
             text.push_str(&report::ending_line(&view));
         }
         let mut more = facts(&seen);
-        if view.runs() {
-            report::waits_for_input(&view, &mut more);
+        if view.runs()
+            && let Ok(Some(meta)) = folder::read_meta(&view.folder)
+        {
+            report::waits_for_input(&meta, &mut more);
         }
         let whole: Vec<String> = lines
             .iter()

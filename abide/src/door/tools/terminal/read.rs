@@ -14,8 +14,9 @@ use crate::daemon::{Pending, SessionView};
 use crate::door::lines::{self, Cursor, Open, Page};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
+use crate::keeper::folder::{self, Meta};
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::keepers::Follower;
+use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
 use crate::world::search::Pattern;
 
@@ -97,7 +98,7 @@ impl Desk {
                 json!(timeout.0 as f64 / 1_000.0),
             );
         }
-        Some(Ok(self.told(&view, found, more)))
+        Some(Ok(self.told(&view, &reading, found, more)))
     }
 
     /// How far the caller has read.
@@ -129,6 +130,8 @@ impl Desk {
         let follower = self.handle.keepers().follow(view.id);
         Reading {
             log: Log::open(&view.folder),
+            meta: folder::read_meta(&view.folder).ok().flatten(),
+            known: None,
             ended: follower.is_none() && !view.runs(),
             follower,
             left: !view.runs(),
@@ -157,6 +160,7 @@ impl Desk {
     pub(super) fn told(
         &self,
         view: &SessionView,
+        reading: &Reading,
         found: Found,
         mut more: Map<String, Value>,
     ) -> super::ToolResult {
@@ -182,14 +186,16 @@ impl Desk {
             text.push('\n');
             text.push_str(&ending);
         }
-        if view.runs() {
-            report::waits_for_input(view, &mut more);
+        if view.runs()
+            && let Some(meta) = &reading.meta
+        {
+            report::waits_for_input(meta, &mut more);
         }
         more.insert("cursor".into(), json!(found.cursor.to_string()));
         more.insert("lines".into(), json!(found.lines.len()));
         more.insert("more".into(), json!(found.full));
         let text = self.mask(view, text);
-        self.result(view, text, more)
+        self.result_of(view, reading.extent(), text, more)
     }
 }
 
@@ -208,6 +214,10 @@ pub(super) struct Found {
 /// Reads a session's output as it comes.
 pub(super) struct Reading {
     log: Log,
+    /// What is written down of the session. It is read before the wait, not after it.
+    meta: Option<Meta>,
+    /// How far the log is known to have come.
+    known: Option<u64>,
     follower: Option<Follower>,
     /// The command has ended, or everything that the session will ever write is in its log.
     pub ended: bool,
@@ -260,7 +270,7 @@ impl Reading {
     }
 
     /// Adds the line without end that follows, where it has stood there for a while.
-    async fn with_prompt(&self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
+    async fn with_prompt(&mut self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
         let now = SystemClock.now().wall.0;
         let settled = now.saturating_sub(page.last_at) >= SETTLE.as_millis() as u64;
         if page.open && !page.full && (settled || self.ended) {
@@ -310,7 +320,7 @@ impl Reading {
 
     /// Where the first line ends that matches; the lines up to it are in the tail then.
     async fn first_match(
-        &self,
+        &mut self,
         tail: &mut Tail,
         page: &Page,
         pattern: &Pattern,
@@ -345,8 +355,8 @@ impl Reading {
             };
             tokio::select! {
                 tide = follower.beyond(seen) => {
-                    self.ended |= tide.ended;
                     seen = seen.max(tide.bytes);
+                    self.heard(tide, tide.ended);
                     looked = false;
                 }
                 () = pause(patience) => {
@@ -370,14 +380,37 @@ impl Reading {
     }
 
     /// Reads on; much is read on a thread of its own.
-    async fn page(&self, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+    async fn page(&mut self, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
         let log = self.log.clone();
-        if log.end()?.saturating_sub(from.offset()) <= (64 << 10) {
-            return lines::read(&log, from, most, open);
+        let known = match self.known {
+            Some(known) => known,
+            None => *self.known.insert(log.end()?),
+        };
+        if known.saturating_sub(from.offset()) <= (64 << 10) {
+            return lines::read(&log, known, from, most, open);
         }
-        tokio::task::spawn_blocking(move || lines::read(&log, from, most, open))
+        tokio::task::spawn_blocking(move || lines::read(&log, known, from, most, open))
             .await
             .map_err(io::Error::other)?
+    }
+
+    /// The keeper has told how far the log has come. At its end it is looked at once more: the last
+    /// bytes may have come unasked.
+    fn heard(&mut self, tide: Tide, ended: bool) {
+        self.ended |= ended;
+        self.known = match self.ended {
+            true => None,
+            false => self.known.max(Some(tide.bytes)),
+        };
+    }
+
+    /// Bytes written so far, and how many of them are no longer kept, where that is known without a
+    /// look: nothing is dropped before the log has grown to its quota.
+    fn extent(&self) -> Option<(u64, u64)> {
+        let quota = self.meta.as_ref()?.log_quota;
+        self.known
+            .filter(|known| *known <= quota)
+            .map(|known| (known, 0))
     }
 
     /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
@@ -398,14 +431,20 @@ impl Reading {
         let left = self.left;
         let more = async {
             match left {
-                false => follower.beyond(seen).await.ended,
-                true => follower.beyond_the_end(seen).await.closed,
+                false => {
+                    let tide = follower.beyond(seen).await;
+                    (tide, tide.ended)
+                }
+                true => {
+                    let tide = follower.beyond_the_end(seen).await;
+                    (tide, tide.closed)
+                }
             }
         };
         tokio::select! {
             biased;
-            ended = more => {
-                self.ended |= ended;
+            (tide, ended) = more => {
+                self.heard(tide, ended);
                 Woken::More
             }
             () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },

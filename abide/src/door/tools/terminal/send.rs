@@ -80,7 +80,12 @@ impl Desk {
         };
         self.has_read(&view, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
-        Some(Ok(self.told(&view, found, fields! {"sent": bytes.len()})))
+        Some(Ok(self.told(
+            &view,
+            &reading,
+            found,
+            fields! {"sent": bytes.len()},
+        )))
     }
 
     /// What a terminal would send, or without one the text as it is.
