@@ -16,7 +16,7 @@ static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 /// Lets this process have as many as it is allowed to.
 pub fn as_many_as_allowed() {
     let before = getrlimit(Resource::Nofile);
-    BEFORE.get_or_init(|| before.clone());
+    BEFORE.get_or_init(|| before);
     let most = Rlimit {
         current: before.maximum,
         maximum: before.maximum,
@@ -31,7 +31,7 @@ pub fn as_before(command: &mut Command) {
     let Some(before) = BEFORE.get().cloned() else {
         return;
     };
-    let set_back = move || setrlimit(Resource::Nofile, before.clone()).map_err(io::Error::from);
+    let set_back = move || setrlimit(Resource::Nofile, before).map_err(io::Error::from);
     // SAFETY: only one system call is made between fork and exec, and nothing is allocated.
     unsafe { command.pre_exec(set_back) };
 }

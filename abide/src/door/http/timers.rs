@@ -244,12 +244,7 @@ async fn call(
     arguments: Map<String, Value>,
 ) -> Answer {
     let env = environment_for(tool, &arguments);
-    let context = context(
-        env.into(),
-        who.agent.clone(),
-        who.may_be_a_person(),
-        headers,
-    )?;
+    let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
     let call = tools::begin_quietly(&state.handle, tool, arguments, context, who.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use abide_core::session::Ending;
 use abide_core::{Containment, Event, Millis, Mono, SessionId};
@@ -16,9 +15,6 @@ use crate::world::stream::Stream;
 
 /// Bytes read from a keeper at once; its frames are small.
 const READ: usize = 4 << 10;
-/// How long a keeper that has ended its work stays as it is while there are spares: to make it ready
-/// for another session takes time that those need who act upon the end of this one.
-const REST: Duration = Duration::from_millis(5);
 
 pub(super) struct Link {
     stream: Arc<Stream>,
@@ -318,7 +314,6 @@ impl Kept {
                 if self.life.ended && !ended {
                     // Whoever waits for the ending comes first.
                     tokio::task::yield_now().await;
-                    keepers.while_spared(REST).await;
                     if let Some(next) = self.dismiss(keepers, id) {
                         return Ok(Some(next));
                     }

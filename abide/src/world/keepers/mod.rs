@@ -10,17 +10,15 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use abide_core::{Containment, Event, Millis, Session, SessionId};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use link::{Follower, Tide};
 
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, ToKeeper};
-use crate::world::clock::pause;
 use crate::world::limits::{self, Moved};
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
@@ -35,8 +33,6 @@ const ROOM: u64 = 64 << 10;
 /// Said where there is less.
 const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
-/// Fewer spares than this are few.
-const FEW: usize = 2;
 
 /// All keepers of one daemon.
 pub struct Keepers {
@@ -46,8 +42,6 @@ pub struct Keepers {
     events: mpsc::Sender<Event>,
     nursery: Mutex<Option<Nursery>>,
     spares: Mutex<VecDeque<SessionId>>,
-    /// Spares are getting few.
-    short: Notify,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
     leaving: CancellationToken,
@@ -79,7 +73,6 @@ impl Keepers {
             events,
             nursery: Mutex::default(),
             spares: Mutex::default(),
-            short: Notify::new(),
             links: Mutex::default(),
             held: Mutex::default(),
             leaving: CancellationToken::new(),
@@ -107,25 +100,8 @@ impl Keepers {
 
     /// An id whose keeper is on its way or ready already.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
-        let (spare, left) = {
-            let mut spares = self.spares.lock().expect("no holder panics");
-            (spares.pop_front(), spares.len())
-        };
-        if left < FEW {
-            self.short.notify_waiters();
-        }
+        let spare = self.spares.lock().expect("no holder panics").pop_front();
         spare.unwrap_or_else(|| self.fresh())
-    }
-
-    /// Until this much time has passed, or spares are getting few.
-    async fn while_spared(&self, span: Duration) {
-        let short = self.short.notified();
-        if self.spares.lock().expect("no holder panics").len() >= FEW {
-            tokio::select! {
-                () = short => {}
-                () = pause(span) => {}
-            }
-        }
     }
 
     /// Gives an id back that was not needed.
