@@ -1,4 +1,5 @@
 use std::fs;
+use std::io::{BufRead, BufReader};
 
 use serde_json::{Value, json};
 
@@ -50,6 +51,29 @@ fn a_message_is_appended_once_to_the_next_result() {
     assert_eq!(seen[0]["timer_id"], id);
     let after = call(&abide, "shell", json!({"command": "true"}));
     assert_eq!(after["messages"], Value::Null, "{after}");
+}
+
+#[test]
+fn whoever_follows_is_told_of_what_comes_and_of_nothing_twice() {
+    let abide = Abide::new();
+    abide.start();
+    crate::mission(&abide, "seen");
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
+    let mut follow = abide
+        .command(["messages", "--unseen", "--follow", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("abide runs");
+    let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
+    for text in ["one", "two"] {
+        let id = crate::mission(&abide, text);
+        let line = lines.next().expect("a line").expect("text");
+        let message: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(message["timer_id"], id, "{message}");
+    }
+    follow.kill().expect("it runs");
+    follow.wait().expect("it ends");
 }
 
 /// Every field of a result is one of its published schema.

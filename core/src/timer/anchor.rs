@@ -41,10 +41,16 @@ impl Anchor {
                 by_calendar.saturating_sub(unnoticed).max(kept.reached.0)
             }
         };
+        let wall_ahead = less(now.wall.0, steady);
+        // Two clocks are never read in the same moment; what was noted stands until they disagree.
+        let noted = kept
+            .filter(|kept| kept.boot_id == boot_id)
+            .map(|kept| kept.wall_ahead);
+        let noted = noted.filter(|noted| !disagree(*noted, wall_ahead));
         Anchor {
             boot_id,
             ahead_of_boot: less(steady, now.boot.0),
-            wall_ahead: less(now.wall.0, steady),
+            wall_ahead: noted.unwrap_or(wall_ahead),
             reached: Steady(steady),
         }
     }
@@ -68,13 +74,17 @@ impl Anchor {
     pub fn note(&mut self, now: Now) -> bool {
         let steady = self.steady(now.boot);
         let wall_ahead = less(now.wall.0, steady.0);
-        if wall_ahead.abs_diff(self.wall_ahead) <= limit::CLOCK_DISAGREEMENT.0 {
+        if !disagree(wall_ahead, self.wall_ahead) {
             return false;
         }
         self.wall_ahead = wall_ahead;
         self.reached = steady;
         true
     }
+}
+
+fn disagree(left: i64, right: i64) -> bool {
+    left.abs_diff(right) > limit::CLOCK_DISAGREEMENT.0
 }
 
 fn add(time: u64, by: i64) -> u64 {

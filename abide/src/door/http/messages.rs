@@ -20,7 +20,7 @@ use super::who::Who;
 use super::{State, listing};
 use crate::daemon::{Change, Handle};
 use crate::door::tools::message_words;
-use crate::world::store::{Delivery, DeliveryState, MessageRow, Page};
+use crate::world::store::{Delivery, DeliveryState, MessageRow, Page, Past};
 
 /// Messages that are looked up where some may have been missed.
 const MISSED: usize = 1_000;
@@ -59,6 +59,11 @@ pub async fn list(
         ))),
     });
     let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
+    // What is newer than this comes, whether it is seen by then or not.
+    let newest = match listing.follow {
+        true => newest(past, &who),
+        false => None,
+    };
     let rows = past.messages(Page {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: listing.unseen,
@@ -77,7 +82,7 @@ pub async fn list(
         handle: state.handle,
         who,
         changes,
-        last: rows.first().map(|row| row.number),
+        last: newest.max(rows.first().map(|row| row.number)),
         told,
     };
     let lines = stream::unfold(following, |mut following| async move {
@@ -87,6 +92,18 @@ pub async fn list(
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// The newest message that somebody may know of.
+fn newest(past: &Past, who: &Who) -> Option<u64> {
+    let page = Page {
+        agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+        unseen: false,
+        before: None,
+        most: 1,
+    };
+    let rows = past.messages(page).unwrap_or_default();
+    rows.first().map(|row| row.number)
 }
 
 struct Following {
