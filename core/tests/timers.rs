@@ -262,6 +262,7 @@ fn request(words: &mut Words) -> Request {
             timer: words.timer(),
         }),
         "list" => timer(timer::Request::List {
+            asks: true,
             after: None,
             most: 10,
         }),

@@ -435,6 +435,7 @@ impl World {
             self.next_call += 1;
             let mut effects = Vec::new();
             let request = timer::Request::List {
+                asks: true,
                 after: None,
                 most: 1_000,
             };

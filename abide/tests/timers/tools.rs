@@ -255,6 +255,29 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
 }
 
 #[test]
+fn to_look_at_a_timer_is_to_check_it_alone_or_in_a_list() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let made = call(&abide, "timer", arguments);
+    let id = id_of(&made);
+    let mut last = made["last_check_at"].as_u64().expect("a stamp");
+    for arguments in [json!({"timer_id": id}), json!({})] {
+        // Stamps are in milliseconds, and a look takes less.
+        loop {
+            let looked = call(&abide, "read_timer", arguments.clone());
+            let timer = looked["timers"].get(0).unwrap_or(&looked);
+            let checked = timer["last_check_at"].as_u64().expect("a stamp");
+            assert!(checked >= last, "{looked}");
+            if checked > last {
+                last = checked;
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn why_it_went_on_is_no_reason_to_have_stopped() {
     let abide = Abide::new();
     abide.start();

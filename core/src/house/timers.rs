@@ -54,10 +54,13 @@ impl House {
                 answer(turn, call, timer, Why::Looked);
                 Ok(())
             }
-            Request::List { after, most } => {
+            Request::List { asks, after, most } => {
                 let slots: Vec<_> = (self.timers.slots(&caller, after))
                     .take(most.min(limit::TIMERS_LISTED))
                     .collect();
+                for slot in slots.iter().filter(|_| asks) {
+                    self.timers.touch(turn.now, *slot);
+                }
                 let timers = (slots.iter())
                     .filter_map(|slot| self.timers.view(turn.now, *slot))
                     .collect();

@@ -41,6 +41,8 @@ pub enum Request {
     },
     /// Look at those that have not ended, in the order in which they were made.
     List {
+        /// Whether this is somebody's asking for each of them, as reading one is.
+        asks: bool,
         /// Only those made after this one.
         after: Option<TimerId>,
         /// At most so many.

@@ -226,8 +226,12 @@ fn look(args: &mut Args) -> Read {
     let ended = args.flag("include_ended")?;
     Ok(match timer {
         None => {
-            let (after, most) = (None, limit::TIMERS_LISTED);
-            (Request::List { after, most }, What::List { ended })
+            let list = Request::List {
+                asks: true,
+                after: None,
+                most: limit::TIMERS_LISTED,
+            };
+            (list, What::List { ended })
         }
         Some(given) => match given.trim().parse() {
             Ok(timer) => (Request::Read { timer }, What::Read),
@@ -258,8 +262,12 @@ fn act(name: &str, args: &mut Args) -> Read {
 }
 
 fn no_such(given: String) -> (Request, What) {
-    let (after, most) = (None, limit::TIMERS_LISTED);
-    (Request::List { after, most }, What::NoSuch(given))
+    let list = Request::List {
+        asks: false,
+        after: None,
+        most: limit::TIMERS_LISTED,
+    };
+    (list, What::NoSuch(given))
 }
 
 impl TimerTool {
