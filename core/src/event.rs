@@ -83,6 +83,11 @@ pub enum Event {
         /// Which session.
         session: SessionId,
     },
+    /// Some of the tree outlives being killed. Its keeper goes on trying, but nobody is to wait for that.
+    Undying {
+        /// Which session.
+        session: SessionId,
+    },
     /// At start: a session found again, as far as its folder and its keeper tell.
     Found {
         /// Which session.

@@ -153,6 +153,7 @@ impl House {
                 empty,
             } => self.exited(turn, session, ending, empty),
             Event::Emptied { session } => self.emptied(turn, session),
+            Event::Undying { session } => self.undying(turn, session),
             Event::Found { session, state } => self.found(turn, session, state),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(turn),

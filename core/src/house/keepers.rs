@@ -2,6 +2,7 @@
 //! here may come twice, and counts once.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use super::kept::Patience;
 use super::{House, Turn};
@@ -122,6 +123,22 @@ impl House {
             ending: ending.clone(),
         };
         self.phase_changed(turn, id);
+    }
+
+    /// Whoever waits for a tree that does not die is told how things stand. Those who come later wait
+    /// again: it may have died meanwhile.
+    pub(super) fn undying(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let Some(kept) = self.sessions.get(&id) else {
+            return;
+        };
+        let answers: Vec<_> = (kept.waits.iter())
+            .filter_map(|call| Some((*call, self.waits.get(call)?)))
+            .filter_map(|(call, wait)| Some((call, kept.verdict_on_the_undying(wait)?)))
+            .collect();
+        for (call, outcome) in answers {
+            self.reply(turn, call, outcome);
+        }
+        self.wind(turn, id);
     }
 
     /// Tells everybody whom a new phase concerns. A question does not outlive the leader.

@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use crate::id::{CallId, QuestionId};
 use crate::session::{End, Ending, Phase, Session};
 use crate::time::Mono;
-use crate::wait::{Asking, Goal, Outcome, Wait};
+use crate::wait::{Asking, Goal, Outcome, Wait, WhyRunning};
 
 /// A session and what the house knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,6 +150,17 @@ impl Kept {
             }
             (Phase::Starting | Phase::Running { .. }, _) => None,
             (Phase::Leftover { .. }, Goal::Gone | Goal::Interrupted) => None,
+        }
+    }
+
+    /// How this wait is to be answered where what should be killed does not die.
+    pub fn verdict_on_the_undying(&self, wait: &Wait) -> Option<Outcome> {
+        let id = wait.session;
+        match (&self.session.phase, wait.goal) {
+            (Phase::Leftover { .. }, Goal::Interrupted) => Some(Outcome::Cancelled(id)),
+            (Phase::Leftover { .. }, _) => Some(Outcome::Ended(id)),
+            (Phase::Running { .. }, _) => Some(Outcome::Running(id, WhyRunning::Standby)),
+            (Phase::Starting | Phase::Ended { .. } | Phase::Failed { .. }, _) => None,
         }
     }
 

@@ -82,6 +82,9 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "emptied" => Event::Emptied {
             session: words.session()?,
         },
+        "undying" => Event::Undying {
+            session: words.session()?,
+        },
         "found" => found(words, stage)?,
         "reopened" => {
             let name = words.next()?;

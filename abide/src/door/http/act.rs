@@ -1,5 +1,6 @@
 //! What can be done to a session.
 
+use abide_core::session::Phase;
 use abide_core::{Millis, Outcome, Request, SessionId};
 use axum::Json;
 use axum::body::Body;
@@ -19,7 +20,7 @@ use super::who::Who;
 use super::wire::PtySize;
 use crate::daemon::SessionView;
 use crate::door::signals;
-use crate::door::tools::{Args, BadInput};
+use crate::door::tools::{self, Args, BadInput};
 use crate::keeper::frame::ToKeeper;
 use crate::world::screen::Size;
 
@@ -33,7 +34,12 @@ pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>
         end: who.end(),
     };
     act(&state, &who, request).await?;
-    Ok(Json(facts(&*who.session(&state, &id)?)))
+    let view = who.session(&state, &id)?;
+    let over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
+    match over {
+        true => Ok(Json(facts(&view))),
+        false => Err(Problem::conflict(tools::undying(session))),
+    }
 }
 
 /// Moves the limits, counted from now.

@@ -30,6 +30,7 @@ pub(crate) use messages::words as message_words;
 pub(crate) use report::{count_again, leftovers, session_facts};
 pub use report::{question_facts, question_text};
 pub(crate) use tally::{BOUNDS, tallied};
+pub(crate) use terminal::undying;
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};

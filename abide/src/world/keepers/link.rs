@@ -414,7 +414,7 @@ fn translate(
             tracing::warn!(
                 "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"
             );
-            None
+            Some(Event::Undying { session })
         }
     }
 }

@@ -132,6 +132,8 @@ fn shortened(text: &str) -> String {
     }
 }
 
+pub(crate) use rule::undying;
+
 /// Does what was asked. `None`: the daemon is stopping.
 pub(super) async fn perform(action: Action, desk: Desk) -> Option<ToolResult> {
     let done = match action {

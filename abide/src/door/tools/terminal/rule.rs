@@ -1,7 +1,7 @@
 //! `extend`, `resize`, `signal` and `kill`: acts upon a running session.
 
-use abide_core::session::End;
-use abide_core::{Millis, Request};
+use abide_core::session::{End, Phase};
+use abide_core::{Millis, Request, SessionId};
 use serde_json::json;
 
 use super::{Args, BadInput, Desk, Done, Named, ended, fields, start};
@@ -160,6 +160,9 @@ impl Desk {
             return Some(Err(sentence));
         }
         let view = self.newest(&view);
+        if view.runs() {
+            return Some(Err(undying(view.id)));
+        }
         let mut text = format!("Session '{}' killed", view.id);
         if view.ending().is_some_and(|ending| !ending.end.is_kill()) {
             text = format!("Session '{}' had ended already", view.id);
@@ -167,10 +170,23 @@ impl Desk {
         text.push('\n');
         text.push_str(&report::ending_line(&view));
         let by = view.contained_by.map(|by| by.as_str());
-        if let Some(by) = by {
+        let gone = !matches!(view.state.phase, Phase::Leftover { .. });
+        if let Some(by) = by.filter(|_| gone) {
             text.push_str(&format!(" [its process tree is gone; contained by {by}]"));
         }
-        let more = fields! {"gone": json!(true)};
+        if !gone {
+            text.push('\n');
+            text.push_str(&undying(view.id));
+        }
+        let more = fields! {"gone": json!(gone)};
         Some(Ok(self.result(&view, text, more)))
     }
+}
+
+/// Said of what SIGKILL does not end.
+pub(crate) fn undying(session: SessionId) -> String {
+    format!(
+        "some processes of session '{session}' cannot be ended: they belong to another user, or the \
+         kernel holds them; it is tried again until they are gone"
+    )
 }
