@@ -34,9 +34,12 @@ function running(store: Keyed<HeldSession>): string[] {
 
 const endOf = (session: HeldSession) => session.created_at + session.duration * 1_000;
 
+/** Under this name abide itself runs what wakes an agent. It is told with the message, and is not what anybody comes back for. */
+const WAKER = 'waker';
+
 /** What has ended, the latest first: who comes back wants to know. */
 function ended(store: Keyed<HeldSession>): string[] {
-  const over = (session: HeldSession) => !isAlive(session);
+  const over = (session: HeldSession) => !isAlive(session) && session.agent !== WAKER;
   const sessions = foremost(store.all(), LATELY, over, (a, b) => endOf(b) - endOf(a));
   return sessions.map((session) => session.session_id);
 }
