@@ -38,7 +38,17 @@ export function Left({ timer }: { timer: HeldTimer }) {
   return <span className="numbers">{countdown(left)}</span>;
 }
 
-export function TimerBar({ timer, thin }: { timer: HeldTimer; thin?: boolean }) {
+/** In a list the bar takes a step each second: dozens of moving ones would cost more than they show. */
+export function SteppingBar({ timer }: { timer: HeldTimer }) {
+  const now = useSecond();
+  const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
+  const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
+  const label = `${Math.round(Math.min(1, Math.max(0, done)) * 100)} % of ${length(timer.total_duration)} have passed`;
+  const still = timer.due === null ? 'still' : '';
+  return <Bar label={label} total={timer.total_duration} full={null} at={done} className={`thin ${still}`} />;
+}
+
+export function TimerBar({ timer }: { timer: HeldTimer }) {
   const done = timer.total_duration > 0 ? timer.elapsed_time / timer.total_duration : 1;
   const label = `${Math.round(done * 100)} % of ${length(timer.total_duration)} have passed`;
   const still = timer.due === null ? 'still' : '';
@@ -48,7 +58,7 @@ export function TimerBar({ timer, thin }: { timer: HeldTimer; thin?: boolean }) 
       total={timer.total_duration}
       full={timer.due}
       at={timer.status === 'completed' ? 1 : done}
-      className={`${thin ? 'thin' : ''} ${still}`}
+      className={still}
     />
   );
 }

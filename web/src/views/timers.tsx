@@ -15,7 +15,7 @@ import { useValue } from '../state/value';
 import { isOpen, type Stats, type Timer } from '../wire';
 import { Empty, Try } from '../parts/empty';
 import { Exact } from '../parts/text';
-import { Left, purpose, TimerBar, TimerMenu, TimerState } from '../parts/timer';
+import { Left, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
 import { useRowHeight, Virtual } from '../parts/virtual';
 
 const Charts = lazy(() => import('../parts/charts'));
@@ -199,7 +199,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         </span>
       </span>
       <span className="wide">
-        <TimerBar timer={timer} thin />
+        <SteppingBar timer={timer} />
       </span>
       <span className="numbers time-left">
         <Left timer={timer} />
