@@ -421,6 +421,8 @@ pub struct Daemon {
 pub struct SessionCounts {
     /// Those that run.
     pub running: u64,
+    /// Those whose command has ended and left something running.
+    pub background: u64,
     /// Those that have ended.
     pub ended: u64,
 }
