@@ -31,7 +31,7 @@ const READ_AT_ONCE: usize = 256 << 10;
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
 /// Where a hard limit struck, the answer must not be late: a flood is looked at for this long, and at
 /// its end; the rest is only counted.
-const HASTE: Millis = Millis(20);
+const HASTE: Millis = Millis(10);
 const HASTY_TAIL: u64 = 512 << 10;
 
 /// A name and its value.
