@@ -229,10 +229,11 @@ impl ServerHandler for Server {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        if !METHODS.contains(&method.as_str()) {
+        let of_older = !is_modern(&context) && OLDER_METHODS.contains(&method.as_str());
+        if !of_older && !METHODS.contains(&method.as_str()) {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
         }
         let sentence = format!("the params of {method} are not what it takes");
@@ -256,14 +257,9 @@ impl ServerHandler for Server {
 }
 
 /// The methods that take params which can be wrong.
-const METHODS: [&str; 6] = [
-    "initialize",
-    "tools/list",
-    "tools/call",
-    "prompts/list",
-    "prompts/get",
-    "logging/setLevel",
-];
+const METHODS: [&str; 4] = ["tools/list", "tools/call", "prompts/list", "prompts/get"];
+/// Those that the generation without a handshake does not have.
+const OLDER_METHODS: [&str; 2] = ["initialize", "logging/setLevel"];
 
 /// The newest version that a client is offered.
 ///
