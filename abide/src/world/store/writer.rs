@@ -15,8 +15,9 @@ use rusqlite::Connection;
 use super::{StoreFault, write};
 use crate::world::clock;
 
-/// Rows that a small commit writes at most.
-const SMALL: usize = 4;
+/// Rows that a small commit writes at most. More than one comes of callers at the same time, of which
+/// some can be heard while the thread commits for the others.
+const SMALL: usize = 1;
 /// A small commit that takes no longer was quick.
 const QUICK_US: u64 = 400;
 /// So many in a row must have been.
