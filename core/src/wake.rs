@@ -1,7 +1,7 @@
 //! When to wake an agent that does not read its messages: not at once, since it may be about to, not
 //! again and again for the same message, and never more often than a budget allows.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::time::{Millis, Steady};
@@ -49,8 +49,8 @@ pub struct Waker {
     next: Option<Steady>,
     /// When a message that came during a try is due.
     meanwhile: Option<Steady>,
-    /// One that somebody wants sent now, whatever the budget says.
-    urged: Option<u64>,
+    /// Those that somebody wants sent now, whatever the budget says.
+    urged: BTreeSet<u64>,
     /// A try is under way.
     busy: bool,
     /// When it woke, as far as the budget remembers.
@@ -78,7 +78,7 @@ impl Waker {
             waiting: BTreeMap::new(),
             next: None,
             meanwhile: None,
-            urged: None,
+            urged: BTreeSet::new(),
             busy: false,
             woke: VecDeque::new(),
         }
@@ -110,13 +110,13 @@ impl Waker {
     /// A message is to be sent now, seen or not, whatever failed before.
     pub fn urge(&mut self, now: Steady, message: u64) {
         self.waiting.insert(message, 0);
-        self.urged = Some(message);
+        self.urged.insert(message);
         self.next = Some(now);
     }
 
-    /// The message that somebody wants sent now.
-    pub fn urged(&self) -> Option<u64> {
-        self.urged
+    /// Whether somebody wants this message sent now.
+    pub fn is_urged(&self, message: u64) -> bool {
+        self.urged.contains(&message)
     }
 
     /// The messages it has not woken for yet.
@@ -137,9 +137,7 @@ impl Waker {
     /// A message needs nobody to be woken any more.
     pub fn settled(&mut self, message: u64) {
         self.waiting.remove(&message);
-        if self.urged == Some(message) {
-            self.urged = None;
-        }
+        self.urged.remove(&message);
         if self.waiting.is_empty() {
             self.next = None;
             self.meanwhile = None;
@@ -158,7 +156,7 @@ impl Waker {
     /// Where the budget is all that holds a wake-up back: until when.
     pub fn held_back(&self) -> Option<Steady> {
         let full = self.woke.len() >= self.rules.budget;
-        if self.busy || self.waiting.is_empty() || self.urged.is_some() || !full {
+        if self.busy || self.waiting.is_empty() || !self.urged.is_empty() || !full {
             return None;
         }
         let free = *self.woke.front()? + BUDGET_SPAN;
@@ -173,12 +171,17 @@ impl Waker {
         }
         self.busy = true;
         self.woke.push_back(now);
-        let urged = self.urged.take().filter(|_| self.rules.at_once == 1);
-        let all = self.waiting.keys().copied();
-        Some(match urged {
-            Some(message) => Vec::from([message]),
-            None => all.take(self.rules.at_once).collect(),
-        })
+        let rest = self
+            .waiting
+            .keys()
+            .filter(|message| !self.urged.contains(*message));
+        let urged_first = self.urged.iter().chain(rest).copied();
+        let mut taken: Vec<u64> = urged_first.take(self.rules.at_once).collect();
+        taken.sort_unstable();
+        for message in &taken {
+            self.urged.remove(message);
+        }
+        Some(taken)
     }
 
     /// The try has worked for these messages.
@@ -208,7 +211,11 @@ impl Waker {
         }
         let pause = Millis(pause.0 + pause.0 / 1_000 * u64::from(jitter.min(1_000)) / 5);
         let hold = no_sooner.unwrap_or_default().min(LONGEST_HOLD);
-        let next = now + pause.max(hold);
+        // What was urged during the try does not wait because the try has failed.
+        let next = match self.urged.is_empty() {
+            true => now + pause.max(hold),
+            false => now,
+        };
         self.next = Some(next);
         let verdict = |(message, failures): (u64, usize)| match pause_after(failures) {
             Some(_) => (message, Failed::Again(next)),

@@ -158,6 +158,35 @@ fn what_somebody_wants_sent_now_waits_for_nothing() {
 }
 
 #[test]
+fn what_is_wanted_during_a_try_follows_it_at_once() {
+    let mut waker = waker(0, 1);
+    waker.posted(at(0), 1);
+    waker.take(at(0));
+    waker.urge(at(1), 1);
+    let again = Failed::Again(at(2));
+    assert_eq!(waker.failed(at(2), &[1], None, 0), [(1, again)]);
+    assert_eq!(waker.take(at(2)), Some(vec![1]));
+}
+
+#[test]
+fn two_that_are_wanted_now_are_both_sent() {
+    let mut waker = Waker::new(Rules {
+        after: Millis(0),
+        budget: 1,
+        at_once: 1,
+    });
+    for message in [3, 2] {
+        waker.urge(at(0), message);
+    }
+    for message in [2, 3] {
+        assert!(waker.is_urged(message));
+        assert_eq!(waker.take(at(0)), Some(vec![message]));
+        waker.done(at(0), &[message]);
+    }
+    assert!(waker.is_empty());
+}
+
+#[test]
 fn a_loop_cannot_burn_a_quota() {
     let mut waker = waker(0, 3);
     let mut woken = 0;

@@ -1,7 +1,7 @@
 // What buttons do. Each shows at once what it is about to do, and takes it back when the daemon says
 // no, with the daemon's sentence.
 
-import type { Message, Session, Timer } from '../wire';
+import type { Session, Timer } from '../wire';
 import { post } from './api';
 import { now } from './clock';
 import { type HeldTimer, house } from './house';
@@ -66,26 +66,26 @@ export async function timerAct(id: string, act: TimerAct, pause = 60): Promise<b
   const undo = timer ? house.timers.lay(id, foreseen(timer, act, pause)) : () => undefined;
   const body = act === 'pause' ? { pause_duration: pause } : {};
   const work = async () => {
-    const told = await post<Partial<Timer>>(`/v1/timers/${id}/${act}`, body);
+    const told = await house.ask(id, () => post<Partial<Timer>>(`/v1/timers/${id}/${act}`, body));
     // The daemon's word replaces ours at once; the event that follows says the same.
     const known = house.timers.get(id);
-    if (known && told.timer_id === id) house.putTimer({ ...known, ...told });
+    if (known && told?.timer_id === id) house.putTimer({ ...known, ...told });
   };
   return attempt(undo, work, TIMER_FAILED[act]);
 }
 
 export async function kill(id: string): Promise<boolean> {
   const work = async () => {
-    house.putSession(await post<Session>(`/v1/sessions/${id}/kill`));
+    const told = await house.ask(id, () => post<Session>(`/v1/sessions/${id}/kill`));
+    if (told) house.putSession(told);
   };
   return attempt(house.sessions.lay(id, { ending: true }), work, 'The session was not killed');
 }
 
 export async function wakeAgain(id: string): Promise<boolean> {
   const work = async () => {
-    const told = await post<Partial<Message> | undefined>(`/v1/messages/${id}/wake`);
-    const known = house.messages.get(id);
-    if (known && told?.message_id === id) house.putMessage({ ...known, ...told });
+    // What comes of it is told by events alone: the answer is the message as it was before.
+    await post(`/v1/messages/${id}/wake`);
     tell({ tone: 'good', title: 'The message is being sent again' });
   };
   return attempt(() => undefined, work, 'The message was not sent again');

@@ -48,6 +48,17 @@ test('what an event tells while a list is read is not overwritten by the list', 
   expect(house.timers.get('b')?.status).toBe('running');
 });
 
+test('an answer that an event has overtaken is let go of', async () => {
+  const house = new House(() => undefined);
+  const alone = await house.ask('a', () => Promise.resolve(timer('a')));
+  expect(alone?.timer_id).toBe('a');
+  const overtaken = await house.ask('a', () => {
+    house.putTimer(timer('a', { status: 'paused' }));
+    return Promise.resolve(timer('a'));
+  });
+  expect(overtaken).toBeUndefined();
+});
+
 test('a list is read to its last page', async () => {
   daemon(
     {

@@ -125,6 +125,19 @@ export class House {
     }
   }
 
+  /**
+   * Asks the daemon for one thing. Gives nothing where an event told of it meanwhile: the answer may
+   * have been overtaken on its way, and would stay for good.
+   */
+  async ask<T>(key: string, asked: () => Promise<T>): Promise<T | undefined> {
+    let told: T | undefined;
+    await this.reading(async (newer) => {
+      const answer = await asked();
+      if (!newer.has(key)) told = answer;
+    });
+    return told;
+  }
+
   private touch(key: string): void {
     for (const newer of this.readings) newer.add(key);
   }

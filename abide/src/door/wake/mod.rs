@@ -261,7 +261,7 @@ impl Watch {
                     Ok(Some(row)) => row.seen.is_none(),
                     _ => false,
                 };
-                if !unseen && waker.urged() != Some(number) {
+                if !unseen && !waker.is_urged(number) {
                     waker.settled(number);
                     seen.push((key.0, number));
                 }
