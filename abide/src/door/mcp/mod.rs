@@ -8,6 +8,7 @@ mod ask;
 mod call;
 mod cancel;
 mod client;
+mod decode;
 mod front;
 mod hello;
 mod http;

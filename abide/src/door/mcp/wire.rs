@@ -22,6 +22,7 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio_util::sync::CancellationToken;
 
+use super::decode;
 use super::hello::Hello;
 use super::scan::{Kind, Outline, Scanner};
 use crate::door::tools::Receipt;
@@ -225,7 +226,7 @@ impl Wire {
         }
         let outline = Outline::of(line);
         let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
-        match serde_json::from_slice(line) {
+        match decode::message(line, &outline) {
             Ok(message) => self.known(message, ordinal),
             Err(fault) => {
                 let code = if fault.is_data() { -32600 } else { -32700 };

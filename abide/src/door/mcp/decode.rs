@@ -1,0 +1,134 @@
+//! What a line from a client says, as the MCP library wants it.
+//!
+//! The library finds out what a request is by trying one kind after another, and a call of a tool, which
+//! comes more often than all others together, is among the last. It is told by its method here.
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, JsonObject,
+    JsonRpcMessage, JsonRpcVersion2_0, MetaObject, RequestId, RequestMetaObject,
+};
+use rmcp::service::RxJsonRpcMessage;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::scan::{Kind, Outline};
+
+/// The message in a line of this outline.
+pub fn message(line: &[u8], outline: &Outline) -> serde_json::Result<RxJsonRpcMessage<RoleServer>> {
+    let calls = outline.kind() == Kind::Request && outline.is("tools/call");
+    match calls.then(|| tool_call(line)).flatten() {
+        Some(call) => Ok(call),
+        // What is wrong with it, the library says.
+        None => serde_json::from_slice(line),
+    }
+}
+
+#[derive(Deserialize)]
+struct Call {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    id: RequestId,
+    #[serde(rename = "method")]
+    _method: CallToolRequestMethod,
+    params: JsonObject,
+}
+
+fn tool_call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+    let Call { id, mut params, .. } = serde_json::from_slice(line).ok()?;
+    let meta = match params.remove("_meta") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(meta)) => Some(RequestMetaObject(MetaObject(meta))),
+        Some(_) => return None,
+    };
+    let mut request = CallToolRequest::new(call_params(params)?);
+    if let Some(meta) = meta {
+        request.extensions.insert(meta);
+    }
+    let request = ClientRequest::CallToolRequest(request);
+    Some(JsonRpcMessage::request(request, id))
+}
+
+fn call_params(mut params: JsonObject) -> Option<CallToolRequestParams> {
+    let is_plain = |(key, value): (&String, &Value)| match key.as_str() {
+        "name" => value.is_string(),
+        "arguments" => value.is_object(),
+        _ => false,
+    };
+    if params.len() != 2 || !params.iter().all(is_plain) {
+        return serde_json::from_value(Value::Object(params)).ok();
+    }
+    match (params.remove("name"), params.remove("arguments")) {
+        (Some(Value::String(name)), Some(Value::Object(arguments))) => {
+            Some(CallToolRequestParams::new(name).with_arguments(arguments))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways of reading a line, in the words of the debugger.
+    fn both(line: &str) -> (String, String) {
+        let short = message(line.as_bytes(), &Outline::of(line.as_bytes()));
+        let long = serde_json::from_str::<RxJsonRpcMessage<RoleServer>>(line);
+        (told(&short), told(&long))
+    }
+
+    fn told(read: &serde_json::Result<RxJsonRpcMessage<RoleServer>>) -> String {
+        let Ok(JsonRpcMessage::Request(asked)) = read else {
+            return format!("{read:?}");
+        };
+        let ClientRequest::CallToolRequest(call) = &asked.request else {
+            return format!("{read:?}");
+        };
+        let meta = call.extensions.get::<RequestMetaObject>();
+        format!("{:?} {:?} {meta:?}", asked.id, call.params)
+    }
+
+    #[test]
+    fn a_call_is_read_as_the_library_reads_it() {
+        let calls = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"true"}}}"#,
+            r#"{"params":{"arguments":{},"name":"shell","_meta":{"progressToken":"p","x":[1,2.5]}},"method":"tools/call","id":"a","jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":null,"_meta":null}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"a":18446744073709551615,"b":-1,"c":1e300}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","requestState":"s","inputResponses":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","task":{"ttl":1},"more":1}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"name":"caf\u00e9 \ud83d\ude00","arguments":{"k":"v"}}}"#,
+        ];
+        for line in calls {
+            let (short, long) = both(line);
+            assert_eq!(short, long);
+            assert!(
+                tool_call(line.as_bytes()).is_some(),
+                "the short way: {line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_call_is_left_to_the_library() {
+        let others = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","_meta":7}}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell"}"#,
+        ];
+        for line in others {
+            let (short, long) = both(line);
+            assert_eq!(short, long, "{line}");
+            assert!(tool_call(line.as_bytes()).is_none(), "{line}");
+        }
+    }
+}
