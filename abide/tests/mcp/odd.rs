@@ -62,6 +62,53 @@ fn s6_a_request_that_cannot_be_read_is_answered_under_its_id() {
 }
 
 #[test]
+fn s6_a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let ear = home.ear(&format!("begun-{era:?}"));
+        let command = format!("echo begun > {}; echo one; sleep 1000", ear.path());
+        let id = client.begin("shell", json!({"command": command}));
+        ear.hear();
+        client.forget_id();
+        let again = client.begin("shell", json!({"command": "echo again >> runs"}));
+        assert_eq!(again, id);
+        let error = client.heard(|message| message["id"] == id && message["error"].is_object());
+        assert_eq!(error["error"]["code"], -32600, "{error}");
+        assert_eq!(home.lines("runs"), 0);
+        works(&mut client);
+        let running = client.call("terminal_session", json!({"action": "list"}));
+        let session = &running["structuredContent"]["sessions"][0]["session_id"];
+        client.call(
+            "terminal_session",
+            json!({"action": "kill", "session_id": session}),
+        );
+        assert!(text(&client.result(id)).contains("STDOUT:\none\n"));
+    }
+}
+
+#[test]
+fn s6_a_request_whose_id_is_none_is_answered() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    for id in ["null", "{\"a\":1}", "[1]", "true"] {
+        client.write(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#
+        ));
+        let error = client.heard(|message| message["id"].is_null() && message["error"].is_object());
+        assert_eq!(error["error"]["code"], -32600, "{id}: {error}");
+    }
+    let long = "x".repeat(1_000);
+    client.write(&format!(
+        r#"{{"jsonrpc":"2.0","id":"{long}","method":"tools/list"}}"#
+    ));
+    client.heard(|message| message["id"] == long.as_str() && message["result"].is_object());
+    // What only tells something is taken, whatever stands beside it.
+    client.write(r#"{"jsonrpc":"2.0","id":null,"method":"notifications/made_up"}"#);
+    works(&mut client);
+}
+
+#[test]
 fn s7_a_message_that_is_too_long_is_answered_under_its_id() {
     let home = Home::new();
     for setup in [LEGACY, MODERN] {

@@ -234,7 +234,8 @@ impl ServerHandler for Server {
         let method = request.method;
         let of_older = !is_modern(&context) && OLDER_METHODS.contains(&method.as_str());
         if !of_older && !METHODS.contains(&method.as_str()) {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+            let sentence = format!("there is no method '{method}'");
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None));
         }
         let sentence = format!("the params of {method} are not what it takes");
         Err(ErrorData::invalid_params(sentence, None))

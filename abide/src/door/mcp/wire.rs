@@ -1,11 +1,12 @@
 //! The socket between a front and the daemon, as the MCP library wants it: whole messages in, whole
 //! messages out.
 //!
-//! It does what the library's own reader leaves undone: a request that cannot be decoded is answered
-//! under its id, a message that is too long is skipped and answered, a cancellation's reason is put
-//! where the cancelled call finds it before it hears that it was cancelled, and a call learns at once
-//! that its connection is lost.
+//! It does what the library's own reader leaves undone: a request that cannot be decoded, or comes under
+//! an id that is in use, is answered under its id, a message that is too long is skipped and answered, a
+//! cancellation's reason is put where the cancelled call finds it before it hears that it was cancelled,
+//! and a call learns at once that its connection is lost.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, ready};
 use std::io;
@@ -20,6 +21,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::decode;
@@ -37,6 +39,10 @@ const READ: usize = 16 << 10;
 /// The daemon's own requests are numbered from here on for each connection of a front, so that an
 /// answer to one that was asked before a break can never pass for the answer to another.
 const IDS_PER_CONNECTION: i64 = 1_000_000;
+
+const BATCH: &str = "a batch is not taken; send each message on a line of its own";
+const TWICE: &str = "a request under this id has not been answered yet; give each an id of its own";
+const NO_ID: &str = "the id of a request must be text or a whole number";
 
 /// What a call knows of the message that brought it.
 #[derive(Debug)]
@@ -226,8 +232,20 @@ impl Wire {
         }
         let outline = Outline::of(line);
         let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
+        if is_nameless(&outline, line) {
+            self.refuse(&outline, -32600, NO_ID);
+            return None;
+        }
         match decode::message(line, &outline) {
+            Ok(message) if self.comes_twice(&message) => {
+                self.refuse(&outline, -32600, TWICE);
+                None
+            }
             Ok(message) => self.known(message, ordinal),
+            Err(fault) if fault.is_data() && line.starts_with(b"[") => {
+                self.refuse(&outline, -32600, BATCH);
+                None
+            }
             Err(fault) => {
                 let code = if fault.is_data() { -32600 } else { -32700 };
                 if matches!(outline.kind(), Kind::Request | Kind::Unknown) {
@@ -236,6 +254,15 @@ impl Wire {
                 None
             }
         }
+    }
+
+    /// Whether a request comes under an id that is in use. The library would answer the last of them only.
+    fn comes_twice(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
+        let JsonRpcMessage::Request(asked) = message else {
+            return false;
+        };
+        let earlier = self.calls.get(&asked.id);
+        earlier.is_some_and(|earlier| earlier.strong_count() > 0)
     }
 
     /// Notes what a message means for the calls under way, and passes it on.
@@ -298,6 +325,18 @@ impl Wire {
         self.lost.cancel();
         self.stream.close();
     }
+}
+
+/// Whether a message has an id that is none, such as `null`, and asks for something all the same.
+fn is_nameless(outline: &Outline, line: &[u8]) -> bool {
+    let method = outline.method.as_deref().unwrap_or_default();
+    if outline.kind() != Kind::Notification || method.starts_with(b"notifications/") {
+        return false;
+    }
+    // One that is too long for an outline is an id all the same.
+    let is_none = |id: &Value| !id.is_string() && !id.is_number();
+    let fields = serde_json::from_slice::<HashMap<Cow<'_, str>, Value>>(line);
+    fields.is_ok_and(|fields| fields.get("id").is_some_and(is_none))
 }
 
 /// Whether the library takes up a session with this request.
