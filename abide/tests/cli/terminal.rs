@@ -191,6 +191,41 @@ fn in_a_terminal_of_its_own_an_interrupt_is_a_key() {
 }
 
 #[test]
+fn in_a_terminal_of_its_own_a_second_interrupt_ends_what_takes_no_keys() {
+    let abide = Abide::new();
+    for command in [
+        "trap '' INT TERM; echo ready; sleep 1000; sleep 1000",
+        "trap 'echo ignored' INT TERM; echo ready; while :; do sleep 0.1; done",
+    ] {
+        let mut seat = seat(&abide, &["--pty", "--", command]);
+        seat.wait_for("ready");
+        seat.type_in(CTRL_C);
+        seat.wait_for("^C");
+        seat.type_in(CTRL_C);
+        let (status, screen) = seat.end();
+        assert_eq!(status.code(), Some(130), "{screen}");
+        let said = "command execution cancelled by user";
+        assert!(screen.contains(said), "{screen}");
+    }
+}
+
+#[test]
+fn in_a_terminal_of_its_own_a_program_that_takes_keys_gets_every_interrupt() {
+    let abide = Abide::new();
+    let command = r"stty -icanon -isig -echo min 1; printf '\033[?1049hready';
+        for i in 1 2 3; do head -c 1 | od -An -tx1; done; echo end";
+    let mut seat = seat(&abide, &["--pty", "--", command]);
+    seat.wait_for("ready");
+    for _ in 0..3 {
+        seat.type_in(CTRL_C);
+        seat.wait_for("03");
+    }
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(screen.contains("end"), "{screen}");
+}
+
+#[test]
 fn one_key_answers_in_a_terminal_of_its_own() {
     let abide = Abide::new();
     let mut seat = seat(

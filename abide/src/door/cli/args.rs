@@ -108,9 +108,10 @@ More examples:
   abide run --pty -- htop                    with a terminal of its own
   tar c src | abide run -- 'wc -c'           input is passed on
 
-Ctrl-C is passed on to the command; a second one ends it and everything it started. At the
-question, Ctrl-C ends it at once. If this program or the daemon goes away the command goes on:
-`abide session list` finds it again.
+Ctrl-C is passed on to the command; a second one ends it and everything it started. With --pty a
+program that takes keys, such as an editor or a shell, gets every one. At the question, Ctrl-C
+ends it at once. If this program or the daemon goes away the command goes on: `abide session list`
+finds it again.
 
 Exit codes:
   the command's own; 128+n where signal n ended it

@@ -17,6 +17,8 @@ use crate::world::terminal::{Raw, Terminal};
 
 /// Keystrokes that may wait for the command.
 const KEYS: usize = 1_024;
+/// What the keys Ctrl and C send.
+const CTRL_C: u8 = 0x03;
 
 /// The person's side of a run.
 pub struct Control {
@@ -33,6 +35,8 @@ pub struct Control {
     feeding: Option<JoinHandle<()>>,
     session: Option<String>,
     interrupts: u32,
+    /// How often Ctrl-C was the last key, where keys go to the command.
+    presses: usize,
     interrupted_at_prompt: bool,
     /// Something is on the line at which the cursor stands.
     mid_line: bool,
@@ -92,6 +96,7 @@ impl Control {
             feeding: None,
             session: None,
             interrupts: 0,
+            presses: 0,
             interrupted_at_prompt: false,
             mid_line: false,
         })
@@ -161,11 +166,7 @@ impl Control {
             }
             Happened::Resized => self.resized(),
             Happened::Said(said) => self.said(said).await,
-            Happened::Typed(bytes) => {
-                if let Some(keys) = &self.keys {
-                    let _ = keys.send(bytes).await;
-                }
-            }
+            Happened::Typed(bytes) => self.typed(bytes).await,
         }
         true
     }
@@ -194,6 +195,37 @@ impl Control {
             self.line("");
             self.act("kill", json!({}));
         }
+    }
+
+    /// Keys are the command's. Only a second Ctrl-C in a row ends it, unless it is a program that takes
+    /// keys: to an editor or a shell it is a key like any other, however often it is pressed.
+    async fn typed(&mut self, bytes: Bytes) {
+        self.presses = match bytes.iter().all(|byte| *byte == CTRL_C) {
+            true => self.presses.saturating_add(bytes.len()),
+            false => 0,
+        };
+        if self.presses >= 2 && !self.takes_keys().await {
+            self.interrupts = self.interrupts.max(2);
+            return self.act("kill", json!({}));
+        }
+        if let Some(keys) = &self.keys {
+            let _ = keys.send(bytes).await;
+        }
+    }
+
+    /// Whether the program fills the screen, or waits for somebody to type. Where nobody can tell, it
+    /// is taken for one that does.
+    async fn takes_keys(&self) -> bool {
+        let Some(id) = &self.session else {
+            return true;
+        };
+        let look = json!({"action": "screen", "session_id": id});
+        let client = self.client.of_a_person();
+        let Ok(seen) = client.post("/v1/tools/terminal_session", &look).await else {
+            return true;
+        };
+        let says = |fact: &str| seen[fact] == json!(true);
+        says("alternate_screen") || says("waiting_for_input")
     }
 
     async fn said(&mut self, said: Said) {
