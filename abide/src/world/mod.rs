@@ -17,6 +17,7 @@ pub mod machine;
 pub mod own;
 pub mod peer;
 pub mod probe;
+pub mod pts;
 pub mod rewrite;
 pub mod screen;
 pub mod screens;

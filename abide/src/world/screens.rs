@@ -17,6 +17,7 @@ use tokio::sync::broadcast;
 use super::clock::pause;
 use super::keepers::Keepers;
 use super::log::{Log, Piece};
+use super::pts;
 use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
 use crate::keeper::folder;
 
@@ -168,9 +169,17 @@ impl Screens {
             .map_err(io::Error::other)?
     }
 
-    /// Paints what has come, which is at least up to `end`, and answers what it asks.
+    /// Paints what has come, which is at least up to `end`, and answers what it asks. A terminal that
+    /// gathers lines has been asked by nobody who waits, as by a file that was printed: the answer would
+    /// stand in the next line that somebody types.
     fn catch_up(&self, id: SessionId, live: &mut Live, end: u64) -> io::Result<u64> {
-        live.catch_up(end, |replies| self.keepers.answer(id, replies))
+        let folder = live.folder.clone();
+        live.catch_up(end, |replies| {
+            let meta = folder::read_meta(&folder).ok().flatten();
+            if !meta.is_some_and(|meta| pts::gathers_lines(&meta)) {
+                self.keepers.answer(id, replies);
+            }
+        })
     }
 
     /// A screen was used: it is held ready, and the one that was not used for longest is folded.

@@ -59,6 +59,7 @@ fn bad_arguments_are_refused_with_one_sentence() {
     with_engine(|engine| async move {
         for (arguments, part) in [
             (json!({}), "`action` must be one of start, read_output"),
+            (json!({}), "got nothing."),
             (json!({"action": "fly"}), "got \"fly\""),
             (
                 json!({"action": "start", "command": " "}),

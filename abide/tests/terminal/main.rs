@@ -89,7 +89,9 @@ impl Session<'_> {
     pub async fn act(&self, action: &str, more: Value) -> ToolResult {
         let mut arguments = json!({"action": action, "session_id": self.id});
         merge(&mut arguments, more);
-        self.engine.call(arguments).await
+        let result = self.engine.call(arguments).await;
+        is_as_long_as_what_was_read(&result);
+        result
     }
 
     /// Reads until a line matches; panics with what there was where none does.
@@ -130,6 +132,16 @@ impl Session<'_> {
 
     pub async fn kill(&self) -> ToolResult {
         self.act("kill", json!({})).await
+    }
+}
+
+/// Whoever has read up to a cursor hears of no shorter log.
+fn is_as_long_as_what_was_read(result: &ToolResult) {
+    if let Some(cursor) = result.facts.get("cursor").and_then(Value::as_str) {
+        let digits = cursor.bytes().take_while(u8::is_ascii_digit).count();
+        let read: u64 = cursor[..digits].parse().expect("a cursor");
+        let total = result.facts["bytes_total"].as_u64();
+        assert!(total >= Some(read), "{}: {:?}", result.text, result.facts);
     }
 }
 

@@ -55,7 +55,9 @@ fn vim_is_seen_and_writes_what_was_typed() {
             .await;
         let seen = session.shows("note.txt").await;
         assert_eq!(fact(&seen, "alternate_screen"), json!(true));
-        session.send("ihello wörld").await;
+        let typed = session.send("ihello wörld").await;
+        let hint = "[a full-screen program: screen shows it as a person sees it]";
+        assert!(typed.text.ends_with(hint), "{}", typed.text);
         session.keys(&["esc"]).await;
         let seen = session.shows("hello wörld").await;
         assert_eq!(fact(&seen, "cursor_row"), json!(1), "{}", seen.text);
@@ -233,6 +235,23 @@ print(); print(repr(got)); print("ready"); input()
             .await;
         assert_eq!(quiet.text, "No output available");
         session.kill().await;
+    });
+}
+
+#[test]
+fn what_only_prints_a_query_finds_no_answer_in_the_next_line() {
+    with_engine(|engine| async move {
+        let command = r#"printf 'shown\033[6n\033[c\033]11;?\007\n'; read line; echo "got<$line>""#;
+        let session = engine.start(command, json!({})).await;
+        session.until("shown").await;
+        // The screen has seen the queries now.
+        session.shows("shown").await;
+        let answered = session.send("hello\n").await;
+        let text = match answered.text.contains("got<") {
+            true => answered.text,
+            false => session.until("got<").await,
+        };
+        assert!(text.contains("got<hello>"), "{text}");
     });
 }
 

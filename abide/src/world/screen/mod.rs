@@ -106,6 +106,8 @@ pub struct Modes {
     pub application_cursor: bool,
     /// The program wants to hear of the mouse.
     pub mouse: bool,
+    /// It paints all of the screen.
+    pub full_screen: bool,
 }
 
 /// Longest title kept, in bytes.
@@ -195,6 +197,7 @@ impl Screen {
             bracketed_paste: mode.contains(TermMode::BRACKETED_PASTE),
             application_cursor: mode.contains(TermMode::APP_CURSOR),
             mouse: mode.intersects(TermMode::MOUSE_MODE),
+            full_screen: mode.contains(TermMode::ALT_SCREEN),
         }
     }
 

@@ -186,6 +186,9 @@ impl Desk {
             text.push('\n');
             text.push_str(&ending);
         }
+        if more.contains_key("alternate_screen") {
+            text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
+        }
         if view.runs()
             && let Some(meta) = &reading.meta
         {
@@ -195,7 +198,7 @@ impl Desk {
         more.insert("lines".into(), json!(found.lines.len()));
         more.insert("more".into(), json!(found.full));
         let text = self.mask(view, text);
-        self.result_of(view, reading.extent(), text, more)
+        self.result_of(view, reading.extent(&found), text, more)
     }
 }
 
@@ -405,10 +408,18 @@ impl Reading {
     }
 
     /// Bytes written so far, and how many of them are no longer kept, where that is known without a
-    /// look: nothing is dropped before the log has grown to its quota.
-    fn extent(&self) -> Option<(u64, u64)> {
+    /// look: nothing is dropped before the log has grown to its quota. It may have grown while it was
+    /// read, and is never shorter than what was read of it.
+    fn extent(&self, found: &Found) -> Option<(u64, u64)> {
         let quota = self.meta.as_ref()?.log_quota;
+        let read = match found.lines.is_empty() {
+            // It came so far, and yet nothing is there to be read: a disk may have refused it.
+            true if self.known > Some(found.cursor.offset()) => return None,
+            true => 0,
+            false => found.cursor.offset(),
+        };
         self.known
+            .map(|known| known.max(read))
             .filter(|known| *known <= quota)
             .map(|known| (known, 0))
     }

@@ -80,22 +80,25 @@ impl Desk {
         };
         self.has_read(&view, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
-        Some(Ok(self.told(
-            &view,
-            &reading,
-            found,
-            fields! {"sent": bytes.len()},
-        )))
+        let mut more = fields! {"sent": bytes.len()};
+        if view.runs() && self.modes(&view).await.full_screen {
+            more.insert("alternate_screen".into(), true.into());
+        }
+        Some(Ok(self.told(&view, &reading, found, more)))
+    }
+
+    /// How the program wants to be talked to.
+    async fn modes(&self, view: &SessionView) -> Modes {
+        if !view.pty {
+            return Modes::default();
+        }
+        let modes = self.handle.screens().modes(view.id).await;
+        modes.unwrap_or_default()
     }
 
     /// What a terminal would send, or without one the text as it is.
     async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, String> {
-        let modes = if view.pty {
-            let modes = self.handle.screens().modes(view.id).await;
-            modes.unwrap_or_default()
-        } else {
-            Modes::default()
-        };
+        let modes = self.modes(view).await;
         let mut bytes = if view.pty {
             keys::typed(&send.input, modes)
         } else {

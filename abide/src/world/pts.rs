@@ -1,0 +1,33 @@
+//! How a session's terminal takes what is typed at it.
+
+use std::path::PathBuf;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::termios::{self, LocalModes};
+
+use crate::keeper::folder::Meta;
+
+/// Whether what is typed is gathered into lines before the program gets any of it, as it is unless a program
+/// says otherwise. Whoever waits for an answer of the terminal has said so.
+pub fn gathers_lines(meta: &Meta) -> bool {
+    let asked = || {
+        let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let device = rustix::fs::open(device(meta.keeper.pid)?, flags, Mode::empty()).ok()?;
+        let modes = termios::tcgetattr(device).ok()?;
+        Some(modes.local_modes.contains(LocalModes::ICANON))
+    };
+    asked().unwrap_or(false)
+}
+
+/// The terminal that a keeper holds open for its session.
+fn device(keeper: u32) -> Option<PathBuf> {
+    let held = std::fs::read_dir(format!("/proc/{keeper}/fd")).ok()?;
+    let is_terminal = |target: &PathBuf| {
+        let number = target.strip_prefix("/dev/pts").ok();
+        let number = number.and_then(|number| number.to_str());
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    held.flatten()
+        .filter_map(|file| std::fs::read_link(file.path()).ok())
+        .find(is_terminal)
+}
