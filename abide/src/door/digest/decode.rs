@@ -29,8 +29,47 @@ pub trait Surface {
 #[derive(Default)]
 pub struct Decoder {
     state: State,
+    sets: Sets,
     /// The beginning of a UTF-8 character whose rest has not come yet.
     carry: Vec<u8>,
+}
+
+/// The two character sets that a terminal has at hand: which of them draw lines instead of letters,
+/// and whether the second is in use. Boxes around menus and dialogs are often drawn so.
+#[derive(Default)]
+struct Sets {
+    draws: [bool; 2],
+    second: bool,
+}
+
+impl Sets {
+    fn in_use_draws(&self) -> bool {
+        self.draws[usize::from(self.second)]
+    }
+
+    fn are_plain(&self) -> bool {
+        !self.draws[0] && !self.second
+    }
+
+    /// A program that forgot to go back to letters must not make the lines behind it unreadable.
+    fn line_ends(&mut self) {
+        self.draws[0] = false;
+        self.second = false;
+    }
+}
+
+/// What the drawing set shows for each byte from `_` on.
+const DRAWN: [char; 32] = [
+    ' ', '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─',
+    '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
+];
+
+fn drawn(text: &str) -> String {
+    let shown = |c: char| match c {
+        '_'..='~' => DRAWN[c as usize - '_' as usize],
+        c => c,
+    };
+    text.chars().map(shown).collect()
 }
 
 #[derive(Default)]
@@ -38,8 +77,8 @@ enum State {
     #[default]
     Ground,
     Escape,
-    /// `ESC (` and its like: one more byte belongs to it.
-    EscapeIntermediate,
+    /// `ESC (` and its like, with that byte: one more belongs to it.
+    EscapeIntermediate(u8),
     Control(Sequence),
     /// OSC, DCS, APC, PM or SOS, up to its terminator.
     Text(Str),
@@ -79,7 +118,7 @@ impl Decoder {
 
     /// Is nothing unfinished?
     pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Ground) && self.carry.is_empty()
+        matches!(self.state, State::Ground) && self.carry.is_empty() && self.sets.are_plain()
     }
 
     /// The stream is over, or bytes are missing from here on: what is unfinished stays so.
@@ -89,6 +128,7 @@ impl Decoder {
             surface.text(REPLACEMENT);
         }
         self.state = State::Ground;
+        self.sets = Sets::default();
     }
 
     fn ground(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
@@ -108,12 +148,17 @@ impl Decoder {
         }
         let (text, rest) = bytes.split_at(plain);
         let text = std::str::from_utf8(text).unwrap_or_default();
+        if self.sets.in_use_draws() {
+            surface.text(&drawn(text));
+            return plain;
+        }
         let newline = match rest {
             [b'\n', ..] => 1,
             [b'\r', b'\n', ..] => 2,
             _ => 0,
         };
         if newline > 0 && surface.at_fresh_line() {
+            self.sets.line_ends();
             surface.line(text);
             return plain + newline;
         }
@@ -212,11 +257,15 @@ impl Decoder {
         match &mut self.state {
             State::Ground => self.control(byte, surface),
             State::Escape => self.escape(byte, surface),
-            State::EscapeIntermediate => {
+            State::EscapeIntermediate(first) => {
+                let first = *first;
                 if !matches!(byte, 0x20..=0x2F) {
                     self.state = State::Ground;
-                    if is_control(byte) {
-                        self.control(byte, surface);
+                    match first {
+                        _ if is_control(byte) => self.control(byte, surface),
+                        b'(' => self.sets.draws[0] = byte == b'0',
+                        b')' => self.sets.draws[1] = byte == b'0',
+                        _ => {}
                     }
                 }
             }
@@ -233,7 +282,12 @@ impl Decoder {
 
     fn control(&mut self, byte: u8, surface: &mut impl Surface) {
         match byte {
-            b'\n' => surface.motion(Motion::Newline),
+            b'\n' => {
+                self.sets.line_ends();
+                surface.motion(Motion::Newline);
+            }
+            0x0E => self.sets.second = true,
+            0x0F => self.sets.second = false,
             b'\r' => surface.motion(Motion::Return),
             0x08 => surface.motion(Motion::Backspace),
             0x1B => self.state = State::Escape,
@@ -248,12 +302,15 @@ impl Decoder {
             b']' => self.string(StrKind::Osc),
             b'P' => self.string(StrKind::Dcs),
             b'X' | b'^' | b'_' => self.string(StrKind::Other),
-            0x20..=0x2F => self.state = State::EscapeIntermediate,
+            0x20..=0x2F => self.state = State::EscapeIntermediate(byte),
             b'7' => surface.motion(Motion::Save),
             b'8' => surface.motion(Motion::Restore),
             b'D' | b'E' => surface.motion(Motion::Newline),
             b'M' => surface.motion(Motion::ReverseIndex),
-            b'c' => surface.motion(Motion::Reset),
+            b'c' => {
+                self.sets = Sets::default();
+                surface.motion(Motion::Reset);
+            }
             byte if is_control(byte) => self.control(byte, surface),
             // A broken escape must not swallow the text behind it.
             0x80.. => self.carry.push(byte),

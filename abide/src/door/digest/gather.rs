@@ -17,7 +17,7 @@ const SAME_SHAPE_MAX: usize = 3;
 /// Characters kept of a line that matters.
 const LINE_CHARS: usize = 300;
 /// How many lines behind an error its place is looked for.
-const FOLLOW_LINES: u8 = 3;
+const FOLLOW_LINES: u8 = 4;
 /// A longer traceback is not one.
 const TRACEBACK_LINES: u16 = 300;
 const MEMORY: usize = 1_024;

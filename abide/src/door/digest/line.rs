@@ -132,6 +132,15 @@ mod tests {
     }
 
     #[test]
+    fn boxes_are_drawn_with_lines() {
+        assert_eq!(seen("\x1b(0lqk\x1b(B yes"), ["┌─┐ yes"]);
+        assert_eq!(seen("\x1b)0q\x0eqx\x0fq"), ["q─│q"]);
+        assert_eq!(seen("\x0eq\x0f \x1b(Aq \x1b(0q\x1b(Bx"), ["q q ─x"]);
+        // Whoever forgets to go back to letters spoils no line but their own.
+        assert_eq!(seen("\x1b(0qq\r\nquit"), ["──", "quit"]);
+    }
+
+    #[test]
     fn what_is_painted_all_over_the_screen_is_one_row_after_the_other() {
         assert_eq!(
             seen("\x1b[2J\x1b[1;1Htop\x1b[5;3Hlow\x1b[H"),

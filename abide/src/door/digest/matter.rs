@@ -188,6 +188,9 @@ mod tests {
             "part_37.c:9:31: error: 'undeclared_thing' undeclared (first use in this function)",
             "test tests::adds ... FAILED",
             "2 failed, 3 passed in 0.12s",
+            "❌ lint",
+            "./deploy.sh: line 3: TARGET: unbound variable",
+            "Undefined subroutine &main::go called at lib/Way.pm line 3.",
         ] {
             assert_eq!(weight(line), Some(Weight::Error), "{line}");
         }

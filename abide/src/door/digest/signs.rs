@@ -100,6 +100,7 @@ const WORDS: &[&str] = &[
     "✗",
     "✘",
     "✕",
+    "❌",
     "×",
     "●",
     "passed",
@@ -129,6 +130,9 @@ const WORDS: &[&str] = &[
     "no matching",
     "stack trace",
     "dead",
+    "unbound",
+    ".pl line",
+    ".pm line",
 ];
 
 pub static WORDED: LazyLock<AhoCorasick> = LazyLock::new(|| folded_case(WORDS));
@@ -228,7 +232,7 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
         r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
         // What shells and tools begin an error with.
-        r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕×●]\ |not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
+        r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕❌×●]\ |not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
             |Illegal\ instruction|Floating\ point\ exception|Trace/breakpoint\ trap|Bus\ error|g?make(?:\[\d+\])?:\ \*\*\*|ninja:\ (?:build\ stopped|error)|ERROR)",
         r"^(?:>?\s?)E\s{2,}\S", // an assertion, as pytest shows it
         r"^[EF]\d{4} \d\d:\d\d",
@@ -240,7 +244,7 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
           | module\ not\ found | cannot\ find | no\ matching | could\ not\ | couldn't\ | unable\ to | \bcan(?:not|'t)\ (?:open|read|write|load|connect|import|resolve|stat|access|create)
           | \bconflict\ \( | \[(?:remote\ )?rejected\] | \bfailed\b | \bfailure\b | \bfails\b | \bcrash(?:ed|es)?\b | \baborted\b | \bcorrupt(?:ed|ion)?\b
           | timed\ out | \bbroken\ pipe\b | \bkilled\b | \bsig(?:segv|kill|abrt|bus|ill|fpe|term)\b | \bfatal\b | internal\ error | syntax\ error | \bpanic\b | \bgot\ signal\b
-          | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
+          | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | unbound\ variable | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
         r"(?i)\b(?:exit(?:ed|s|ing)?(?: with)?(?: (?:code|status|value))?|exit_?(?:code|status)|return(?:ed|s)?(?: code| status)|rc)[ =:]+-?[1-9]\d*\b",
         r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
         r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
