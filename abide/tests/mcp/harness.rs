@@ -110,6 +110,10 @@ impl Process {
         Process::open(pid).expect("the process lives")
     }
 
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
     fn signal(&self, signal: Signal) {
         let _ = pidfd_send_signal(&self.0, signal);
     }

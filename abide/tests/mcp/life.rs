@@ -30,6 +30,41 @@ fn a_killed_daemon_goes_unnoticed() {
 }
 
 #[test]
+fn a_shell_call_whose_command_others_end_says_so() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let begin = |client: &mut Client, name: &str| {
+        let ear = home.ear(name);
+        let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+        let id = client.begin("shell", json!({"command": command}));
+        (id, ear.hear())
+    };
+    let (id, _) = begin(&mut client, "killed");
+    let running = client.call("terminal_session", json!({"action": "list"}));
+    let session = &running["structuredContent"]["sessions"][0]["session_id"];
+    client.call(
+        "terminal_session",
+        json!({"action": "kill", "session_id": session}),
+    );
+    let result = client.result(id);
+    let said = "\nWARNING: the command was ended by terminal_session kill";
+    assert!(text(&result).ends_with(said), "{result}");
+
+    let (id, pid) = begin(&mut client, "lost");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    let keeper = parent.and_then(|parent| parent.trim().parse().ok());
+    Process::open(keeper.expect("a keeper"))
+        .expect("it lives")
+        .kill();
+    let result = client.result(id);
+    let said = "\nWARNING: nobody saw how the command ended";
+    assert!(text(&result).contains(said), "{result}");
+    let code = &result["structuredContent"]["return_code"];
+    assert_eq!(code, &Value::Null, "{result}");
+}
+
+#[test]
 fn several_calls_at_once_survive_their_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);

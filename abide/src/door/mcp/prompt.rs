@@ -14,6 +14,7 @@ abide runs commands and waits for them.
 - shell: short commands, under a hard time limit.
 - execute_command: whatever may take long (builds, tests, installs). It is never killed for taking \
 long; when it has been quiet for a while, a person is asked.
+- terminal_session: a program that stays (a REPL, a server, an editor); also to read, search or end what runs.
 - timer: wait for something with `reason` (and `until` a port, URL, file, session or command holds), or \
 be woken later with `mission`: then end your turn.
 Messages (a timer has completed, a session has ended) come with the next result of any tool.

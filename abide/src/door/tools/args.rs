@@ -210,7 +210,7 @@ impl Args {
         let pattern = Pattern::new(&text).map_err(|fault| {
             let given = shown_text(&text);
             BadInput(format!(
-                "`{field}` must be a regular expression; got {given}, and {fault}."
+                "`{field}` must be a regular expression; got {given}: {fault}."
             ))
         })?;
         Ok(Some(pattern))

@@ -340,7 +340,7 @@ impl Reading {
 pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
     stream.shortened.then(|| {
         format!(
-            "{name} was shortened: {} lines, {} bytes left out; all of it is in {session} \
+            "{name} was shortened: {} lines, {} bytes left out; the rest is in {session} \
              (terminal_session search, or read_output with since)",
             stream.lines_left_out, stream.bytes_left_out
         )
@@ -358,6 +358,20 @@ pub(super) fn lost_output(view: &SessionView, quota: u64) -> Option<String> {
     } else {
         format!("{dropped} bytes of the output are lost: the disk did not take them")
     })
+}
+
+/// Says why a command ended, where it did not do so by itself and its code does not tell.
+pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
+    let ending = view.ending()?;
+    match ending.end {
+        _ if ending.exit.is_none() => {
+            Some("nobody saw how the command ended; what it wrote until then is kept")
+        }
+        End::OutOfMemory => Some("the command was killed: out of memory"),
+        End::User => Some("the command was ended by a person"),
+        End::Agent => Some("the command was ended by terminal_session kill"),
+        _ => None,
+    }
 }
 
 /// Lists what the command left behind.
@@ -399,7 +413,8 @@ pub(super) fn still_running(
         );
     }
     format!(
-        "It goes on as {id}: read on with terminal_session read_output, or end it with terminal_session kill",
+        "It goes on as {id}: read on with terminal_session read_output (timeout_seconds waits for more), or \
+         end it with terminal_session kill",
         id = view.id
     )
 }

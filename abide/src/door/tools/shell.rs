@@ -77,6 +77,8 @@ impl Shell {
         }
         if let Outcome::Cancelled(_) = outcome {
             warnings.push("command execution cancelled by user".into());
+        } else if !running && status != "TIMEOUT_ERROR" {
+            warnings.extend(report::not_by_itself(&view).map(str::to_owned));
         }
         let (out, err) = report::two_streams(&view, &self.output).await;
         let mut facts = report::session_facts(&view, running);

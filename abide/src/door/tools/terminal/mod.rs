@@ -64,7 +64,9 @@ pub(super) fn read(
     config: &Config,
 ) -> Result<Action, BadInput> {
     let mut args = Args::new(arguments);
-    let action = args.text("action")?.unwrap_or_default();
+    let action = args
+        .text("action")?
+        .ok_or_else(|| unknown_action("nothing"))?;
     let (action, fields) = match action.as_str() {
         "start" => (
             Action::Start(Box::new(start::read(&mut args, context, config)?)),
@@ -103,15 +105,16 @@ pub(super) fn read(
         ),
         "kill" => (Action::Kill(named(&mut args)?), "action, session_id"),
         other => {
-            return Err(BadInput(format!(
-                "`action` must be one of {}; got \"{}\".",
-                ACTIONS.join(", "),
-                shortened(other)
-            )));
+            return Err(unknown_action(&format!("\"{}\"", shortened(other))));
         }
     };
     args.finish(fields)?;
     Ok(action)
+}
+
+fn unknown_action(given: &str) -> BadInput {
+    let allowed = ACTIONS.join(", ");
+    BadInput(format!("`action` must be one of {allowed}; got {given}."))
 }
 
 fn named(args: &mut Args) -> Result<Named, BadInput> {
