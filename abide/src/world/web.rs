@@ -6,9 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -32,6 +35,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 pub struct Address {
     /// Whether it is spoken to over TLS.
     pub tls: bool,
+    /// `name:password`, where it asks who comes.
+    pub login: Option<String>,
     /// Its host, without brackets.
     pub host: String,
     /// Its port.
@@ -50,9 +55,12 @@ impl Address {
             _ => return None,
         };
         let host = uri.host()?.trim_matches(['[', ']']);
+        let login = uri.authority()?.as_str().rsplit_once('@');
+        let login = login.map(|(login, _)| decoded(login));
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         (!host.is_empty()).then(|| Address {
             tls,
+            login,
             host: host.to_owned(),
             port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
             path: path.to_owned(),
@@ -110,8 +118,14 @@ impl Web {
     pub async fn send(
         &self,
         address: &Address,
-        request: Request<Full<Bytes>>,
+        mut request: Request<Full<Bytes>>,
     ) -> Result<Answer, String> {
+        if let Some(login) = &address.login {
+            let basic = format!("Basic {}", BASE64_STANDARD.encode(login));
+            let mut basic = HeaderValue::from_str(&basic).map_err(|e| e.to_string())?;
+            basic.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, basic);
+        }
         let stream = TokioIo::new(self.open(address).await?);
         let (mut sender, line) = hyper::client::conn::http1::handshake(stream)
             .await
@@ -192,6 +206,20 @@ fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
+/// Text in which `%40` and the like stand for what has a meaning of its own in an address.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).filter(|_| *first == b'%');
+        let code = code.and_then(|code| std::str::from_utf8(code).ok());
+        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// A fault with what caused it, which the library leaves to be asked for.
 fn whole(fault: &dyn std::error::Error) -> String {
     match fault.source() {
@@ -233,6 +261,9 @@ mod tests {
             );
             assert_eq!(Address::read(&address.to_string()), Some(address), "{text}");
         }
+        let known = Address::read("http://ann:p%40ss%@a.example/x").expect("an address");
+        assert_eq!(known.login.as_deref(), Some("ann:p@ss%"));
+        assert_eq!(known.to_string(), "http://a.example/x", "it is not shown");
         for nonsense in ["", "localhost:80", "ftp://x", "https://", "http:///x", "/x"] {
             assert_eq!(Address::read(nonsense), None, "{nonsense}");
         }

@@ -96,6 +96,37 @@ fn a_url_answers_as_wanted() {
 }
 
 #[test]
+fn a_url_is_asked_by_name_and_password_which_are_never_shown() {
+    let abide = Abide::new();
+    abide.start();
+    let sink = Sink::new(&["200 OK"]);
+    let address = sink.address;
+    let until = json!({"url": format!("http://ann:p%40ss@{address}/x")});
+    let result = held_at_once(&abide, until);
+    assert_eq!(
+        result["seen"],
+        format!("http://{address}/x answered 200 OK")
+    );
+    assert_eq!(sink.next().header("authorization"), "Basic YW5uOnBAc3M=");
+    let id = result["timer_id"].as_str().expect("a timer");
+    let shown = call(&abide, "read_timer", json!({"timer_id": id})).to_string();
+    assert!(!shown.contains("ann") && !shown.contains("p@ss"), "{shown}");
+}
+
+#[test]
+fn where_a_url_leads_to_is_told_and_not_followed() {
+    let abide = Abide::new();
+    abide.start();
+    let sink = Sink::new(&["302 Found\nlocation: /login\n"]);
+    let url = format!("http://{}/", sink.address);
+    let arguments = json!({"total_duration": 0.2, "reason": "server", "until": {"url": url}});
+    let result = call(&abide, "timer", arguments);
+    let seen = format!("{url}: answered 302 Found, which leads to /login");
+    assert_eq!(result["seen"], seen, "{result}");
+    held_at_once(&abide, json!({"url": url, "status": 302}));
+}
+
+#[test]
 fn a_url_answers_over_tls_to_those_who_trust_it() {
     let identity = Identity::new();
     let ready = "200 OK\n\nall is ready";
@@ -232,6 +263,61 @@ fn a_command_succeeds_and_all_and_any_hold() {
 }
 
 #[test]
+fn all_hold_at_one_time() {
+    let abide = Abide::new();
+    abide.start();
+    let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
+    let looks = || fs::read_to_string(&count).map_or(0, |count| count.lines().count());
+    let look = format!(
+        "echo look >> {}; test -f {}",
+        count.display(),
+        one.display()
+    );
+    let command = json!({"any": [{"command": look, "every": 0.1}, {"port": free_port()}]});
+    fs::write(&one, "").expect("a file");
+    let result = held(&abide, json!({"all": [command, {"file": two}]}), || {
+        // It has held, and holds no longer when the other one begins to.
+        while looks() == 0 {}
+        fs::remove_file(&one).expect("a file");
+        fs::write(&two, "").expect("a file");
+        let before = looks();
+        while looks() < before + 2 {}
+        let timers = call(&abide, "read_timer", json!({}));
+        assert_eq!(timers["timers"][0]["status"], "running", "{timers}");
+        fs::write(&one, "").expect("a file");
+    });
+    let seen = result["seen"].as_str().expect("what was seen");
+    assert!(
+        seen.ends_with(&format!(
+            "exited with code 0; file {} is there",
+            two.display()
+        )),
+        "{seen}"
+    );
+}
+
+#[test]
+fn patterns_are_read_line_by_line() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"command": "printf 'almost ready\\r\\nready\\r\\nmore\\r\\n'"});
+    let session = call(&abide, "shell", arguments)["session_id"].clone();
+    let result = held_at_once(&abide, json!({"session": session, "output": "^ready$"}));
+    let id = session.as_str().expect("an id");
+    assert_eq!(result["seen"], format!("{id} wrote \"ready\""));
+    let log = abide.path("log");
+    fs::write(&log, format!("{}\nready\n", "x".repeat(300_000))).expect("a log");
+    held_at_once(&abide, json!({"file": log, "matches": "^ready$"}));
+    let arguments = json!({"total_duration": 0.2, "reason": "r",
+        "until": {"file": log, "matches": "^x{1,100}$"}});
+    let result = call(&abide, "timer", arguments);
+    assert_eq!(
+        result["completed_by"], "time",
+        "no line is that short: {result}"
+    );
+}
+
+#[test]
 fn a_condition_survives_a_restart() {
     let abide = Abide::new();
     abide.start();
@@ -261,6 +347,9 @@ fn what_makes_no_sense_is_refused_with_its_field() {
         (json!({"port": 0}), "`until.port`"),
         (json!({"port": 70000}), "`until.port`"),
         (json!({"port": ":80"}), "`until.port`"),
+        (json!({"port": "::1"}), "`until.port`"),
+        (json!({"port": "[::1]"}), "`until.port`"),
+        (json!({"port": "a:b:80"}), "`until.port`"),
         (json!({"port": 80, "colour": "red"}), "`until.colour`"),
         (json!({"colour": "red"}), "got colour"),
         (json!({"url": "ftp://x"}), "`until.url`"),

@@ -1,5 +1,6 @@
 //! `until`: what an agent wrote becomes a condition, or one sentence that says what is wrong with it.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use abide_core::SessionId;
@@ -7,7 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::{BadInput, Context};
 use crate::daemon::Handle;
-use crate::world::probe::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+use crate::world::probe::{
+    self, Command, Condition, File, FileState, Fingerprint, SessionWant, Url,
+};
 use crate::world::web::Address;
 
 /// Simple conditions within one.
@@ -18,8 +21,6 @@ const MOST_DEPTH: usize = 4;
 const EVERY: f64 = 2.0;
 const LEAST_EVERY: f64 = 0.1;
 const MOST_EVERY: f64 = 86_400.0;
-/// How large a regular expression may become.
-const REGEX_SIZE: usize = 1 << 20;
 
 const KINDS: &str = "port, url, file, session, command, all or any";
 
@@ -160,7 +161,7 @@ impl Reader<'_> {
         if path.is_empty() || path.contains('\0') {
             return Err(wrong(here, "a path", &Value::String(path)));
         }
-        let path = full_path(&path, &self.context.root);
+        let path = full_path(&path, self.context);
         let is = fields.remove("is").unwrap_or(Value::Null);
         let is = match is.as_str() {
             None if is.is_null() => FileState::Present,
@@ -265,19 +266,24 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
         }
         Value::String(text) => match text.trim().rsplit_once(':') {
             None => number(text.trim()).map(|port| (None, port)),
-            Some((host, port)) => {
-                let plain =
-                    !host.is_empty() && !host.contains(|c: char| c.is_whitespace() || c == '/');
-                number(port)
-                    .filter(|_| plain)
-                    .map(|port| (Some(host.to_owned()), port))
-            }
+            Some((host, port)) => number(port)
+                .filter(|_| is_host(host))
+                .map(|port| (Some(host.to_owned()), port)),
         },
         _ => None,
     };
     let here = format!("{at}.port");
     let (host, port) = found.ok_or_else(|| wrong(&here, ALLOWED, &given))?;
     Ok(Condition::Port { host, port })
+}
+
+/// A name or an address; one with colons is of IPv6, with brackets or without.
+fn is_host(text: &str) -> bool {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    match bare.contains(':') {
+        true => bare.parse::<Ipv6Addr>().is_ok(),
+        false => !bare.is_empty() && !bare.contains(|c: char| c.is_whitespace() || c == '/'),
+    }
 }
 
 fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
@@ -304,10 +310,15 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     let address = Address::read(&given).ok_or_else(bad)?;
     Ok(Condition::Url(Url {
         tls: address.tls,
+        // It is used and never shown.
+        url: match address.login {
+            Some(_) => address.to_string(),
+            None => given,
+        },
+        login: address.login,
         host: address.host,
         port: address.port,
         path: address.path,
-        url: given,
         status,
         body,
     }))
@@ -318,10 +329,7 @@ fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
         return Ok(None);
     };
     let text = text(Some(given), at)?;
-    let built = regex::RegexBuilder::new(&text)
-        .size_limit(REGEX_SIZE)
-        .build();
-    match built {
+    match probe::pattern(&text) {
         Ok(_) => Ok(Some(text)),
         Err(e) => {
             let why = e.to_string();
@@ -338,12 +346,15 @@ fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
     }
 }
 
-fn full_path(path: &str, root: &Path) -> PathBuf {
+/// A relative path is meant from the agent's root folder, `~` from its home.
+fn full_path(path: &str, context: &Context) -> PathBuf {
     match path.strip_prefix("~/") {
-        Some(rest) => std::env::home_dir()
-            .unwrap_or_else(|| "/".into())
-            .join(rest),
-        None => root.join(path),
+        Some(rest) => {
+            let home = context.env.iter().find(|(name, _)| name == "HOME");
+            let home = home.map_or(Path::new("/"), |(_, home)| Path::new(home));
+            home.join(rest)
+        }
+        None => context.root.join(path),
     }
 }
 

@@ -48,7 +48,8 @@ impl Drop for Look {
     }
 }
 
-async fn look(wanted: &Command) -> Result<(), String> {
+/// One look.
+pub(super) async fn look(wanted: &Command) -> Result<(), String> {
     let (program, words) = wanted.shell.split_first().ok_or("has no shell")?;
     #[expect(
         clippy::disallowed_methods,

@@ -39,8 +39,11 @@ pub enum Condition {
 /// What a web server is to answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Url {
-    /// The whole address.
+    /// The whole address, without name and password.
     pub url: String,
+    /// `name:password`, for a server that wants to know who asks.
+    #[serde(default)]
+    pub login: Option<String>,
     /// Whether it is asked over TLS.
     #[serde(default)]
     pub tls: bool,

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::Slots;
 use super::condition::{File, FileState, Fingerprint};
 use super::inotify::{COMING_AND_GOING, EVERYTHING, Watch, Watcher};
+use super::pattern::{OVERLAP, Window, pattern};
 use crate::world::clock::pause;
 
 /// Some file systems tell nothing; so often one looks in any case.
@@ -22,18 +23,16 @@ const UNTOLD: Duration = Duration::from_secs(5);
 const UNWATCHED: Duration = Duration::from_millis(250);
 /// A file that is written all the time is not read more often than this.
 const SETTLE: Duration = Duration::from_millis(5);
-/// A match is looked for in what came since the last look and so much before it.
-const OVERLAP: u64 = 4 << 10;
 /// Links that are followed on the way to a file, as many as the kernel follows.
 const LINKS: usize = 40;
 /// So much is read at once.
-const PAGE: usize = 256 << 10;
+const PAGE: u64 = 256 << 10;
 
 pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) -> String {
     let pattern = wanted
         .matches
         .as_deref()
-        .and_then(|pattern| Regex::new(pattern).ok());
+        .and_then(|text| pattern(text).ok());
     let mut reading = Reading::default();
     let wanted = Arc::new(wanted.clone());
     let changed = Arc::new(Notify::new());
@@ -64,7 +63,7 @@ pub(super) async fn holds_now(wanted: &File) -> bool {
     let pattern = wanted
         .matches
         .as_deref()
-        .and_then(|pattern| Regex::new(pattern).ok());
+        .and_then(|text| pattern(text).ok());
     let wanted = Arc::new(wanted.clone());
     look_aside(&wanted, &pattern, Reading::default())
         .await
@@ -194,21 +193,22 @@ impl Reading {
                 at: 0,
             };
         }
-        let from = self.at.saturating_sub(OVERLAP);
+        // One byte more, which tells whether a line begins behind it.
+        let from = self.at.saturating_sub(OVERLAP as u64 + 1);
         file.seek(SeekFrom::Start(from))?;
         self.at = from;
-        let mut text = Vec::new();
+        let mut window = match from {
+            0 => Window::default(),
+            _ => Window::cut(),
+        };
         loop {
-            let read = file.by_ref().take(PAGE as u64).read_to_end(&mut text)?;
-            self.at += read as u64;
-            if let Some(found) = pattern.find(&text) {
-                return Ok(Some(String::from_utf8_lossy(found.as_bytes()).into_owned()));
+            let more = file.by_ref().take(PAGE).read_to_end(window.end())?;
+            self.at += more as u64;
+            let found = window.find(pattern);
+            if found.is_some() || more == 0 {
+                return Ok(found);
             }
-            if read == 0 {
-                return Ok(None);
-            }
-            let keep = text.len().saturating_sub(OVERLAP as usize);
-            text.drain(..keep);
+            window.slide();
         }
     }
 }

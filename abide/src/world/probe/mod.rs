@@ -9,6 +9,7 @@ mod condition;
 mod file;
 mod inotify;
 mod pace;
+mod pattern;
 mod port;
 mod session;
 mod url;
@@ -16,17 +17,25 @@ mod url;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use abide_core::{Event, TimerId};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+pub use pattern::pattern;
 pub use session::Sessions;
 
+use super::clock::pause;
 use super::web::Web;
 use inotify::Watcher;
 use pace::Pace;
+
+/// When one of several holds no longer while another begins to, all are looked for again after this.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A future that others may hold.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -103,10 +112,10 @@ impl Prober {
         let (tools, events) = (self.tools.clone(), self.events.clone());
         let task = tokio::spawn(async move {
             let slots = Slots { seen, first: 0 };
-            let seen = until_holds(&condition, &tools, slots).await;
+            let held = until_holds(&condition, &tools, slots).await;
             let held = Event::Held {
                 timer,
-                seen: seen.into(),
+                seen: held.seen.into(),
             };
             let _ = events.send(held).await;
         });
@@ -123,7 +132,7 @@ impl Prober {
                 first: 0,
             },
         );
-        let looking = Box::pin(async move { until_holds(&condition, &tools, slots).await });
+        let looking = Box::pin(async move { until_holds(&condition, &tools, slots).await.seen });
         Look {
             looking,
             saw: Saw(seen),
@@ -229,10 +238,20 @@ impl Slots {
     }
 }
 
-/// Waits until a condition holds, and says what was seen.
-fn until_holds<'a>(condition: &'a Condition, tools: &'a Tools, slots: Slots) -> Boxed<'a, String> {
+/// What was seen, and the simple conditions by which it holds.
+struct Held<'a> {
+    seen: String,
+    by: Vec<&'a Condition>,
+}
+
+/// Waits until a condition holds.
+fn until_holds<'a>(
+    condition: &'a Condition,
+    tools: &'a Tools,
+    slots: Slots,
+) -> Boxed<'a, Held<'a>> {
     Box::pin(async move {
-        match condition {
+        let seen = match condition {
             Condition::Port { host, port } => {
                 port::until_open(host.as_deref(), *port, tools, &slots).await
             }
@@ -244,20 +263,42 @@ fn until_holds<'a>(condition: &'a Condition, tools: &'a Tools, slots: Slots) -> 
             Condition::Command(wanted) => command::until_succeeds(wanted, &slots).await,
             Condition::Any(parts) => {
                 let all = each(parts, tools, &slots);
-                futures_util::future::select_all(all).await.0
+                return futures_util::future::select_all(all).await.0;
             }
-            Condition::All(parts) => loop {
-                let held = futures_util::future::join_all(each(parts, tools, &slots)).await;
-                // What held first may hold no longer: all of them, at one time.
-                if still_holds(condition).await {
-                    break held.join("; ");
-                }
-            },
-        }
+            Condition::All(parts) => return until_all_hold(parts, tools, &slots).await,
+        };
+        let by = vec![condition];
+        Held { seen, by }
     })
 }
 
-fn each<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Slots) -> Vec<Boxed<'a, String>> {
+/// Waits until all of them hold at one time: what held first may hold no longer when the last one does.
+async fn until_all_hold<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Slots) -> Held<'a> {
+    loop {
+        let parts = each(parts, tools, slots).into_iter().enumerate();
+        let mut open: FuturesUnordered<_> = parts
+            .map(|(n, part)| part.map(move |held| (n, held)))
+            .collect();
+        let mut held = Vec::new();
+        while let Some(part) = open.next().await {
+            held.push(part);
+        }
+        let earlier = held.iter().rev().skip(1);
+        let earlier = earlier.flat_map(|(_, part)| part.by.iter().copied());
+        if hold_still(earlier.collect(), tools).await {
+            held.sort_by_key(|(n, _)| *n);
+            let (seen, by): (Vec<_>, Vec<_>) = held
+                .into_iter()
+                .map(|(_, part)| (part.seen, part.by))
+                .unzip();
+            let (seen, by) = (seen.join("; "), by.concat());
+            break Held { seen, by };
+        }
+        pause(AGAIN).await;
+    }
+}
+
+fn each<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Slots) -> Vec<Boxed<'a, Held<'a>>> {
     let mut leaves = 0;
     let each = parts.iter().map(|part| {
         let slots = slots.skip(leaves);
@@ -267,22 +308,20 @@ fn each<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Slots) -> Vec<Boxe
     each.collect()
 }
 
-/// Whether something that held a moment ago still does. What has happened cannot come undone.
-fn still_holds(condition: &Condition) -> Boxed<'_, bool> {
-    Box::pin(async move {
-        match condition {
+/// Whether all of these, which held a moment ago, still do.
+async fn hold_still(leaves: Vec<&Condition>, tools: &Tools) -> bool {
+    for leaf in leaves {
+        let holds = match leaf {
             Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
             Condition::File(wanted) => file::holds_now(wanted).await,
-            Condition::Url(_) | Condition::Session { .. } | Condition::Command(_) => true,
-            Condition::Any(_) => true,
-            Condition::All(parts) => {
-                for part in parts {
-                    if !still_holds(part).await {
-                        return false;
-                    }
-                }
-                true
-            }
+            Condition::Url(wanted) => url::look(wanted, &tools.web).await.is_ok(),
+            Condition::Command(wanted) => command::look(wanted).await.is_ok(),
+            // What a session has done cannot come undone, and the others have parts instead.
+            Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
+        };
+        if !holds {
+            return false;
         }
-    })
+    }
+    true
 }

@@ -8,6 +8,7 @@ use anstream::adapter::StripBytes;
 use regex::bytes::Regex;
 
 use super::condition::SessionWant;
+use super::pattern::{Window, pattern};
 use super::{Boxed, Slots};
 use crate::world::keepers::Follower;
 use crate::world::log::{Log, Piece};
@@ -40,15 +41,12 @@ pub(super) async fn until_so(
             slots.say(seen.as_str());
             seen
         }
-        SessionWant::Output(pattern) => match Regex::new(pattern) {
+        SessionWant::Output(text) => match pattern(text) {
             Ok(pattern) => until_written(session, &pattern, &**sessions, slots).await,
             Err(_) => std::future::pending().await,
         },
     }
 }
-
-/// A match is looked for in what came since the last look and so much before it.
-const OVERLAP: usize = 4 << 10;
 
 async fn until_written(
     session: SessionId,
@@ -59,7 +57,7 @@ async fn until_written(
     let mut pieces = Log::open(&sessions.folder(session)).pieces(0, None);
     let mut follower = sessions.follow(session);
     let mut strip = StripBytes::new();
-    let mut text = Vec::new();
+    let mut window = Window::default();
     let mut total = 0_u64;
     let mut known = 0;
     loop {
@@ -67,16 +65,14 @@ async fn until_written(
             let Piece::Chunk(chunk) = piece else { continue };
             total += chunk.bytes.len() as u64;
             for part in strip.strip_next(&chunk.bytes) {
-                text.extend_from_slice(part);
+                window.end().extend_from_slice(part);
             }
-            if let Some(found) = pattern.find(&text) {
-                let words = String::from_utf8_lossy(found.as_bytes()).into_owned();
+            if let Some(words) = window.find(pattern) {
                 let seen = format!("{session} wrote {words:?}");
                 slots.say(seen.as_str());
                 return seen;
             }
-            let keep = text.len().saturating_sub(OVERLAP);
-            text.drain(..keep);
+            window.slide();
         }
         match &mut follower {
             Some(follow) => {

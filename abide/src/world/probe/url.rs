@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, header};
-use regex::Regex;
 
 use super::condition::Url;
+use super::pattern::pattern;
 use super::{Slots, Tools, port};
 use crate::world::clock::pause;
 use crate::world::web::{Address, USER_AGENT, Web};
@@ -18,17 +18,9 @@ const BODY: usize = 1 << 20;
 const TRY: Duration = Duration::from_secs(10);
 
 pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) -> String {
-    let body = wanted
-        .body
-        .as_deref()
-        .and_then(|body| Regex::new(body).ok());
     let mut steps = tools.pace.begin(port::is_near(Some(&wanted.host)));
     loop {
-        let looked = tokio::select! {
-            looked = look(wanted, body.as_ref(), &tools.web) => looked,
-            () = pause(TRY) => Err("no answer within 10s".into()),
-        };
-        match looked {
+        match look(wanted, &tools.web).await {
             Ok(seen) => {
                 let seen = format!("{} answered {seen}", wanted.url);
                 slots.say(seen.as_str());
@@ -41,9 +33,17 @@ pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) ->
 }
 
 /// One look: what was seen, or why that is not enough.
-async fn look(wanted: &Url, body: Option<&Regex>, web: &Web) -> Result<String, String> {
+pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, String> {
+    tokio::select! {
+        looked = ask(wanted, web) => looked,
+        () = pause(TRY) => Err("no answer within 10s".into()),
+    }
+}
+
+async fn ask(wanted: &Url, web: &Web) -> Result<String, String> {
     let address = Address {
         tls: wanted.tls,
+        login: wanted.login.clone(),
         host: wanted.host.trim_matches(['[', ']']).to_owned(),
         port: wanted.port,
         path: wanted.path.clone(),
@@ -60,8 +60,16 @@ async fn look(wanted: &Url, body: Option<&Regex>, web: &Web) -> Result<String, S
         .status
         .map_or(status.is_success(), |want| want == status.as_u16());
     if !right {
-        return Err(format!("answered {status}"));
+        // What is not followed is told, so that it can be asked for.
+        let headers = answer.response.headers();
+        let elsewhere = headers
+            .get(header::LOCATION)
+            .and_then(|to| to.to_str().ok());
+        let elsewhere = elsewhere.filter(|_| status.is_redirection());
+        let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
+        return Err(format!("answered {status}{elsewhere}"));
     }
+    let body = wanted.body.as_deref().and_then(|text| pattern(text).ok());
     let Some(body) = body else {
         return Ok(status.to_string());
     };
@@ -69,9 +77,11 @@ async fn look(wanted: &Url, body: Option<&Regex>, web: &Web) -> Result<String, S
         .collect()
         .await
         .map_err(|e| format!("its body cannot be read: {e}"))?;
-    let text = String::from_utf8_lossy(&all.to_bytes()).into_owned();
-    match body.find(&text) {
-        Some(found) => Ok(format!("{status} with {:?}", found.as_str())),
+    match body.find(&all.to_bytes()) {
+        Some(found) => {
+            let words = String::from_utf8_lossy(found.as_bytes());
+            Ok(format!("{status} with {words:?}"))
+        }
         None => Err(format!("answered {status}, without a match in its body")),
     }
 }
