@@ -213,6 +213,7 @@ impl Handle {
             "INT" => Signal::INT,
             "TERM" => Signal::TERM,
             "KILL" => Signal::KILL,
+            "USR2" => Signal::USR2,
             other => panic!("no signal {other}"),
         };
         rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be sent");

@@ -12,6 +12,8 @@ mod crashes;
 mod faults;
 mod messages;
 mod power;
+mod recorded;
+mod shim;
 mod sink;
 mod tools;
 mod wakers;

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use abide::world::store::{Opened, Sqlite, Store};
 use abide_core::message::{self, About};
@@ -10,13 +10,14 @@ use abide_core::{Agent, MessageId, Record, TimerId};
 use serde_json::json;
 
 use crate::harness::{Abide, Handle};
+use crate::shim::start_on;
 use crate::{call, id_of, refused};
 
 /// A stream of numbers that is the same every time.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
+    pub fn roll(&mut self, below: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -205,34 +206,10 @@ ssize_t write(int fd, const void *bytes, size_t count) {
 }
 "#;
 
-/// Starts a daemon with this between it and the system; what makes the fault happen is the mark.
-fn start_on(abide: &Abide, disk: &str) -> PathBuf {
-    let (source, shim) = (abide.path("disk.c"), abide.path("disk.so"));
-    fs::write(&source, disk).expect("a source");
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the compiler that builds SQLite too"
-    )]
-    let built = std::process::Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&shim, &source])
-        .status();
-    assert!(built.expect("a compiler").success());
-    let mark = abide.path("broken");
-    let started = abide
-        .command(["status"])
-        .env("LD_PRELOAD", &shim)
-        .env("BROKEN_DISK", &mark)
-        .output()
-        .expect("abide runs");
-    assert!(started.status.success(), "{started:?}");
-    mark
-}
-
 #[test]
 fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
     let abide = Abide::new();
-    let mark = start_on(&abide, FULL_DISK);
+    let mark = start_on(&abide, FULL_DISK, "BROKEN_DISK");
     let pid = abide.pid();
     let kept = id_of(&call(
         &abide,
@@ -292,7 +269,7 @@ fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
 #[test]
 fn m2_a_sync_that_fails_is_never_trusted() {
     let abide = Abide::new();
-    let mark = start_on(&abide, FAILING_DISK);
+    let mark = start_on(&abide, FAILING_DISK, "BROKEN_DISK");
     let arguments = |text: &str| json!({"total_duration": 600, "mission": text});
     let kept = id_of(&call(&abide, "timer", arguments("safe")));
     let daemon = Handle::on(abide.pid());

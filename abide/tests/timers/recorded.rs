@@ -1,0 +1,339 @@
+//! Power cuts at any moment of a daemon's life, those of bringing the journal into the database
+//! included. What it writes and syncs is recorded; of that, disks are made as a cut may leave them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use abide::world::store::{Opened, Sqlite};
+use abide_core::TimerId;
+use abide_core::message::About;
+use serde_json::{Value, json};
+
+use crate::call;
+use crate::harness::Abide;
+use crate::power::Dice;
+use crate::shim::start_on;
+
+/// Writes down what is written to the database before it is, and that it was synced after it was.
+const RECORDING_DISK: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+enum { WRITTEN, CUT, SYNCED };
+static int which(int fd) {
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return -1;
+    path[length] = 0;
+    const char *name = strrchr(path, '/');
+    if (!name) return -1;
+    return strcmp(name, "/abide.db") == 0 ? 0 : strcmp(name, "/abide.db-wal") == 0 ? 1 : -1;
+}
+static void note(uint64_t kind, int file, uint64_t at, const void *bytes, uint64_t length) {
+    const char *record = getenv("RECORD");
+    int fd = record ? open(record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
+    if (fd < 0) return;
+    uint64_t head[4] = {kind, file, at, length};
+    struct iovec parts[2] = {{head, sizeof head}, {(void *)bytes, bytes ? length : 0}};
+    if (syscall(SYS_writev, fd, parts, 2) < 0) abort();
+    close(fd);
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) {
+    int file = which(fd);
+    if (file >= 0) note(WRITTEN, file, at, bytes, count);
+    return syscall(SYS_pwrite64, fd, bytes, count, at);
+}
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) { return pwrite64(fd, bytes, count, at); }
+ssize_t write(int fd, const void *bytes, size_t count) {
+    int file = which(fd);
+    if (file >= 0) note(WRITTEN, file, lseek(fd, 0, SEEK_CUR), bytes, count);
+    return syscall(SYS_write, fd, bytes, count);
+}
+int ftruncate64(int fd, off64_t length) {
+    int file = which(fd);
+    if (file >= 0) note(CUT, file, length, 0, 0);
+    return syscall(SYS_ftruncate, fd, length);
+}
+int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
+static int synced(int fd, int done) {
+    int file = which(fd);
+    if (done == 0 && file >= 0) note(SYNCED, file, 0, 0, 0);
+    return done;
+}
+int fsync(int fd) { return synced(fd, syscall(SYS_fsync, fd)); }
+int fdatasync(int fd) { return synced(fd, syscall(SYS_fdatasync, fd)); }
+"#;
+
+/// What a disk writes whole, or not.
+const SECTOR: usize = 512;
+
+enum What {
+    Written(usize, Vec<u8>),
+    Cut(usize),
+    Synced,
+}
+
+/// Something that was done to the database or to its journal.
+struct Done {
+    file: usize,
+    what: What,
+    /// How long the record is with this in it.
+    upto: u64,
+}
+
+fn read_record(path: &Path) -> Vec<Done> {
+    let bytes = fs::read(path).expect("a record");
+    let mut done = Vec::new();
+    let mut at = 0;
+    while at + 32 <= bytes.len() {
+        let number = |n: usize| {
+            let start = at + n * 8;
+            let word = bytes[start..start + 8].try_into().expect("eight bytes");
+            usize::try_from(u64::from_ne_bytes(word)).expect("a number")
+        };
+        let (kind, file, place, length) = (number(0), number(1), number(2), number(3));
+        at += 32;
+        let what = match kind {
+            0 => What::Written(place, bytes[at..at + length].to_vec()),
+            1 => What::Cut(place),
+            _ => What::Synced,
+        };
+        at += length;
+        let upto = at as u64;
+        done.push(Done { file, what, upto });
+    }
+    done
+}
+
+/// The database and its journal as they are on the disk for certain, and what was done since.
+#[derive(Default)]
+struct Disk<'a> {
+    certain: [Vec<u8>; 2],
+    since: [Vec<&'a What>; 2],
+}
+
+fn put(file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    let end = at + bytes.len();
+    if file.len() < end {
+        file.resize(end, 0);
+    }
+    file[at..end].copy_from_slice(bytes);
+}
+
+impl<'a> Disk<'a> {
+    fn take(&mut self, done: &'a Done) {
+        let (certain, since) = (&mut self.certain[done.file], &mut self.since[done.file]);
+        since.push(&done.what);
+        if matches!(done.what, What::Synced) {
+            for what in since.drain(..) {
+                match what {
+                    What::Written(at, bytes) => put(certain, *at, bytes),
+                    What::Cut(length) => certain.resize(*length, 0),
+                    What::Synced => {}
+                }
+            }
+        }
+    }
+
+    /// The power is cut: of what is not certain each sector is as before, as after, or half and half.
+    fn cut(&self, folder: &Path, dice: &mut Dice) {
+        for (n, name) in ["abide.db", "abide.db-wal"].iter().enumerate() {
+            let mut file = self.certain[n].clone();
+            for what in &self.since[n] {
+                match what {
+                    What::Written(at, bytes) => {
+                        for (sector, bytes) in bytes.chunks(SECTOR).enumerate() {
+                            let kept = match dice.roll(4) {
+                                0 => 0,
+                                1 => dice.roll(bytes.len() as u64) as usize,
+                                _ => bytes.len(),
+                            };
+                            if kept > 0 {
+                                put(&mut file, at + sector * SECTOR, &bytes[..kept]);
+                            }
+                        }
+                    }
+                    What::Cut(length) if dice.roll(2) == 0 => file.resize(*length, 0),
+                    What::Cut(_) | What::Synced => {}
+                }
+            }
+            fs::write(folder.join(name), file).expect("a file");
+        }
+    }
+}
+
+/// What was promised of one timer, each with how long the record was then.
+#[derive(Default)]
+struct Promised {
+    /// It is made.
+    made: u64,
+    /// It is to be stopped, and it is.
+    stopping: Option<u64>,
+    stopped: Option<u64>,
+    /// It may have come due.
+    short: bool,
+    /// It was told by a call that began then.
+    told: Option<u64>,
+}
+
+/// A client, and a daemon whose disk is recorded.
+struct Life {
+    abide: Abide,
+    promised: BTreeMap<String, Promised>,
+}
+
+impl Life {
+    fn recorded(&self) -> u64 {
+        fs::metadata(self.abide.path("mark")).map_or(0, |found| found.len())
+    }
+
+    /// Calls, and takes note of what the answer tells.
+    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let began = self.recorded();
+        let answer = call(&self.abide, tool, arguments);
+        for message in answer["messages"].as_array().into_iter().flatten() {
+            let timer = message["timer_id"].as_str().expect("a timer");
+            // A short one may be told by the very answer that it was made by.
+            let promised = self.promised.entry(timer.to_owned()).or_default();
+            assert!(promised.told.replace(began).is_none(), "{timer} twice");
+        }
+        answer
+    }
+
+    fn make(&mut self, n: u64, short: bool) -> String {
+        let seconds = if short { 0.001 } else { 600.0 };
+        let text = "x".repeat((n * 7_919 % 16_000) as usize + 1);
+        let arguments = json!({"total_duration": seconds, "mission": text});
+        let id = crate::id_of(&self.call("timer", arguments));
+        let made = self.recorded();
+        let promised = self.promised.entry(id.clone()).or_default();
+        (promised.made, promised.short) = (made, short);
+        id
+    }
+
+    fn stop(&mut self, id: &str) {
+        let began = self.recorded();
+        self.call("stop_timer", json!({"timer_id": id}));
+        let ended = self.recorded();
+        let promised = self.promised.get_mut(id).expect("one of ours");
+        (promised.stopping, promised.stopped) = (Some(began), Some(ended));
+    }
+}
+
+/// What is on a disk: the timers that run, and those there is an unseen message about.
+fn found(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
+    let opened = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
+    let Opened { kept, .. } = &opened;
+    let id = |number| TimerId::from_bits(kept.shuffle.mix(number)).to_string();
+    let runs = kept.timers.iter().map(|timer| id(timer.number)).collect();
+    let mut told = BTreeSet::new();
+    for message in &kept.messages {
+        if let About::Timer(timer) = message.about {
+            assert!(
+                told.insert(timer.to_string()),
+                "two messages about one timer"
+            );
+        }
+    }
+    (runs, told)
+}
+
+/// What was promised when the record was so long.
+fn holds(promised: &BTreeMap<String, Promised>, length: u64, folder: &Path) -> Result<(), String> {
+    let (runs, told) = found(folder);
+    for (id, promised) in promised {
+        if promised.made > length {
+            continue;
+        }
+        let (runs, told) = (runs.contains(id), told.contains(id));
+        let is = |moment: Option<u64>| moment.is_some_and(|moment| moment <= length);
+        let right = match promised.short {
+            // It runs, or there is one message about it, which may have been seen.
+            true => runs != told || (!runs && is(promised.told)),
+            false if is(promised.stopped) => !runs && !told,
+            false => (runs || is(promised.stopping)) && !told,
+        };
+        if !right {
+            return Err(format!("{id}: runs: {runs}, told: {told}"));
+        }
+    }
+    Ok(())
+}
+
+fn power_cuts(cuts: usize, seed: u64) {
+    let abide = Abide::new();
+    start_on(&abide, RECORDING_DISK, "RECORD");
+    let promised = BTreeMap::new();
+    let mut life = Life { abide, promised };
+    let mut dice = Dice(seed);
+    let mut running = Vec::new();
+    // The journal is brought into the database after a thousand pages.
+    for n in 0..600 {
+        let short = dice.roll(4) == 0;
+        let id = life.make(n, short);
+        if !short {
+            running.push(id);
+        }
+        if dice.roll(8) == 0 && !running.is_empty() {
+            let any = dice.roll(running.len() as u64) as usize;
+            life.stop(&running.swap_remove(any));
+        }
+    }
+    life.abide.kill_daemon();
+    let done = read_record(&life.abide.path("mark"));
+    let brought = done
+        .iter()
+        .filter(|done| done.file == 0 && matches!(done.what, What::Synced));
+    assert!(brought.count() >= 2, "the journal was never brought in");
+
+    let first = life.promised.values().map(|promised| promised.made).min();
+    let first = first.expect("a promise");
+    let begin = done.iter().position(|done| done.upto >= first);
+    let begin = begin.expect("it was recorded");
+    let mut moments: Vec<usize> = (0..cuts)
+        .map(|_| begin + dice.roll((done.len() - begin) as u64) as usize)
+        .collect();
+    moments.sort_unstable();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut disk = Disk::default();
+    let mut taken = 0;
+    for (n, moment) in moments.into_iter().enumerate() {
+        for done in &done[taken..=moment] {
+            disk.take(done);
+        }
+        taken = moment + 1;
+        // Each has a folder of its own, since a database may be closed a moment later.
+        let folder = folder.path().join(n.to_string());
+        fs::create_dir(&folder).expect("a folder");
+        disk.cut(&folder, &mut dice);
+        if let Err(why) = holds(&life.promised, done[moment].upto, &folder) {
+            panic!("seed {seed}, cut after {moment} of {}: {why}", done.len());
+        }
+        fs::remove_dir_all(&folder).expect("a folder");
+    }
+}
+
+#[test]
+fn m1_g7_the_power_is_cut_at_any_moment_of_a_daemons_life() {
+    power_cuts(60, 0x9e37_79b9_7f4a_7c15);
+}
+
+#[test]
+#[ignore = "many power cuts, for `make soak`"]
+fn m1_g7_the_power_is_cut_in_many_lives() {
+    let lives = std::env::var("ABIDE_CUTS")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    for seed in 1..=lives.unwrap_or(20_u64) {
+        power_cuts(500, seed);
+        eprintln!("life {seed}: 500 cuts, nothing lost and nothing doubled");
+    }
+}

@@ -1,0 +1,39 @@
+//! What stands between a daemon and the system, so that the system can be what it seldom is.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::harness::Abide;
+
+/// Builds it; `None`: it cannot be had for this machine.
+pub fn built(abide: &Abide, name: &str, source: &str) -> Option<PathBuf> {
+    let (written, shim) = (
+        abide.path(&format!("{name}.c")),
+        abide.path(&format!("{name}.so")),
+    );
+    fs::write(&written, source).expect("a source");
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the compiler that builds SQLite too"
+    )]
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]);
+    let done = compiler.args([&shim, &written]).status();
+    done.expect("a compiler").success().then_some(shim)
+}
+
+/// Starts a daemon with this between it and the system; the variable tells it of the file by which it
+/// is spoken with.
+pub fn start_on(abide: &Abide, source: &str, variable: &str) -> PathBuf {
+    let shim = built(abide, "shim", source).expect("it can be built");
+    let mark = abide.path("mark");
+    let started = abide
+        .command(["status"])
+        .env("LD_PRELOAD", shim)
+        .env(variable, &mark)
+        .output()
+        .expect("abide runs");
+    assert!(started.status.success(), "{started:?}");
+    mark
+}
