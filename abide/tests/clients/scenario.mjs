@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, watch, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-const work = process.env.WORK;
+export const work = process.env.WORK;
 
 export const server = {
   command: process.env.ABIDE,
@@ -16,7 +16,8 @@ export const server = {
   cwd: work,
 };
 
-const text = (result) => {
+/** The text, which is among the facts too. */
+export const text = (result) => {
   assert.equal(result.structuredContent.text, result.content[0].text);
   return result.content[0].text;
 };

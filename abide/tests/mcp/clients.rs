@@ -46,6 +46,11 @@ fn typescript_client_2() {
 }
 
 #[test]
+fn typescript_client_2_waits() {
+    drive("node", "waiting.mjs");
+}
+
+#[test]
 fn python_2() {
     drive("python", "python2.py");
 }

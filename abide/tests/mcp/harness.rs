@@ -184,6 +184,11 @@ pub fn setup(era: Era) -> Setup<'static> {
     Setup { era, ..LEGACY }
 }
 
+/// The same, with these variables in its environment.
+pub fn setup_in<'a>(era: Era, env: &'a [(&'a str, &'a str)]) -> Setup<'a> {
+    Setup { era, env, ..LEGACY }
+}
+
 /// A client at the pipes of `abide mcp`.
 pub struct Client {
     child: Child,

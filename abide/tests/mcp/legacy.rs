@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Ear, Home, LEGACY, Process, Setup, Watch, is_error, setup, text};
-use crate::harness::{ERAS, Era};
+use crate::harness::{Client, ERAS, Ear, Era, Home, LEGACY, Process, Setup, Watch};
+use crate::harness::{is_error, setup, setup_in, text};
 
 #[test]
 fn shakes_hands_in_every_version_and_lists_its_tools() {
@@ -82,13 +82,7 @@ fn runs_a_command_in_the_clients_folder_and_environment() {
     let home = Home::new();
     let env = [("GREETING", "good day")];
     for era in ERAS {
-        let mut client = Client::start(
-            &home,
-            Setup {
-                env: &env,
-                ..setup(era)
-            },
-        );
+        let mut client = Client::start(&home, setup_in(era, &env));
         let result = client.call("shell", json!({"command": "echo $GREETING; pwd; exit 3"}));
         let facts = &result["structuredContent"];
         assert_eq!(facts["status"], "ERROR");

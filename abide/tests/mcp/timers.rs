@@ -4,7 +4,7 @@ use std::net::TcpListener;
 
 use serde_json::json;
 
-use crate::harness::{Client, ERAS, Home, Setup, setup, text};
+use crate::harness::{Client, ERAS, Home, setup, setup_in, text};
 
 #[test]
 fn a_timer_completes_within_its_call_and_is_told_once() {
@@ -78,13 +78,7 @@ fn waits_are_fitted_to_what_the_client_can_wait() {
     let home = Home::new();
     let env = [("ABIDE_CALL_LIMIT", "0.6")];
     for era in ERAS {
-        let mut client = Client::start(
-            &home,
-            Setup {
-                env: &env,
-                ..setup(era)
-            },
-        );
+        let mut client = Client::start(&home, setup_in(era, &env));
         let result = client.call("timer", json!({"total_duration": 600, "reason": "r"}));
         let facts = &result["structuredContent"];
         assert_eq!(facts["timeout"], true, "{result}");
