@@ -4,7 +4,7 @@
 //! meanwhile. So nothing is copied, and a step that fails is simply noted in the plan.
 
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -12,6 +12,7 @@ use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
 
 use super::cgroup::Leaf;
+use super::oom;
 use super::spawn::Failure;
 
 /// What the child needs between its birth and `exec`, made ready before: it may not allocate.
@@ -26,6 +27,8 @@ pub(super) struct Plan {
     pub cwd: CString,
     /// Its mask for new files.
     pub umask: libc::mode_t,
+    /// Its share in want of memory, where it is not the keeper's own.
+    pub oom_score: Option<&'static CStr>,
     /// Its standard input, output and error.
     pub streams: [RawFd; 3],
     /// Whether those are its terminal.
@@ -258,6 +261,9 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::umask(plan.umask);
+        if let Some(score) = plan.oom_score {
+            oom::set(score);
+        }
         if let Some(procs) = &plan.enter {
             let entered = libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);
             plan.check(Step::Enter, entered as i32);

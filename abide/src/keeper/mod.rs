@@ -22,6 +22,7 @@ mod line;
 pub mod log;
 mod nsinit;
 mod nursery;
+pub mod oom;
 mod place;
 pub mod proc;
 mod rehearse;

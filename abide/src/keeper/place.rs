@@ -1,6 +1,7 @@
 //! Where a keeper lives: its folder, its socket, its control group, and what it found out about the
 //! machine before there was anything to run.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,14 +15,16 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, Leaf};
 use super::folder::{self, CTL, Keeper as Identity, META};
-use super::proc;
 use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
+use super::{oom, proc};
 
 /// What is the same for all keepers of a nursery, found out once.
 pub struct Surroundings {
     /// The mask for new files that commands are to have.
     pub umask: libc::mode_t,
+    /// Their share in want of memory, where it is not the keepers' own.
+    pub oom_score: Option<&'static CStr>,
     /// The control group below which sessions get their own.
     pub group: Option<PathBuf>,
     /// The counter of out-of-memory kills in the group that sessions inherit.
@@ -42,6 +45,8 @@ pub struct Place {
     pub leaf: Option<Leaf>,
     /// The mask for new files that the command is to have.
     pub umask: libc::mode_t,
+    /// Its share in want of memory, where it is not the keeper's own.
+    pub oom_score: Option<&'static CStr>,
     /// The file that will say what was to be run, and how it ended.
     pub record: Rc<OwnedFd>,
     /// What a command without a terminal will need.
@@ -108,6 +113,7 @@ impl Surroundings {
     pub fn new(umask: libc::mode_t) -> Self {
         Surroundings {
             umask,
+            oom_score: oom::step_back(),
             group: cgroup::own_folder(),
             oom_file: cgroup::oom_file(),
             boot_id: boot_id(),
@@ -134,6 +140,7 @@ impl Place {
             signals,
             leaf: leaf(around.group.as_deref(), path),
             umask: around.umask,
+            oom_score: around.oom_score,
             record: Rc::new(files.record),
             pipes: Pipes::make().ok(),
             identity: identity(around),

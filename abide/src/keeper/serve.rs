@@ -354,6 +354,7 @@ impl Keeper {
             leaf,
             namespace: namespace.as_ref(),
             umask: self.place.umask,
+            oom_score: self.place.oom_score,
         };
         let spawned = folder::put(&self.place.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))

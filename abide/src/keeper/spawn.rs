@@ -65,6 +65,8 @@ pub(super) struct Around<'a> {
     pub namespace: Option<&'a Namespace>,
     /// Its mask for new files.
     pub umask: libc::mode_t,
+    /// Its share in want of memory, where it is not the keeper's own.
+    pub oom_score: Option<&'static CStr>,
 }
 
 /// Starts the command. Returns once it has been executed, or with the step that failed. The child's
@@ -173,7 +175,9 @@ impl Ends {
             // The kernel says so when all terminals are taken.
             Errno::AGAIN | Errno::NOSPC => Failure {
                 errno: libc::ENOSPC,
-                sentence: "cannot open a terminal: all terminals of this system are in use".into(),
+                sentence: "cannot open a terminal: all terminals of this system are in use \
+                           (kernel.pty.max); end a session that has one, or do without (pty: false)"
+                    .into(),
             },
             _ => Failure::new("cannot open a terminal", &errno.into()),
         };
@@ -219,6 +223,7 @@ pub(super) fn rehearse(launch: &Launch) {
         leaf: None,
         namespace: None,
         umask: 0,
+        oom_score: None,
     };
     std::hint::black_box(plan(launch, [0, 1, 2], false, &around).is_ok());
 }
@@ -247,6 +252,7 @@ fn plan(
         env: Pointers::new(strings(&env, "the environment")?),
         cwd: string(&launch.cwd, "the folder")?,
         umask: around.umask,
+        oom_score: around.oom_score,
         streams,
         terminal,
         mounts_of: around.namespace.map(|space| space.handle.as_raw_fd()),

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod log;
 pub mod logins;
 pub mod machine;
+pub mod oom;
 pub mod own;
 pub mod peer;
 pub mod probe;

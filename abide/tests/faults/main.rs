@@ -3,6 +3,7 @@
 
 mod disk;
 mod harness;
+mod memory;
 mod plain;
 mod wary;
 

@@ -15,8 +15,8 @@ use rustix::net::{
     sendmsg, socketpair,
 };
 
-use crate::world::descriptors;
 use crate::world::stream::Stream;
+use crate::world::{descriptors, oom};
 
 /// The descriptor on which the nursery hears what to make.
 const NURSERY_FD: i32 = 3;
@@ -47,6 +47,7 @@ impl Nursery {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         descriptors::as_before(&mut command);
+        oom::as_before(&mut command);
         let fd = theirs.as_raw_fd();
         // SAFETY: only dup2 and fcntl run between fork and exec; both are async-signal-safe.
         unsafe {

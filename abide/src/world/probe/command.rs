@@ -12,7 +12,7 @@ use tokio::process::Child;
 use super::Slots;
 use super::condition::Command;
 use crate::world::clock::pause;
-use crate::world::descriptors;
+use crate::world::{descriptors, oom};
 
 /// A look that takes longer is ended, and did not succeed.
 const TRY: Duration = Duration::from_secs(60);
@@ -68,6 +68,7 @@ pub(super) async fn look(wanted: &Command) -> Result<(), String> {
         command.env("PATH", path);
     }
     descriptors::as_before(&mut command);
+    oom::as_before(&mut command);
     let mut command = tokio::process::Command::from(command);
     let child = command.kill_on_drop(true).spawn();
     let child = child.map_err(|e| format!("cannot be run: {e}"))?;

@@ -1,0 +1,45 @@
+//! Whom the kernel ends first when memory runs out: rather a command than those who keep it.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+
+/// Where a process's share in that is set.
+const FILE: &CStr = c"/proc/self/oom_score_adj";
+/// The daemon and its keepers: late, but not never.
+const KEPT: i32 = -500;
+
+/// Makes this process one of the last, where that is allowed. What commands are to have instead, where
+/// they would not have it by themselves. Once in a process's life.
+pub fn step_back() -> Option<&'static CStr> {
+    let before: i32 = fs::read_to_string(FILE.to_str().ok()?)
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    // Who may not go below nought may often go back to it.
+    let lower = [KEPT, 0]
+        .into_iter()
+        .find(|wanted| before > *wanted && set(&score(*wanted)));
+    let now = lower.unwrap_or(before);
+    let wanted = before.max(0);
+    (now != wanted).then(|| &*Box::leak(score(wanted).into_boxed_c_str()))
+}
+
+fn score(of: i32) -> CString {
+    CString::new(of.to_string()).unwrap_or_default()
+}
+
+/// Sets what this process has. Makes system calls and nothing else.
+pub fn set(score: &CStr) -> bool {
+    // SAFETY: plain system calls on strings that live meanwhile, and on a descriptor of its own.
+    unsafe {
+        let file = libc::open(FILE.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return false;
+        }
+        let size = score.count_bytes();
+        let written = libc::write(file, score.as_ptr().cast(), size);
+        libc::close(file);
+        usize::try_from(written) == Ok(size)
+    }
+}
