@@ -25,6 +25,23 @@ async function attempt(undo: () => void, work: () => Promise<void>, failed: stri
   }
 }
 
+/** The last act on each thing that is not answered yet. */
+const underWay = new Map<string, Promise<boolean>>();
+
+/**
+ * Acts on one thing are sent one after the other, in the order of the clicks: requests go out on several
+ * connections, and one may overtake another.
+ */
+export function inTurn(id: string, act: () => Promise<boolean>): Promise<boolean> {
+  const mine = (underWay.get(id) ?? Promise.resolve(true)).then(act);
+  underWay.set(id, mine);
+  const leave = () => {
+    if (underWay.get(id) === mine) underWay.delete(id);
+  };
+  mine.then(leave, leave);
+  return mine;
+}
+
 export const QUIET_FOR = 600;
 
 export async function answer(id: string, word: 'yes' | 'no' | 'quiet'): Promise<boolean> {
@@ -71,7 +88,7 @@ export async function timerAct(id: string, act: TimerAct, pause = 60): Promise<b
     const known = house.timers.get(id);
     if (known && told?.timer_id === id) house.putTimer({ ...known, ...told });
   };
-  return attempt(undo, work, TIMER_FAILED[act]);
+  return inTurn(id, () => attempt(undo, work, TIMER_FAILED[act]));
 }
 
 export async function kill(id: string): Promise<boolean> {

@@ -75,6 +75,7 @@ export class House {
   private loading: Promise<void> | undefined;
   private again = false;
   private endedSessions = 0;
+  private timesRead = 0;
   private readingTimers: Promise<void> | undefined;
   private timersAgain = false;
 
@@ -159,6 +160,7 @@ export class House {
     this.olderSessions = recent.next ?? null;
     this.olderMessages = messages.next ?? null;
     this.endedSessions = 0;
+    this.timesRead += 1;
   }
 
   /** The timers that have not ended; of too many, those that are due next. */
@@ -197,22 +199,40 @@ export class House {
   }
 
   async moreSessions(): Promise<void> {
-    if (!this.olderSessions) return;
     const after = this.olderSessions;
+    if (!after) return;
     this.olderSessions = null;
     const path = withQuery('/v1/sessions', { include_ended: true, limit: PAGE, after });
-    const page = await get<Page & { sessions: Session[] }>(path);
+    const page = await this.older(get<Page & { sessions: Session[] }>(path), () => (this.olderSessions = after));
+    if (!page) return;
     for (const session of page.sessions) if (!this.sessions.get(session.session_id)) this.sessions.put(session);
     this.olderSessions = page.next ?? null;
   }
 
   async moreMessages(): Promise<void> {
-    if (!this.olderMessages) return;
     const after = this.olderMessages;
+    if (!after) return;
     this.olderMessages = null;
-    const page = await get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: PAGE, after }));
+    const path = withQuery('/v1/messages', { limit: PAGE, after });
+    const page = await this.older(get<Page & { messages: Message[] }>(path), () => (this.olderMessages = after));
+    if (!page) return;
     for (const message of page.messages) if (!this.messages.get(message.message_id)) this.messages.put(message);
     this.olderMessages = page.next ?? null;
+  }
+
+  /**
+   * The next page of what is older. Nothing where the lists were read anew meanwhile: they go on elsewhere.
+   * What could not be read is there to be asked for again.
+   */
+  private async older<T>(asked: Promise<T>, again: () => void): Promise<T | undefined> {
+    const { timesRead } = this;
+    try {
+      const page = await asked;
+      return timesRead === this.timesRead ? page : undefined;
+    } catch (fault) {
+      if (timesRead === this.timesRead) again();
+      throw fault;
+    }
   }
 
   /** Reads the timers that have not ended anew: once for all who ask meanwhile, and not all the time. */

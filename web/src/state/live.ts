@@ -101,6 +101,10 @@ async function rest(pause: number, signal: AbortSignal): Promise<void> {
 async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
   const own = new AbortController();
   const end = () => own.abort();
+  // Lists that come in after the end do not bring the connection back.
+  const live = () => {
+    if (!own.signal.aborted) onLive();
+  };
   signal.addEventListener('abort', end, { once: true });
   let watchdog = setTimeout(end, SILENCE);
   try {
@@ -117,7 +121,7 @@ async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
       if (done) return;
       clearTimeout(watchdog);
       watchdog = setTimeout(end, SILENCE);
-      for (const event of parser.take(value)) hear(event, onLive, end);
+      for (const event of parser.take(value)) hear(event, live, end);
     }
   } finally {
     clearTimeout(watchdog);
@@ -138,6 +142,12 @@ function hear(event: ServerEvent, onLive: () => void, giveUp: () => void): void 
   } else if (event.event === 'reset') {
     stale = true;
     load(onLive, giveUp);
+  } else if (event.event === 'timers_changed') {
+    house.reloadTimers().catch(() => {
+      // Nothing will say again that they have changed.
+      stale = true;
+      giveUp();
+    });
   } else {
     apply(event.event, data);
   }
@@ -161,7 +171,6 @@ function apply(kind: string, data: unknown): void {
   if (kind === 'session') house.putSession(data as Session);
   else if (kind === 'output') house.putPulse(data as Pulse);
   else if (kind === 'timer') house.putTimer(data as Timer);
-  else if (kind === 'timers_changed') void house.reloadTimers().catch(() => undefined);
   else if (kind === 'message') house.putMessage(data as Message);
   else if (kind === 'question') {
     const { state, ...question } = data as QuestionEvent;

@@ -26,8 +26,9 @@ export function Session({ id }: { id: string }) {
   const known = session !== undefined;
   useEffect(() => {
     if (known) return;
-    get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`).then(
-      (told) => house.putSession(told),
+    const asked = house.ask(id, () => get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`));
+    asked.then(
+      (told) => told && house.putSession(told),
       (error: unknown) => setFault(sentence(error)),
     );
   }, [id, known]);

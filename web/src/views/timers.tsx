@@ -1,7 +1,7 @@
 // Timers as a list, those of the past, and what they come to.
 
 import { Tabs } from '@base-ui/react/tabs';
-import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from 'react';
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { conditionWords } from '../condition';
 import { count, length, moment, visible } from '../format';
 import { sentence } from '../state/acts';
@@ -9,6 +9,7 @@ import { get, withQuery } from '../state/api';
 import { now } from '../state/clock';
 import { house, type HeldTimer } from '../state/house';
 import type { Keyed } from '../state/keyed';
+import { Newest } from '../state/newest';
 import { ordered } from '../state/order';
 import { useIds, useThing } from '../state/use';
 import { useValue } from '../state/value';
@@ -217,22 +218,35 @@ interface Past {
   next?: string | null;
 }
 
+function history(after?: string): Promise<Past> {
+  return get<Past>(withQuery('/v1/timers/history', { limit: 200, after }));
+}
+
 function History() {
   const [past, setPast] = useState<Past | null>(null);
   const [fault, setFault] = useState('');
-  const read = useCallback(async (after?: string) => {
+  const newest = useRef(new Newest());
+  const readTop = useCallback(async () => {
     try {
-      const page = await get<Past>(withQuery('/v1/timers/history', { limit: 200, after }));
-      setPast((old) => {
-        if (old === null) return page;
-        return after ? { ...page, timers: [...old.timers, ...page.timers] } : newOnTop(page, old);
-      });
+      const page = await newest.current.of(history());
+      if (!page) return;
+      setPast((old) => (old === null ? page : newOnTop(page, old)));
       setFault('');
     } catch (error) {
       setFault(sentence(error));
     }
   }, []);
-  useReadWhenTimersEnd(useCallback(() => void read(), [read]));
+  const readOn = useCallback(async (after: string) => {
+    try {
+      const page = await history(after);
+      // What was read anew meanwhile goes on elsewhere.
+      setPast((old) => (old?.next === after ? { ...page, timers: [...old.timers, ...page.timers] } : old));
+      setFault('');
+    } catch (error) {
+      setFault(sentence(error));
+    }
+  }, []);
+  useReadWhenTimersEnd(useCallback(() => void readTop(), [readTop]));
   const byId = useMemo(() => new Map((past?.timers ?? []).map((timer) => [timer.timer_id, timer])), [past]);
   const next = past?.next;
   const ids = useMemo(() => [...byId.keys()], [byId]);
@@ -242,8 +256,8 @@ function History() {
   );
   const height = useRowHeight(56, 96);
   const onEnd = useCallback(() => {
-    if (next) void read(next);
-  }, [next, read]);
+    if (next) void readOn(next);
+  }, [next, readOn]);
   if (fault) return <p className="fault">{fault}</p>;
   if (!past) return <p className="soft">Reading…</p>;
   if (ids.length === 0) {
@@ -325,9 +339,11 @@ function useReadWhenTimersEnd(read: () => void): void {
 function Statistics() {
   const [stats, setStats] = useState<Stats | null>(null);
   const [fault, setFault] = useState('');
+  const newest = useRef(new Newest());
   const read = useCallback(() => {
-    get<Stats>('/v1/timers/stats').then(
+    newest.current.of(get<Stats>('/v1/timers/stats')).then(
       (told) => {
+        if (!told) return;
         setStats(told);
         setFault('');
       },
