@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Home, LEGACY, Process, Watch, setup, text};
+use crate::harness::{Client, ERAS, Home, LEGACY, Process, setup, text};
 
 #[test]
 fn a_killed_daemon_goes_unnoticed() {
@@ -168,18 +168,16 @@ fn s1_the_front_ends_with_its_client_and_nothing_else_does() {
         let command = format!("echo $$ > {}; exec sleep 60", ear.path());
         client.begin("shell", json!({"command": command}));
         let process = Process::said_by(&ear);
-        let watch = Watch::start();
         client.close_input();
         assert!(client.ended().0);
-        assert!(watch.elapsed().as_secs_f64() < 2.0, "{:?}", watch.elapsed());
-        assert!(process.is_alive());
+        assert!(process.is_alive(), "it did not wait for the command");
     }
 }
 
 #[test]
 fn a_pipe_that_is_only_written_to_gets_its_answers() {
     let home = Home::new();
-    Client::start(&home, LEGACY).call("shell", json!({"command": "true"}));
+    // No daemon runs yet: however long it takes to start, it is waited for.
     let mut client = Client::silent(&home, LEGACY);
     let params = json!({
         "protocolVersion": "2025-06-18",

@@ -30,8 +30,8 @@ use crate::world::entropy;
 const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
 /// Connections in a row that may break before they brought a single line.
 const BREAKS: usize = 5;
-/// At the end of input, how long answers that are about to come are waited for. A client that is
-/// gone does not mind; a pipe that was only written to gets what it asked for.
+/// At the end of input, how long the next of the answers that are about to come is waited for. A
+/// client that is gone does not mind; a pipe that was only written to gets what it asked for.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 /// Lines that want no answer and wait for the next connection.
 const HELD: usize = 256;
@@ -69,7 +69,7 @@ struct Front {
     places: Places,
     output: Mutex<File>,
     state: Mutex<State>,
-    /// A request came while there was no connection, or one was answered.
+    /// A request came while there was no connection, there is one again, or one was answered.
     changed: Condvar,
 }
 
@@ -256,11 +256,32 @@ impl Front {
         }
     }
 
+    /// Waits for as long as one answer follows another. While there is no daemon yet to answer, none can
+    /// be late: it is started, or that is given up, which answers everything too.
     fn hear_last_answers(&self) {
-        let waiting = |state: &mut State| !state.unanswered.is_empty();
-        let _ = self
-            .changed
-            .wait_timeout_while(self.state(), LAST_ANSWERS, waiting);
+        let mut state = self.state();
+        while !state.unanswered.is_empty() {
+            let waiting = state.unanswered.len();
+            if state.link.is_none() {
+                let unlinked =
+                    |state: &mut State| state.link.is_none() && state.unanswered.len() == waiting;
+                state = self
+                    .changed
+                    .wait_while(state, unlinked)
+                    .expect("no holder panics");
+                continue;
+            }
+            let quiet =
+                |state: &mut State| state.link.is_some() && state.unanswered.len() == waiting;
+            let (next, waited) = self
+                .changed
+                .wait_timeout_while(state, LAST_ANSWERS, quiet)
+                .expect("no holder panics");
+            if waited.timed_out() {
+                return;
+            }
+            state = next;
+        }
     }
 
     // ---- from the daemon to the client
@@ -307,6 +328,7 @@ impl Front {
         let said = state.catch_up();
         link.write_all(&said)?;
         state.link = Some(link);
+        self.changed.notify_all();
         Ok(theirs)
     }
 
@@ -372,6 +394,7 @@ impl Front {
             state.link = None;
             std::mem::take(&mut state.asked)
         };
+        self.changed.notify_all();
         let mut out = Vec::new();
         for id in asked {
             out.extend_from_slice(
@@ -388,19 +411,26 @@ impl Front {
         let unanswered = {
             let mut state = self.state();
             state.held.clear();
-            std::mem::take(&mut state.unanswered)
+            state.unanswered.clone()
         };
         let sentence = format!(
             "the abide daemon cannot be reached: {why}. Commands that run go on; `abide doctor` \
              says what to mend, and the next call tries again."
         );
+        let mut told = Vec::new();
         for line in unanswered {
             let outline = Outline {
                 id: Some(line.id),
                 method: None,
             };
             self.refuse(&outline, -32603, &sentence);
+            told.push(line.number);
         }
+        // Only then: whoever waits for the last answers ends the program.
+        self.state()
+            .unanswered
+            .retain(|kept| !told.contains(&kept.number));
+        self.changed.notify_all();
     }
 
     fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
