@@ -19,8 +19,8 @@ export default defineConfig({
   retries: 0,
   workers: 2,
   // Generous, since nothing here is measured: on a busy machine a browser takes its time.
-  timeout: 180_000,
-  expect: { timeout: 40_000 },
+  timeout: 900_000,
+  expect: { timeout: 120_000 },
   reporter: [['list']],
   use: {
     viewport: { width: 1280, height: 800 },

@@ -119,6 +119,7 @@ export const test = base.extend<Fixtures>({
   inside: async ({ abide, page }, give) => {
     const origin = `http://${abide.address()}/`;
     const wrong = watch(page, origin);
+    await keepNotes(page);
     await pageFromDisk(page, origin);
     await page.goto(await abide.link());
     await expect(page.getByText(/^Live, abide/)).toBeVisible();
@@ -132,6 +133,31 @@ export { expect } from '@playwright/test';
 /** A note in the corner. */
 export function note(page: Page, text: string) {
   return page.getByRole('region', { name: 'Notifications' }).getByText(text);
+}
+
+interface Keeping {
+  keptNotes: string[];
+}
+
+/** Keeps what every note said: one that brings good news is gone after a few seconds. */
+async function keepNotes(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const kept: string[] = [];
+    Object.assign(window, { keptNotes: kept } satisfies Keeping);
+    const look = () => {
+      for (const note of document.querySelectorAll('.note')) {
+        const text = note.textContent;
+        if (!kept.includes(text)) kept.push(text);
+      }
+    };
+    new MutationObserver(look).observe(document, { subtree: true, childList: true, characterData: true });
+  });
+}
+
+/** Waits until a note in the corner has said this, however soon it is gone. */
+export async function told(page: Page, text: string): Promise<void> {
+  const kept = () => page.evaluate(() => (window as unknown as Keeping).keptNotes);
+  await expect.poll(async () => (await kept()).filter((note) => note.includes(text))).not.toEqual([]);
 }
 
 /** Goes quiet after `says`, so that a person is asked. */

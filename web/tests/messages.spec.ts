@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, note, test } from './abide';
+import { expect, note, test, told } from './abide';
 
 test('a message comes as it is written; where nothing wakes its agent, sending it again is refused', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
@@ -27,7 +27,7 @@ test.describe('with a waker', () => {
     await expect(deliveries).toContainText('the sink is down');
     writeFileSync(join(abide.dir, 'up'), '');
     await message.getByRole('button', { name: 'Send again' }).click();
-    await expect(note(page, 'The message is being sent again')).toBeVisible();
+    await told(page, 'The message is being sent again');
     await expect(deliveries).toContainText('delivered');
   });
 });
