@@ -14,7 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Longer than anything here takes, even on a busy machine; a test that waits this long fails.
-const PATIENCE: i64 = 60;
+const PATIENCE: i64 = 180;
 
 /// An abide under a folder of its own. Ends all it started when it is dropped.
 pub struct Abide {

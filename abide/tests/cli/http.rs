@@ -71,6 +71,13 @@ fn tool(abide: &Abide, name: &str, arguments: &Value) -> Answered {
     ask(abide, &line, headers, arguments.to_string().as_bytes())
 }
 
+/// Does something that must be taken up.
+pub fn post(abide: &Abide, path: &str, body: &Value) {
+    let (line, headers) = (format!("POST {path}"), "content-type: application/json\r\n");
+    let answered = ask(abide, &line, headers, body.to_string().as_bytes());
+    assert_eq!(answered.status, 200, "{}", answered.json());
+}
+
 #[test]
 fn tools_are_listed_and_called() {
     let abide = Abide::new();

@@ -101,7 +101,7 @@ fn extending_moves_the_hard_limit() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut run = abide
-        .command(["run", "--timeout", "3s", "--", "echo begun; cat go"])
+        .command(["run", "--timeout", "10s", "--", "echo begun; cat go"])
         .spawn()
         .unwrap();
     wait_for_line(run.stdout.as_mut().unwrap(), "begun\n");
@@ -112,7 +112,7 @@ fn extending_moves_the_hard_limit() {
             .status
             .success()
     );
-    assert!(abide.output(["run", "--", "sleep 3.2"]).status.success());
+    assert!(abide.output(["run", "--", "sleep 10.2"]).status.success());
     feed(&fifo, b"still here\n");
     let output = run.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "still here\n", "{output:?}");

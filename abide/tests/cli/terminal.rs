@@ -85,7 +85,7 @@ fn an_interrupt_at_the_question_ends_it_at_once() {
 fn s14_what_was_typed_before_the_question_does_not_answer_it() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let mut seat = seat(&abide, &["--idle", "500ms", "--", "echo begun; cat go"]);
+    let mut seat = seat(&abide, &["--idle", "3s", "--", "echo begun; cat go"]);
     seat.wait_for("begun");
     seat.type_in(b"n\n");
     seat.wait_for("[Y/n] ");
@@ -244,7 +244,7 @@ fn one_key_answers_in_a_terminal_of_its_own() {
 #[test]
 fn a_question_outlives_the_daemon_that_asked_it() {
     let abide = Abide::new();
-    let mut seat = seat(&abide, &["--idle", "300ms", "--", "echo begun; sleep 1000"]);
+    let mut seat = seat(&abide, &["--idle", "2s", "--", "echo begun; sleep 1000"]);
     seat.wait_for("[Y/n] ");
     let before = abide.json(["answer", "--json"])["questions"][0]["question_id"].clone();
     abide.crash();

@@ -54,7 +54,14 @@ fn the_output_then_one_line() {
         let result = engine
             .call("execute_command", json!({"command": command}))
             .await;
-        assert_eq!(result.text, "out\nerr\n[exited with code 0 after 0s]");
+        assert!(
+            result
+                .text
+                .starts_with("out\nerr\n[exited with code 0 after "),
+            "{}",
+            result.text
+        );
+        assert!(result.text.ends_with("s]"), "{}", result.text);
         assert_eq!(result.facts["status"], "exited");
         assert!(!result.is_error);
     });
@@ -66,7 +73,11 @@ fn an_exit_code_is_a_result_and_no_error() {
         let result = engine
             .call("execute_command", json!({"command": "exit 4"}))
             .await;
-        assert_eq!(result.text, "[exited with code 4 after 0s]");
+        assert!(
+            result.text.starts_with("[exited with code 4 after "),
+            "{}",
+            result.text
+        );
         assert!(!result.is_error);
     });
 }
@@ -77,10 +88,7 @@ fn where_nobody_can_be_asked_the_agent_decides() {
         let mark = format!("5{}", std::process::id());
         let command = format!("echo so far; exec sleep {mark}");
         let result = engine
-            .call(
-                "execute_command",
-                json!({"command": command, "timeout": 0.1}),
-            )
+            .call("execute_command", json!({"command": command, "timeout": 2}))
             .await;
         assert_eq!(result.facts["status"], "running");
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
@@ -99,12 +107,12 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
     with_engine(async |engine| {
         let mark = format!("6{}", std::process::id());
         let command = format!("echo started; exec sleep {mark}");
-        let mut call = begin(&engine, json!({"command": command, "timeout": 0.1})).await;
+        let mut call = begin(&engine, json!({"command": command, "timeout": 1})).await;
         for _ in 0..3 {
             let question = asked(&mut call).await;
             let text = tools::question_text(&question);
             assert!(
-                text.starts_with("Command has been idle for 100ms. Continue waiting?\n"),
+                text.starts_with("Command has been idle for 1s. Continue waiting?\n"),
                 "{text}"
             );
             assert!(text.contains(&command), "{text}");
@@ -120,7 +128,7 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
         assert!(
             result
                 .text
-                .starts_with("command execution timeout: no output for 100ms\nstarted"),
+                .starts_with("command execution timeout: no output for 1s\nstarted"),
             "{}",
             result.text
         );
@@ -134,7 +142,7 @@ fn an_interruption_kills_the_tree() {
     with_engine(async |engine| {
         let mark = format!("4{}", std::process::id());
         let command = format!("echo before; setsid sleep {mark} & wait");
-        let mut call = begin(&engine, json!({"command": command, "timeout": 0.1})).await;
+        let mut call = begin(&engine, json!({"command": command, "timeout": 1})).await;
         asked(&mut call).await;
         call.interrupt();
         let result = call.result_only().await.expect("an answer");

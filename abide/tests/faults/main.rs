@@ -170,7 +170,13 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
         .body;
     assert_eq!(result["status"], "running", "{result}");
     let session = result["session_id"].as_str().expect("a session").to_owned();
-    let pid = living(&line).first().copied().expect("it runs");
+    let pid = loop {
+        // It may still be the shell that becomes it.
+        if let Some(pid) = living(&line).first() {
+            break *pid;
+        }
+        std::thread::yield_now();
+    };
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
     let parent = stat
         .rsplit(')')

@@ -194,7 +194,7 @@ fn m19_the_hard_limit_takes_everybody_along() {
     let names = Names::new("3001");
     let block = format!(
         "<tool name=\"shell\"><command><![CDATA[{}; echo all; sleep 999]]></command>\
-         <timeout>2</timeout></tool>",
+         <timeout>10</timeout></tool>",
         names.birth()
     );
     let result = abide.call(&block);

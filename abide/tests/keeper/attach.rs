@@ -66,10 +66,12 @@ fn k5_deadline_is_enforced_without_a_daemon() {
         let mut keeper = nursery.ready();
         let mut launch = keeper
             .shell("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 1000; done");
-        launch.deadline_ms = Some(2_000);
+        launch.deadline_ms = Some(3_600_000);
         launch.containment = hold;
         keeper.start(launch);
         keeper.expect_started();
+        keeper.expect_growth(2);
+        keeper.say(&ToKeeper::Deadline { in_ms: 100 });
         let away = keeper.hang_up();
         let ended = away.ended();
         assert_eq!(ended.end, End::Deadline);
@@ -90,10 +92,14 @@ fn k6_escalation_is_finished_without_a_daemon() {
         keeper.start(launch);
         keeper.expect_started();
         keeper.expect_growth(2);
-        keeper.say(&ToKeeper::Kill {
+        let asked = |grace_ms| ToKeeper::Kill {
             end: End::User,
-            grace_ms: 500,
-        });
+            grace_ms,
+        };
+        keeper.say(&asked(3_600_000));
+        keeper.expect_growth(b"up\nasked\n".len() as u64 - 1);
+        // It has heard, and stays; its grace is over soon after there is nobody any more.
+        keeper.say(&asked(100));
         let away = keeper.hang_up();
         let ended = away.ended();
         assert_eq!(ended.end, End::User);
@@ -153,19 +159,16 @@ fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
     for point in ["keeper.at_deadline", "keeper.after_term"] {
         let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", point)]);
         let mut keeper = nursery.ready();
-        let mut launch = keeper.shell("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000");
-        if point == "keeper.at_deadline" {
-            launch.deadline_ms = Some(200);
-        }
-        keeper.start(launch);
+        keeper.start(keeper.shell("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000"));
         keeper.expect_started();
         keeper.expect_growth(2);
-        if point == "keeper.after_term" {
-            keeper.say(&ToKeeper::Kill {
+        keeper.say(&match point {
+            "keeper.at_deadline" => ToKeeper::Deadline { in_ms: 1 },
+            _ => ToKeeper::Kill {
                 end: End::User,
                 grace_ms: 3_600_000,
-            });
-        }
+            },
+        });
         while keeper.hear().is_some() {}
         let (meta, leader) = (keeper.meta(), keeper.leader);
         let away = keeper.hang_up();

@@ -8,7 +8,7 @@ use abide_core::End;
 
 use crate::harness::{Keeper, Nursery};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Looks until the session does what is wanted: the kernel tells nobody when a process falls asleep.
 fn look_until(keeper: &Keeper, wanted: Doing) {

@@ -20,7 +20,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Nursery {
     child: Child,
@@ -257,8 +257,15 @@ impl Keeper {
     }
 
     pub fn say(&mut self, frame: &ToKeeper) {
+        self.say_at_once(std::slice::from_ref(frame));
+    }
+
+    /// Says these in one breath: the keeper does nothing between them.
+    pub fn say_at_once(&mut self, frames: &[ToKeeper]) {
         let mut wire = Vec::new();
-        frame.encode(&mut wire);
+        for frame in frames {
+            frame.encode(&mut wire);
+        }
         self.stream.write_all(&wire).unwrap();
     }
 

@@ -73,7 +73,8 @@ fn input_that_nobody_reads_holds_up_only_input() {
 fn a_child_that_closes_its_input_is_not_disturbed() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("exec <&-; echo closed; sleep 0.2; exit 6");
+    let mut launch =
+        keeper.shell("exec <&-; trap 'exit 6' USR1; echo closed; while :; do sleep 0.01; done");
     launch.stdin = Stdin::Open;
     keeper.start(launch);
     keeper.expect_started();
@@ -83,6 +84,9 @@ fn a_child_that_closes_its_input_is_not_disturbed() {
         FromKeeper::InputTaken { bytes: 5 } => {}
         other => panic!("{other:?}"),
     }
+    keeper.say(&ToKeeper::Signal {
+        number: libc::SIGUSR1,
+    });
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(6)));
 }
 

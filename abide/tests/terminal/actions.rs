@@ -205,7 +205,7 @@ fn a_hard_limit_can_be_moved() {
         let moved = session.act("extend", json!({"timeout": 0.2})).await;
         assert!(moved.text.contains("extended"), "{}", moved.text);
         let read = session
-            .act("read_output", json!({"timeout_seconds": 20}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(fact(&read, "end"), json!("deadline"), "{}", read.text);
     });
@@ -226,7 +226,7 @@ fn a_secret_that_was_given_is_not_shown() {
         let env = json!({"env": {"API_TOKEN": "correct-horse-battery"}});
         let session = engine.start("echo $API_TOKEN; sleep 100", env).await;
         let read = session
-            .act("read_output", json!({"timeout_seconds": 20}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(lines(&read), ["[masked:API_TOKEN]"]);
         session.kill().await;

@@ -8,7 +8,7 @@ use crate::{fact, with_engine};
 #[test]
 fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
     with_engine(|engine| async move {
-        let limit = json!({"inactivity_timeout": 0.3});
+        let limit = json!({"inactivity_timeout": 2});
         let session = engine.start("echo up; exec sleep 1000", limit).await;
         session.until("up").await;
         let mut changes = engine.handle.board().follow();
@@ -31,12 +31,12 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
 #[test]
 fn a_reader_that_waits_and_output_keep_it_open() {
     with_engine(|engine| async move {
-        let limit = json!({"inactivity_timeout": 0.3});
-        let command = "for i in 1 2 3 4 5 6 7 8; do sleep 0.15; echo $i; done; sleep 1000";
+        let limit = json!({"inactivity_timeout": 2});
+        let command = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i; done; sleep 1000";
         let session = engine.start(command, limit).await;
         session.until("^8$").await;
         let read = session
-            .act("read_output", json!({"timeout_seconds": 1}))
+            .act("read_output", json!({"timeout_seconds": 3}))
             .await;
         assert_eq!(read.text, "No output available");
         assert_eq!(fact(&read, "status"), json!("running"));

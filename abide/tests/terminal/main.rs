@@ -96,7 +96,7 @@ impl Session<'_> {
 
     /// Reads until a line matches; panics with what there was where none does.
     pub async fn until(&self, pattern: &str) -> String {
-        let wait = json!({"until": pattern, "timeout_seconds": 20, "max_lines": 1000});
+        let wait = json!({"until": pattern, "timeout_seconds": 180, "max_lines": 1000});
         let read = self.act("read_output", wait).await;
         assert_eq!(
             read.facts["matched"],
@@ -115,11 +115,30 @@ impl Session<'_> {
         self.act("send_input", json!({"keys": keys})).await
     }
 
+    /// Types something and reads until the answer to it is there, however slow the program is.
+    pub async fn answer(&self, input: &str, wanted: &str) -> String {
+        let answer = self.send(input).await;
+        match answer.text.contains(wanted) {
+            true => answer.text,
+            false => self.until(wanted).await,
+        }
+    }
+
     /// The screen, once it shows what is wanted.
     pub async fn shows(&self, wanted: &str) -> ToolResult {
+        self.looks(wanted, |seen| seen.text.contains(wanted)).await
+    }
+
+    /// The screen, once this fact of it is true.
+    pub async fn has(&self, name: &str) -> ToolResult {
+        self.looks(name, |seen| fact(seen, name) == json!(true))
+            .await
+    }
+
+    async fn looks(&self, wanted: &str, is_so: impl Fn(&ToolResult) -> bool) -> ToolResult {
         let mut seen = self.act("screen", json!({})).await;
-        for _ in 0..200 {
-            if seen.text.contains(wanted) {
+        for _ in 0..1_800 {
+            if is_so(&seen) {
                 return seen;
             }
             // Whatever it paints next is an event to wait for.

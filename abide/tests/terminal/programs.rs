@@ -2,31 +2,20 @@
 
 use serde_json::json;
 
-use crate::{fact, lines, with_engine};
+use crate::{fact, with_engine};
 
 #[test]
 fn python_is_talked_to() {
     with_engine(|engine| async move {
         let session = engine.start("python3 -q -i", json!({})).await;
         session.until(">>> ").await;
-        let answer = session.send("21 * 2\n").await;
-        assert!(lines(&answer).contains(&"42"), "{}", answer.text);
-        let answer = session
-            .send("def double(x):\n    return 2 * x\n\nprint(double(50))\n")
-            .await;
-        let text = if answer.text.contains("100") {
-            answer.text
-        } else {
-            session.until("^100").await
-        };
-        assert!(text.contains("100"), "{text}");
-        assert_eq!(
-            fact(&session.act("screen", json!({})).await, "waiting_for_input"),
-            json!(true)
-        );
+        session.answer("21 * 2\n", "42").await;
+        let double = "def double(x):\n    return 2 * x\n\nprint(double(50))\n";
+        session.answer(double, "100").await;
+        session.has("waiting_for_input").await;
         session.keys(&["ctrl-d"]).await;
         let end = session
-            .act("read_output", json!({"timeout_seconds": 20}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
@@ -41,7 +30,7 @@ fn node_is_talked_to() {
         session.shows("42").await;
         session.send(".exit\n").await;
         let end = session
-            .act("read_output", json!({"timeout_seconds": 20}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
@@ -65,7 +54,7 @@ fn vim_is_seen_and_writes_what_was_typed() {
         let end = session
             .act(
                 "read_output",
-                json!({"timeout_seconds": 20, "until": "nothing"}),
+                json!({"timeout_seconds": 180, "until": "nothing"}),
             )
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
@@ -90,7 +79,7 @@ fn less_is_paged_with_keys() {
         let end = session
             .act(
                 "read_output",
-                json!({"timeout_seconds": 20, "until": "nothing"}),
+                json!({"timeout_seconds": 180, "until": "nothing"}),
             )
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
@@ -109,7 +98,7 @@ fn top_paints_its_table() {
         let end = session
             .act(
                 "read_output",
-                json!({"timeout_seconds": 20, "until": "nothing"}),
+                json!({"timeout_seconds": 180, "until": "nothing"}),
             )
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
@@ -137,7 +126,7 @@ fn htop_is_seen_and_steered_with_function_keys() {
         let end = session
             .act(
                 "read_output",
-                json!({"timeout_seconds": 20, "until": "nothing"}),
+                json!({"timeout_seconds": 180, "until": "nothing"}),
             )
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
@@ -183,7 +172,7 @@ exec $as postgres -D data -k {place} -c listen_addresses= -c fsync=off"#
         let end = session
             .act(
                 "read_output",
-                json!({"timeout_seconds": 20, "until": "nothing"}),
+                json!({"timeout_seconds": 180, "until": "nothing"}),
             )
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
@@ -199,12 +188,9 @@ fn a_password_is_typed_without_being_shown() {
         session.until("Password: ").await;
         let answer = session.send("opensesame\n").await;
         assert!(!answer.text.contains("opensesame"), "{}", answer.text);
-        let text = if answer.text.contains("10") {
-            answer.text
-        } else {
-            session.until("^10$").await
-        };
-        assert!(text.contains("10"), "{text}");
+        if !answer.text.contains("10") {
+            session.until("^10$").await;
+        }
         let screen = session.act("screen", json!({})).await;
         assert!(!screen.text.contains("opensesame"), "{}", screen.text);
     });
@@ -219,7 +205,7 @@ import sys, termios, tty, select
 old = termios.tcgetattr(0); tty.setraw(0)
 sys.stdout.write("ab\x1b[6n\x1b[c"); sys.stdout.flush()
 got = b""
-while select.select([0], [], [], 2)[0]:
+while select.select([0], [], [], 180)[0]:
     got += __import__("os").read(0, 100)
     if got.endswith(b"c"): break
 termios.tcsetattr(0, termios.TCSADRAIN, old)
@@ -273,7 +259,7 @@ fn megabytes_are_pasted_no_faster_than_they_are_taken() {
         assert!(sent.len() > 10_000_000);
         session.keys(&["ctrl-d"]).await;
         let end = session
-            .act("read_output", json!({"timeout_seconds": 60}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
         let written = std::fs::read_to_string(engine.path("pasted")).unwrap();
@@ -312,8 +298,7 @@ fn many_lines_are_pasted_as_one_where_the_program_asks_for_it() {
             .await;
         session.until("ready> ").await;
         session.send("bind 'set enable-bracketed-paste on'\n").await;
-        let seen = session.act("screen", json!({})).await;
-        assert_eq!(fact(&seen, "bracketed_paste"), json!(true), "{}", seen.text);
+        session.has("bracketed_paste").await;
         session.send("for i in 1 2 3\ndo\n\techo n$i\ndone\n").await;
         session.shows("n3").await;
         session.kill().await;

@@ -36,7 +36,7 @@ fn a_reader_is_answered_when_a_line_comes_and_not_before() {
             .await;
         let waiting = session.act(
             "read_output",
-            json!({"timeout_seconds": 20, "until": "got"}),
+            json!({"timeout_seconds": 180, "until": "got"}),
         );
         let typing = async {
             abide::world::clock::pause(Duration::from_millis(200)).await;
@@ -67,10 +67,10 @@ fn the_end_of_the_process_answers_a_reader() {
     with_engine(|engine| async move {
         let session = engine.start("sleep 0.3; exit 3", json!({})).await;
         let read = session
-            .act("read_output", json!({"timeout_seconds": 30}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
-        let text = "No output available\n[exited with code 3 after 0s]";
-        assert_eq!(read.text, text);
+        let text = "No output available\n[exited with code 3 after ";
+        assert!(read.text.starts_with(text), "{}", read.text);
         assert_eq!(fact(&read, "exit_code"), json!(3));
         assert_eq!(fact(&read, "status"), json!("exited"));
     });
@@ -83,12 +83,11 @@ fn a_prompt_without_a_line_end_is_read_after_a_short_quiet() {
             .start("printf 'name? '; read x; echo hello $x", json!({}))
             .await;
         let prompt = session
-            .act("read_output", json!({"timeout_seconds": 20}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(lines(&prompt), ["name? "]);
-        assert_eq!(fact(&prompt, "waiting_for_input"), json!(true));
-        let answer = session.send("Ann\n").await;
-        assert_eq!(lines(&answer), ["Ann", "hello Ann"], "{}", answer.text);
+        session.has("waiting_for_input").await;
+        session.answer("Ann\n", "hello Ann").await;
     });
 }
 
@@ -99,7 +98,7 @@ fn output_that_only_looks_like_a_prompt_is_no_wait_for_input() {
             let command = format!("printf '{prompt}'; sleep 100");
             let session = engine.start(&command, json!({})).await;
             let read = session
-                .act("read_output", json!({"timeout_seconds": 20}))
+                .act("read_output", json!({"timeout_seconds": 180}))
                 .await;
             assert_eq!(lines(&read), [prompt]);
             assert_eq!(fact(&read, "waiting_for_input"), json!(false), "{prompt}");
@@ -125,7 +124,7 @@ fn of_very_many_lines_up_to_a_match_the_last_are_brought() {
         let session = engine
             .start("seq 20000; echo DONE; sleep 100", json!({}))
             .await;
-        let wait = json!({"until": "DONE", "timeout_seconds": 30, "max_lines": 3});
+        let wait = json!({"until": "DONE", "timeout_seconds": 180, "max_lines": 3});
         let read = session.act("read_output", wait).await;
         assert!(read.text.contains("19998 earlier lines"), "{}", read.text);
         assert!(read.text.contains("19999\n20000\nDONE\n"), "{}", read.text);
@@ -139,12 +138,12 @@ fn c14_an_ended_session_can_still_be_read_and_searched() {
         let session = engine.start("echo one; echo two; exit 7", json!({})).await;
         session.until("two").await;
         session
-            .act("read_output", json!({"timeout_seconds": 20}))
+            .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         let again = session.act("read_output", json!({"since": 0})).await;
         assert_eq!(lines(&again), ["one", "two"]);
         assert!(
-            again.text.ends_with("[exited with code 7 after 0s]"),
+            again.text.contains("\n[exited with code 7 after "),
             "{}",
             again.text
         );

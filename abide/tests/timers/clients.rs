@@ -101,6 +101,14 @@ fn stand_in(abide: &Abide, name: &str) {
     fs::set_permissions(&program, everybody).expect("a program");
 }
 
+/// Has the one timer that runs come due.
+fn sooner(abide: &Abide) {
+    let timers = abide.get("/v1/timers");
+    let id = timers["timers"][0]["timer_id"].as_str().expect("a timer");
+    let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
+    abide.post("/v1/tools/timer", &sooner);
+}
+
 #[test]
 fn an_open_session_of_claude_code_gets_the_message_into_its_inbox() {
     let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
@@ -168,10 +176,7 @@ fn a_closed_session_of_claude_code_is_taken_up_again_even_after_a_restart() {
     abide.kill_daemon();
     // The next daemon is started by somebody who knows nothing of all that.
     abide.start();
-    let timers = abide.get("/v1/timers");
-    let id = timers["timers"][0]["timer_id"].as_str().expect("a timer");
-    let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
-    abide.post("/v1/tools/timer", &sooner);
+    sooner(&abide);
     let called = appears(&abide, "called");
     let words: Vec<&str> = called.lines().collect();
     assert_eq!(words[..3], ["<-p>", "<--resume>", "<c0ffee>"], "{called}");
@@ -217,8 +222,9 @@ fn a_thread_of_codex_is_queued_while_it_is_open_and_else_taken_up_again() {
         ["<queue>", "<--thread>", "<0199-a>", "<--message>"]
     );
     fs::remove_file(abide.path("called")).expect("it was called");
-    client.mission(0.5, meta);
+    client.mission(600.0, meta);
     client.leave();
+    sooner(&abide);
     let called = appears(&abide, "called");
     let words: Vec<&str> = called.lines().collect();
     assert_eq!(words[..2], ["<exec>", "<resume>"], "{called}");

@@ -91,7 +91,7 @@ fn m11_m12_the_time_that_the_machine_slept_counts_whatever_the_calendar_says() {
     let Some(()) = start_at(&abide, 8 * 3_600, false) else {
         return;
     };
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
     assert_eq!(told["messages"][0]["timer_id"], over, "{told}");
     let late = read(&abide, &over)["late"].as_f64().expect("seconds");
@@ -319,7 +319,7 @@ fn m13_after_a_reboot_the_calendar_counts() {
     let abide = Abide::new();
     abide.start();
     let (soon, runs) = (mission(&abide, 0.000_1), mission(&abide, 1.0));
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["timer_id"], soon, "{told}");
     let made = read(&abide, &runs);
     abide.kill_daemon();
@@ -337,6 +337,6 @@ fn m13_after_a_reboot_the_calendar_counts() {
     let none = call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "nothing is told twice: {none}");
     // It is stood by on as before.
-    let sooner = json!({"timer_id": runs, "total_duration": 0.05, "timeout_duration": 30});
+    let sooner = json!({"timer_id": runs, "total_duration": 0.05, "timeout_duration": 180});
     assert_eq!(call(&abide, "timer", sooner)["status"], "completed");
 }

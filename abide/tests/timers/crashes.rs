@@ -226,7 +226,7 @@ fn k12_killed_while_the_past_is_removed() {
         "it was never seen: {text}"
     );
     fs::write(&fifo, "go\n").expect("a word");
-    let arguments = json!({"action": "read_output", "session_id": id, "timeout_seconds": 30,
+    let arguments = json!({"action": "read_output", "session_id": id, "timeout_seconds": 180,
         "until": "on", "since": "0"});
     let read = call(&abide, "terminal_session", arguments);
     let text = read["text"].as_str().expect("a text");

@@ -63,12 +63,12 @@ fn completion_killed_at(point: &str, standing_by: bool) -> Value {
         // Hears of it, or of nothing, when the daemon dies.
         drop(receive(abide.begin(
             "/v1/tools/read_messages",
-            &json!({"timeout_seconds": 60}),
+            &json!({"timeout_seconds": 180}),
         )));
     }
     daemon.wait_gone();
     abide.start();
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     let messages = told["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 1, "{point}: {told}");
     assert!(timers(&abide).is_empty(), "{point}: it completes once");
@@ -177,7 +177,7 @@ fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
         json!({"total_duration": 1.5, "reason": "the first is late"}),
     );
     abide.start();
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     let text = told["text"].as_str().unwrap();
     assert!(text.contains("Late by: "), "{text}");
 }

@@ -57,7 +57,7 @@ fn configured(config: &str) -> Abide {
 /// Waits until a file has something in it; the daemon itself does the waiting.
 fn appears(abide: &Abide, name: &str) -> String {
     let path = abide.path(name);
-    let body = serde_json::json!({"until": {"file": path, "matches": "(?s)..*\\n"}, "for": 30});
+    let body = serde_json::json!({"until": {"file": path, "matches": "(?s)..*\\n"}, "for": 180});
     let answer = abide.post("/v1/wait", &body).expect("an answer").body;
     assert_eq!(answer["held"], true, "{name}: {answer}");
     std::fs::read_to_string(path).expect("a file")

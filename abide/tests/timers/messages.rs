@@ -10,7 +10,7 @@ use crate::{call, id_of};
 fn reading_waits_by_event() {
     let abide = Abide::new();
     abide.start();
-    let waiting = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 60}));
+    let waiting = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 180}));
     let id = id_of(&call(
         &abide,
         "timer",
@@ -58,7 +58,7 @@ fn whoever_follows_is_told_of_what_comes_and_of_nothing_twice() {
     let abide = Abide::new();
     abide.start();
     crate::mission(&abide, "seen");
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
     let mut follow = abide
         .command(["messages", "--unseen", "--follow", "--json"])
@@ -106,7 +106,7 @@ fn a_session_that_nobody_waits_for_is_told_of() {
     );
     assert_eq!(result["status"], "running", "{result}");
     std::fs::write(&fifo, "go\n").expect("a word");
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(
         told["messages"][0]["session_id"], result["session_id"],
         "{told}"
@@ -148,7 +148,7 @@ fn a_session_that_ended_while_no_daemon_ran_is_told_of_once() {
     // Its last act; it may end a moment before the next daemon is there, or after.
     while !abide.path("done7").exists() {}
     abide.start();
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     let messages = told["messages"].as_array().unwrap();
     assert_eq!(messages.len(), 1, "{told}");
     assert_eq!(messages[0]["session_id"], id);
@@ -168,7 +168,7 @@ fn an_agent_is_told_when_a_person_ends_its_session() {
     let (id, _) = handed_over(&abide, 8);
     let out = abide.run(&["session", "kill", &id]);
     assert!(out.status.success(), "{out:?}");
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["session_id"], id, "{told}");
     // What the agent ends by itself it need not be told of.
     let (id, _) = handed_over(&abide, 9);

@@ -211,18 +211,19 @@ fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
     let abide = Abide::new();
     let mark = start_on(&abide, FULL_DISK, "BROKEN_DISK");
     let pid = abide.pid();
+    let start = json!({"action": "start", "command": "cat"});
+    let session = call(&abide, "terminal_session", start)["session_id"].clone();
     let kept = id_of(&call(
         &abide,
         "timer",
         json!({"total_duration": 600, "mission": "keep"}),
     ));
+    // It comes due when nothing can be written down any more.
     let due = id_of(&call(
         &abide,
         "timer",
-        json!({"total_duration": 0.5, "mission": "due"}),
+        json!({"total_duration": 2, "mission": "due"}),
     ));
-    let start = json!({"action": "start", "command": "cat"});
-    let session = call(&abide, "terminal_session", start)["session_id"].clone();
     fs::write(&mark, "").expect("a mark");
     for (tool, arguments) in [
         ("timer", json!({"total_duration": 600, "mission": "more"})),
@@ -246,10 +247,12 @@ fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
     assert_eq!(shell["status"], "SUCCESS", "{shell}");
     let kill = json!({"action": "kill", "session_id": session});
     assert_eq!(call(&abide, "terminal_session", kill)["gone"], true);
+    let left = || call(&abide, "read_timer", json!({"timer_id": due}))["remaining_time"].as_f64();
+    while left() > Some(0.0) {}
     fs::remove_file(&mark).expect("a mark");
     let mut told = Vec::new();
     while !told.contains(&json!(due)) {
-        let messages = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+        let messages = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
         let messages = messages["messages"].as_array().expect("messages").clone();
         assert!(!messages.is_empty(), "it was never told");
         told.extend(messages.iter().map(|message| message["timer_id"].clone()));

@@ -11,7 +11,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// Nothing is asked for later than this; a test that waits in vain fails instead.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Sink {
     pub address: SocketAddr,

@@ -68,7 +68,8 @@ fn s28_a_waker_that_fails_is_visible_and_tried_again_after_a_restart() {
     abide.start();
     appears(&abide, "woken");
     let tries = fs::read_to_string(abide.path("tries")).expect("tries");
-    assert_eq!(tries.lines().count(), 2, "{tries}");
+    // A slow machine may have tried once more before the restart.
+    assert!(tries.lines().count() >= 2, "{tries}");
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
     let config = r#"
         [[wakers]]
         command = ["sh", "-c", "echo woken > \"$ABIDE_DIR/woken\""]
-        after = 0.5
+        after = 3
     "#;
     let abide = configured(config);
     abide.start();
@@ -85,10 +86,10 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
         "timer",
         json!({"total_duration": 0.05, "mission": "m"}),
     );
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 10}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
     // Longer than the waker waits.
-    call(&abide, "timer", json!({"total_duration": 1, "reason": "r"}));
+    call(&abide, "timer", json!({"total_duration": 4, "reason": "r"}));
     assert!(!abide.path("woken").exists());
 }
 
@@ -115,7 +116,7 @@ fn what_the_budget_holds_back_is_visible() {
     assert_eq!(delivery["state"], "waiting");
     assert_eq!(delivery["attempts"], 0);
     let hour = delivery["next_at"].as_u64().unwrap() - first["woken_at"].as_u64().unwrap();
-    assert!((3_590_000..3_610_000).contains(&hour), "{delivery}");
+    assert!((3_500_000..3_700_000).contains(&hour), "{delivery}");
     assert_eq!(appears(&abide, "woken"), "woken\n");
     // A person who wants it now gets it now; no agent does.
     let id = second["message_id"].as_str().unwrap();
