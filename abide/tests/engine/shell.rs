@@ -126,7 +126,10 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
 fn what_runs_on_in_the_background_is_named_and_lives_on() {
     with_engine(async |engine| {
         let mark = format!("8{}", std::process::id());
-        let command = format!("sleep {mark} & echo front");
+        // It has become what it is named for before the command ends.
+        let command = format!(
+            "sleep {mark} & until grep -qa ^sleep /proc/$!/cmdline; do :; done; echo front"
+        );
         let result = engine.call("shell", json!({"command": command})).await;
         assert!(result.text.contains("STATUS: SUCCESS"), "{}", result.text);
         let session = result.facts["session_id"].as_str().expect("a session");

@@ -151,7 +151,7 @@ fn c2_a_kill_goes_on_after_the_leader_has_left() {
         let nursery = Nursery::new();
         let mut keeper = nursery.ready();
         let mut launch = keeper.shell(
-            "(trap '' TERM; echo deaf; while :; do sleep 1000; done) & trap 'exit 7' TERM; wait",
+            "trap 'exit 7' TERM; (trap '' TERM; echo deaf; while :; do sleep 1000; done) & wait",
         );
         launch.containment = hold;
         keeper.start(launch);
