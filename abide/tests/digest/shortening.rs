@@ -44,6 +44,56 @@ fn what_fits_is_given_whole() {
 }
 
 #[test]
+fn a_long_line_is_shown_by_its_ends_wherever_it_stands() {
+    let long: String = (0..4_000).map(|n| format!("{{\"id\":{n}}},")).collect();
+    for input in [
+        format!("begin\n{long}\nend\n"),
+        format!("{long}\nend\n"),
+        format!("begin\n{long}\n"),
+        format!("{}{long}\n{}", novel(5), novel(10)),
+    ] {
+        let digested = usual(&input);
+        assert!(digested.shortened);
+        let text = digested.text;
+        assert!(text.contains("{\"id\":0},{\"id\":1},"), "{text}");
+        assert!(text.contains("{\"id\":3999},"), "{text}");
+        let cut = text.split("[… ").find_map(|part| {
+            let (count, _) = part.split_once(" characters …]")?;
+            count.parse::<u64>().ok()
+        });
+        // What is cut from the line is what is told, but for the mark that stands there.
+        let told = digested.bytes_left_out;
+        assert!(
+            cut.is_some_and(|cut| cut.abs_diff(told) < 50),
+            "{cut:?} {told}"
+        );
+    }
+}
+
+#[test]
+fn an_error_within_a_long_line_stays_wherever_the_line_stands() {
+    let half: String = (0..2_000).map(|n| format!("{{\"id\":{n}}},")).collect();
+    let long = format!("{half} ERROR: the disk is on fire {half}");
+    for input in [
+        long.clone(),
+        format!("begin\n{long}\nend\n"),
+        format!("{long}\nend\n"),
+        format!("begin\n{long}\n"),
+        format!("{}{long}\n{}", novel(300), novel(300)),
+    ] {
+        let digested = usual(&input);
+        let text = digested.text;
+        assert!(text.contains("ERROR: the disk is on fire"), "{text}");
+        assert!(digested.shortened);
+        assert!(
+            digested.bytes_left_out > 30_000,
+            "{}",
+            digested.bytes_left_out
+        );
+    }
+}
+
+#[test]
 fn c8_a_line_without_end_is_cut_in_its_middle() {
     let mut digest = Digest::new(&limits(10_000));
     let piece = "é".repeat(50_000);

@@ -169,8 +169,8 @@ impl Gather {
         let group = self.groups.iter_mut().find(|g| g.likeness == likeness);
         if let Some(example) = group.and_then(|group| group.examples.last_mut()) {
             let text = cut::around(line.text.trim(), 0, LINE_CHARS);
+            example.bytes += shown_bytes(line, &text);
             example.lines.push((line.number, text));
-            example.bytes += line.bytes();
         }
         true
     }
@@ -210,16 +210,15 @@ impl Gather {
             } else if !room {
                 group.examples.pop();
             }
-            let mut lines = vec![(
-                line.number,
-                cut::around(line.text.trim(), finding.at, LINE_CHARS),
-            )];
+            let text = cut::around(line.text.trim(), finding.at, LINE_CHARS);
+            let bytes = shown_bytes(line, &text);
+            let mut lines = vec![(line.number, text)];
             lines.extend(place);
             lines.sort_by_key(|(number, _)| *number);
             group.examples.push(Example {
                 shape,
                 lines,
-                bytes: line.bytes(),
+                bytes,
             });
             self.following = Some(Following {
                 likeness,
@@ -321,6 +320,13 @@ impl Example {
             bytes: self.bytes,
         }
     }
+}
+
+/// How many of a line's bytes are in a text that it was cut to.
+fn shown_bytes(line: &Line, text: &str) -> u64 {
+    let whole = line.text.trim().len() as u64 + line.hole.map_or(0, |hole| hole.bytes);
+    let cut = whole.saturating_sub(text.len() as u64);
+    line.bytes().saturating_sub(cut)
 }
 
 /// Fingerprints of a line that matters: of all of it but numbers, quoted names and paths; and of

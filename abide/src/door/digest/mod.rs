@@ -36,6 +36,7 @@ use std::ops::Range;
 
 pub use line::rows;
 pub use one_line::one_line;
+pub use shorten::counted;
 
 use decode::Decoder;
 use fold::{Fold, Folded, Number, Out};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::shorten::LeftOut;
+use super::shorten::{LeftOut, counted};
 
 pub struct Raw {
     limit: usize,
@@ -86,8 +86,9 @@ impl Raw {
 
     fn note(&self, left_out: LeftOut) -> String {
         let LeftOut { lines, bytes } = left_out;
+        let lines = counted(lines);
         format!(
-            "\n[… {lines} lines, {bytes} bytes left out; terminal_session search, or read_output \
+            "\n[… {lines}, {bytes} bytes left out; terminal_session search, or read_output \
              with since, on {} has them.]\n",
             self.session
         )

@@ -6,8 +6,9 @@
 use std::collections::VecDeque;
 
 use super::cut;
-use super::fold::{Folded, Number, Out};
+use super::fold::{Folded, Line, Number, Out};
 use super::gather::{Gather, Kept, Room};
+use super::matter::{self, Weight};
 
 /// The limit for which the numbers of lines are meant; with a higher one they grow.
 const USUAL_CHARS: usize = 10_000;
@@ -15,6 +16,9 @@ const HEAD_LINES: usize = 20;
 const TAIL_LINES: usize = 60;
 const HEAD_PERCENT: usize = 12;
 const TAIL_PERCENT: usize = 36;
+/// Of a line that is too long for the room that is left in the head, its begin and end are shown
+/// where there is room for so much of it.
+const BEGIN_CHARS: usize = 200;
 /// Gaps that are told of, each in its place.
 const GAPS_MAX: usize = 8;
 const BLANKS_LEFT_ALONE: u64 = 2;
@@ -44,6 +48,8 @@ pub struct LeftOut {
 struct Entry {
     what: Folded,
     chars: usize,
+    /// How many characters of it there is room for, where that is known.
+    room: usize,
 }
 
 impl Body {
@@ -75,9 +81,11 @@ impl Body {
             .iter()
             .map(|e| e.text(self.tail_room()))
             .collect();
-        for entry in self.head.iter().chain(&self.recent) {
-            self.left_out.bytes += entry.bytes_cut(self.head_room());
-        }
+        let cut = |entries: &mut dyn Iterator<Item = &Entry>, room| {
+            entries.map(|entry| entry.bytes_cut(room)).sum::<u64>()
+        };
+        self.left_out.bytes += cut(&mut self.head.iter(), self.head_room());
+        self.left_out.bytes += cut(&mut self.recent.iter(), self.tail_room());
         let size = |lines: &[String]| lines.iter().map(|l| l.chars().count() + 1).sum::<usize>();
         let used = size(&head) + size(tail.make_contiguous());
         let note = self.note(true).chars().count() + 40;
@@ -123,13 +131,14 @@ impl Body {
 
     fn note(&self, matter_follows: bool) -> String {
         let LeftOut { lines, bytes } = self.left_out;
+        let lines = counted(lines);
         let follows = if matter_follows {
             " What matters of it, by line number:"
         } else {
             ""
         };
         format!(
-            "[… {lines} lines, {bytes} bytes left out; terminal_session search, or read_output \
+            "[… {lines}, {bytes} bytes left out; terminal_session search, or read_output \
              with since, on {} has them.{follows}]",
             self.session
         )
@@ -154,14 +163,15 @@ impl Body {
             let Some(entry) = self.recent.front() else {
                 return;
             };
-            let chars = entry.chars.min(self.head_room());
-            let fits = self.head_chars + chars <= self.head_room();
+            let left = self.head_room().saturating_sub(self.head_chars);
+            let fits = entry.chars <= left || left >= BEGIN_CHARS;
             if !fits || self.head.len() >= self.scaled(HEAD_LINES) {
                 self.head_is_full = true;
                 break;
             }
-            if let Some(entry) = self.pop() {
-                self.head_chars += chars;
+            if let Some(mut entry) = self.pop() {
+                entry.room = left;
+                self.head_chars += entry.chars.min(left);
                 if let Folded::Line(line) = &entry.what {
                     self.gather.pass(line);
                 }
@@ -230,7 +240,11 @@ impl Out for Body {
 
 impl Entry {
     fn new(what: Folded) -> Self {
-        let mut entry = Entry { what, chars: 0 };
+        let mut entry = Entry {
+            what,
+            chars: 0,
+            room: usize::MAX,
+        };
         entry.chars = match &entry.what {
             Folded::Line(line) if line.hole.is_some() => usize::MAX >> 8,
             Folded::Line(line) if line.count == 1 => line.text.chars().count() + 1,
@@ -240,6 +254,7 @@ impl Entry {
     }
 
     fn text(&self, max_chars: usize) -> String {
+        let max_chars = max_chars.min(self.room);
         match &self.what {
             Folded::Note { text, .. } | Folded::Gap(text) => text.clone(),
             Folded::Line(line) if line.text.is_empty() && line.count > 1 => {
@@ -255,7 +270,7 @@ impl Entry {
                     count => format!(" [×{count}]"),
                 };
                 let room = max_chars.saturating_sub(count.chars().count() + 1);
-                let mut text = cut::middle(&line.text, line.hole, room);
+                let mut text = shortened(line, room);
                 text.push_str(&count);
                 text
             }
@@ -271,5 +286,25 @@ impl Entry {
             }
             Folded::Note { .. } | Folded::Gap(_) => 0,
         }
+    }
+}
+
+/// So many lines, as one says it.
+pub fn counted(lines: u64) -> String {
+    match lines {
+        1 => "1 line".into(),
+        lines => format!("{lines} lines"),
+    }
+}
+
+/// A line in so many characters. Of one that is too long and holds an error, the part with the error.
+fn shortened(line: &Line, max_chars: usize) -> String {
+    let too_long = line.hole.is_none() && line.text.chars().count() > max_chars;
+    let found = too_long.then(|| matter::weigh(&line.text)).flatten();
+    match found {
+        Some(found) if found.weight == Weight::Error => {
+            cut::around(&line.text, found.at, max_chars)
+        }
+        _ => cut::middle(&line.text, line.hole, max_chars),
     }
 }

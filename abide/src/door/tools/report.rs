@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
-use crate::door::digest::{Digest, Digested, Gap, Limits};
+use crate::door::digest::{Digest, Digested, Gap, Limits, counted};
 use crate::door::mask::Mask;
 use crate::keeper::folder::{self, Meta};
 use crate::keeper::tree;
@@ -340,9 +340,10 @@ impl Reading {
 pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
     stream.shortened.then(|| {
         format!(
-            "{name} was shortened: {} lines, {} bytes left out; the rest is in {session} \
+            "{name} was shortened: {}, {} bytes left out; the rest is in {session} \
              (terminal_session search, or read_output with since)",
-            stream.lines_left_out, stream.bytes_left_out
+            counted(stream.lines_left_out),
+            stream.bytes_left_out
         )
     })
 }
