@@ -11,6 +11,7 @@ pub mod library;
 pub mod lines;
 pub mod mask;
 pub mod mcp;
+mod program;
 mod readers;
 pub mod signals;
 mod stamp;

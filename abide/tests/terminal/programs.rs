@@ -22,6 +22,25 @@ fn python_is_talked_to() {
 }
 
 #[test]
+fn a_program_that_was_interrupted_ends_as_it_says() {
+    with_engine(|engine| async move {
+        let session = engine.start("python3 -q -i", json!({})).await;
+        session.until(">>> $").await;
+        session.keys(&["ctrl-c"]).await;
+        session.shows("KeyboardInterrupt").await;
+        session.send("raise SystemExit(3)\n").await;
+        let end = session
+            .act(
+                "read_output",
+                json!({"timeout_seconds": 20, "until": "nothing"}),
+            )
+            .await;
+        assert_eq!(fact(&end, "exit_code"), json!(3), "{}", end.text);
+        assert_eq!(fact(&end, "end"), json!("exited"), "{}", end.text);
+    });
+}
+
+#[test]
 fn node_is_talked_to() {
     with_engine(|engine| async move {
         let session = engine.start("node -i", json!({})).await;

@@ -8,6 +8,7 @@ use abide_core::{Millis, Outcome, Request, Run, limit};
 use super::{Args, BadInput, Context, Desk, Done, fields};
 use crate::config::Config;
 use crate::daemon::{Launch, Stdin};
+use crate::door::program;
 use crate::door::tools::{key, report};
 use crate::world::screen::Size;
 
@@ -26,7 +27,7 @@ pub(in crate::door::tools) struct Start {
     given: Vec<(String, String)>,
 }
 
-pub(super) fn read(args: &mut Args, context: &Context, _: &Config) -> Result<Start, BadInput> {
+pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Result<Start, BadInput> {
     let command = args.text("command")?.unwrap_or_default();
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Command cannot be empty.".into()));
@@ -54,6 +55,8 @@ pub(super) fn read(args: &mut Args, context: &Context, _: &Config) -> Result<Sta
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));
     }
+    let alone = || program::alone(&config.shell, &command);
+    let argv = pty.then(alone).flatten();
     Ok(Start {
         run: Run {
             command: command.into(),
@@ -66,7 +69,7 @@ pub(super) fn read(args: &mut Args, context: &Context, _: &Config) -> Result<Sta
             key,
         },
         launch: Launch {
-            argv: None,
+            argv,
             cwd,
             env,
             stdin: Stdin::Open,
