@@ -88,6 +88,34 @@ fn s6_a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
 }
 
 #[test]
+fn what_comes_before_a_session_is_told_how_to_begin_one() {
+    let home = Home::new();
+    let mut client = Client::silent(&home, LEGACY);
+    for (line, said) in [
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"tools/list"}"#,
+            "say initialize first",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#,
+            "initialize takes protocolVersion, capabilities and clientInfo",
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":"a","method":"initialize"}"#,
+            "initialize takes",
+        ),
+    ] {
+        client.write(line);
+        let error = client.heard(|message| message["id"] == "a");
+        assert_eq!(error["error"]["code"], -32602, "{error}");
+        let sentence = error["error"]["message"].as_str().expect("a sentence");
+        assert!(sentence.contains(said), "{sentence}");
+    }
+    client.initialize("2025-06-18", false);
+    works(&mut client);
+}
+
+#[test]
 fn s6_a_request_whose_id_is_none_is_answered() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);

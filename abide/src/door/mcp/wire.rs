@@ -42,6 +42,9 @@ const IDS_PER_CONNECTION: i64 = 1_000_000;
 
 const BATCH: &str = "a batch is not taken; send each message on a line of its own";
 const TWICE: &str = "a request under this id has not been answered yet; give each an id of its own";
+const INITIALIZE: &str =
+    "initialize takes protocolVersion, capabilities and clientInfo, which has a name and a version";
+const TOO_EARLY: &str = "no session is open: say initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
 const NO_ID: &str = "the id of a request must be text or a whole number";
 
 /// What a call knows of the message that brought it.
@@ -237,11 +240,13 @@ impl Wire {
             return None;
         }
         match decode::message(line, &outline) {
-            Ok(message) if self.comes_twice(&message) => {
-                self.refuse(&outline, -32600, TWICE);
-                None
-            }
-            Ok(message) => self.known(message, ordinal),
+            Ok(message) => match self.objection(&message) {
+                None => self.known(message, ordinal),
+                Some((code, sentence)) => {
+                    self.refuse(&outline, code, sentence);
+                    None
+                }
+            },
             Err(fault) if fault.is_data() && line.starts_with(b"[") => {
                 self.refuse(&outline, -32600, BATCH);
                 None
@@ -256,13 +261,24 @@ impl Wire {
         }
     }
 
-    /// Whether a request comes under an id that is in use. The library would answer the last of them only.
-    fn comes_twice(&self, message: &RxJsonRpcMessage<RoleServer>) -> bool {
+    /// Why a message that can be read is not passed on all the same: of two requests under one id the
+    /// library would answer the last only, and of what comes too early it says what nobody understands.
+    fn objection(&self, message: &RxJsonRpcMessage<RoleServer>) -> Option<(i32, &'static str)> {
         let JsonRpcMessage::Request(asked) = message else {
-            return false;
+            return None;
         };
         let earlier = self.calls.get(&asked.id);
-        earlier.is_some_and(|earlier| earlier.strong_count() > 0)
+        if earlier.is_some_and(|earlier| earlier.strong_count() > 0) {
+            return Some((-32600, TWICE));
+        }
+        match &asked.request {
+            request if self.open || opens(request) => None,
+            ClientRequest::DiscoverRequest(_) | ClientRequest::PingRequest(_) => None,
+            ClientRequest::CustomRequest(wrong) if wrong.method == "initialize" => {
+                Some((-32602, INITIALIZE))
+            }
+            _ => Some((-32602, TOO_EARLY)),
+        }
     }
 
     /// Notes what a message means for the calls under way, and passes it on.
