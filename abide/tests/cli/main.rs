@@ -14,6 +14,8 @@ mod run;
 mod schema;
 mod session;
 mod setup;
+#[path = "../shared/shape.rs"]
+mod shape;
 mod terminal;
 mod top;
 mod waiting;

@@ -3,61 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, text};
-
-/// What is wrong with a value, by its schema. Stricter than the schema: a field that it does not name
-/// is a field that was forgotten.
-fn wrong(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
-    if let Some(name) = schema["$ref"].as_str() {
-        let name = name.trim_start_matches("#/$defs/");
-        return wrong(value, &root["$defs"][name], root, at);
-    }
-    if let Some(forms) = schema["anyOf"].as_array() {
-        let tried = forms.iter().map(|form| wrong(value, form, root, at));
-        return tried.min_by_key(Vec::len).unwrap_or_default();
-    }
-    let kind = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    };
-    let kinds = match &schema["type"] {
-        Value::Array(kinds) => kinds.clone(),
-        Value::Null => Vec::new(),
-        one => vec![one.clone()],
-    };
-    let fits = |wanted: &Value| *wanted == kind || (*wanted == "number" && kind == "integer");
-    if !kinds.is_empty() && !kinds.iter().any(fits) {
-        return vec![format!("{at} is {kind}, not {kinds:?}")];
-    }
-    let mut found = Vec::new();
-    for (number, item) in value.as_array().into_iter().flatten().enumerate() {
-        found.extend(wrong(
-            item,
-            &schema["items"],
-            root,
-            &format!("{at}[{number}]"),
-        ));
-    }
-    let (Some(fields), Some(known)) = (value.as_object(), schema["properties"].as_object()) else {
-        return found;
-    };
-    for (name, field) in fields {
-        match known.get(name) {
-            Some(schema) => found.extend(wrong(field, schema, root, &format!("{at}.{name}"))),
-            None => found.push(format!("{at}.{name} is not in the schema")),
-        }
-    }
-    for name in schema["required"].as_array().into_iter().flatten() {
-        if !fields.contains_key(name.as_str().unwrap_or_default()) {
-            found.push(format!("{at}.{name} is missing"));
-        }
-    }
-    found
-}
+use crate::shape::wrong;
 
 /// Runs a command with `--json`, holds what it prints against its schema, and returns the last line.
 #[track_caller]
@@ -74,7 +20,7 @@ fn check(abide: &Abide, command: &str, words: &[&str]) -> Value {
     let mut last = Value::Null;
     for line in printed.lines() {
         last = serde_json::from_str(line).unwrap_or_else(|e| panic!("{whole:?}: {e}: {line}"));
-        let found = wrong(&last, &schema, &schema, command);
+        let found = wrong(&schema, &schema, &last, command);
         assert!(found.is_empty(), "{found:#?} in {last:#}");
     }
     assert!(!last.is_null(), "{whole:?} printed nothing: {output:?}");
@@ -136,7 +82,7 @@ fn timers_and_messages_print_what_their_schema_says() {
     let line = crate::harness::wait_for_line(follow.stdout.as_mut().unwrap(), "\n");
     let schema = abide.json(["schema", "messages"]);
     let message: Value = serde_json::from_slice(&line).unwrap();
-    assert_eq!(wrong(&message, &schema, &schema, "messages"), [""; 0]);
+    assert_eq!(wrong(&schema, &schema, &message, "messages"), [""; 0]);
     follow.kill().unwrap();
     follow.wait().unwrap();
     check(&abide, "messages", &[]);

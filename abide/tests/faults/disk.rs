@@ -1,13 +1,13 @@
 //! Disks that are full or closed to writing, and a database that is damaged. A small disk is mounted
 //! where only this test sees it, which takes root or a namespace for users.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Abide, end_all, living};
+use crate::harness::{Abide, end_all, living, said_to};
 
 /// A disk of 8 MiB with a house on it.
 struct Disk {
@@ -68,15 +68,8 @@ impl Disk {
 
     /// What a tool says.
     fn call(&self, block: &str) -> Value {
-        let mut command = self.command(env!("CARGO_BIN_EXE_abide"), &["call", "--json"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("abide runs");
-        let mut stdin = child.stdin.take().expect("its input");
-        stdin.write_all(block.as_bytes()).expect("it reads");
-        drop(stdin);
-        let out = child.wait_with_output().expect("it ends");
-        let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-        told["result"].clone()
+        let command = self.command(env!("CARGO_BIN_EXE_abide"), &["call", "--json"]);
+        said_to(command, block)
     }
 
     fn shell(&self, line: &str) {

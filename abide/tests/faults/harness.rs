@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -128,6 +128,18 @@ impl Drop for Abide {
     fn drop(&mut self) {
         end_all(|args| self.command(args));
     }
+}
+
+/// What a tool says to a block of text; `command` is `abide call`.
+pub fn said_to(mut command: Command, block: &str) -> Value {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("abide runs");
+    let mut stdin = child.stdin.take().expect("its input");
+    stdin.write_all(block.as_bytes()).expect("it reads");
+    drop(stdin);
+    let out = child.wait_with_output().expect("it ends");
+    let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    told["result"].clone()
 }
 
 /// Ends every session, and then the daemon.

@@ -1,16 +1,15 @@
 //! Everything once more as a user without rights: no control group can be had, and the tree is held by
 //! those whom orphans come back to. Where the tests run as root, the program gives its rights up.
 
-use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Handle, end_all, living};
+use crate::harness::{Handle, end_all, living, said_to};
 
 /// Nobody: a user who owns nothing.
 const NOBODY: u32 = 65_534;
@@ -60,18 +59,7 @@ impl Plain {
 
     /// What a tool says.
     fn call(&self, block: &str) -> Value {
-        let mut child = self
-            .command(&["call", "--json"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("abide runs");
-        let mut stdin = child.stdin.take().expect("its input");
-        stdin.write_all(block.as_bytes()).expect("it reads");
-        drop(stdin);
-        let out = child.wait_with_output().expect("it ends");
-        let told: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-        told["result"].clone()
+        said_to(self.command(&["call", "--json"]), block)
     }
 
     pub fn daemon(&self) -> Handle {

@@ -15,4 +15,6 @@ mod page;
 mod person;
 mod problems;
 mod raw;
+#[path = "../shared/shape.rs"]
+mod shape;
 mod terminal;
