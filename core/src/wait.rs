@@ -126,6 +126,8 @@ pub enum WhyRunning {
     Standby,
     /// It was idle, and nobody can be asked.
     NobodyToAsk,
+    /// It should be killed, and does not die.
+    Undying,
 }
 
 /// What a wait is told before it is answered.

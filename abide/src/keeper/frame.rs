@@ -116,8 +116,8 @@ pub enum FromKeeper {
         /// How many bytes since this was last said.
         bytes: u64,
     },
-    /// Processes outlive SIGKILL (a kernel call that does not return). Said once per kill; the
-    /// keeper goes on trying.
+    /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to
+    /// whoever wants them killed after that; the keeper goes on trying.
     KillPending {
         /// How many.
         left: u32,

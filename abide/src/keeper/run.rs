@@ -213,6 +213,7 @@ impl Run {
                 }
             }
         }
+        frames.extend(self.undying());
         frames
     }
 
@@ -394,7 +395,11 @@ impl Run {
         }
         let until = mono_ms() + u64::from(grace_ms);
         match &mut self.killing {
-            Killing::Hard { .. } => {}
+            // What was known before is known to whoever asks now.
+            Killing::Hard { .. } => {
+                let undying = self.undying();
+                self.notices.extend(undying);
+            }
             _ if grace_ms == 0 => self.kill_hard(),
             Killing::Asked { until: before } => *before = until.min(*before),
             Killing::No => {
@@ -417,6 +422,15 @@ impl Run {
             told: false,
         };
         self.kill_tree();
+    }
+
+    /// What is to be said where it is known that the tree does not die.
+    fn undying(&self) -> Option<FromKeeper> {
+        if self.empty || !matches!(self.killing, Killing::Hard { told: true, .. }) {
+            return None;
+        }
+        let left = self.kill_tree() as u32;
+        (left > 0).then_some(FromKeeper::KillPending { left })
     }
 
     fn kill_tree(&self) -> usize {

@@ -247,3 +247,47 @@ fn k14_k15_a_killed_keeper_leaves_nobody_even_where_nothing_else_holds_them() {
         assert_eq!(ended["exit_code"], Value::Null, "{ended}");
     }
 }
+
+#[test]
+fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill() {
+    if !is_root() {
+        eprintln!("skipped: only root can make a program that takes root's rights");
+        return;
+    }
+    let abide = Plain::new();
+    let program = abide.dir.path().join("rooted");
+    std::fs::copy("/usr/bin/setpriv", &program).expect("a program that can become root");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("chmod");
+    let block = "<tool name=\"shell\"><command>echo begun; exec ./rooted --reuid=0 --regid=0 \
+                 --clear-groups sleep 3018</command><timeout>1</timeout></tool>";
+    let told = abide.call(block);
+    if told["status"] == "ERROR" {
+        eprintln!("skipped: nobody becomes root here: {told}");
+        return;
+    }
+    assert_eq!(told["status"], "TIMEOUT_ERROR", "{told}");
+    assert_eq!(told["return_code"], -1);
+    let text = told["text"].as_str().expect("a text");
+    assert!(text.contains("STDOUT:\nbegun\n"), "{text}");
+    assert!(
+        text.contains("cannot be ended: they belong to another user"),
+        "{text}"
+    );
+    let left = &told["still_running"][0];
+    assert_eq!(left["command"], "sleep 3018", "{told}");
+    let rooted = Handle::on(i32::try_from(left["pid"].as_i64().expect("a pid")).expect("a pid"));
+    let session = told["session_id"].as_str().expect("an id");
+    for _ in 0..2 {
+        let out = abide.command(&["session", "kill", session]).output();
+        let out = out.expect("abide runs");
+        assert!(!out.status.success(), "{out:?}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("cannot be ended"), "{said}");
+        let stopped = abide.command(&["stop"]).output().expect("abide runs");
+        assert!(stopped.status.success(), "{stopped:?}");
+    }
+    rooted.kill();
+    rooted.wait_gone();
+    let out = abide.command(&["session", "kill", session]).output();
+    assert!(out.expect("abide runs").status.success());
+}

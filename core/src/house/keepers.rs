@@ -126,11 +126,13 @@ impl House {
     }
 
     /// Whoever waits for a tree that does not die is told how things stand. Those who come later wait
-    /// again: it may have died meanwhile.
+    /// again: it may have died meanwhile, and if not, its keeper says so again.
     pub(super) fn undying(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get(&id) else {
+        let Some(kept) = self.sessions.get_mut(&id) else {
             return;
         };
+        kept.undying = true;
+        let kept = &*kept;
         let answers: Vec<_> = (kept.waits.iter())
             .filter_map(|call| Some((*call, self.waits.get(call)?)))
             .filter_map(|(call, wait)| Some((call, kept.verdict_on_the_undying(wait)?)))

@@ -22,8 +22,11 @@ pub(super) struct Kept {
     pub vigil: Vigil,
     /// The last moment at which somebody was there: a call that waited, read or wrote.
     pub attended: Mono,
-    /// Set once the tree must go. The kill is sent once, and not before there is something to kill.
+    /// Set once the tree must go. The kill is sent once, and not before there is something to kill; again
+    /// only for what did not die of it.
     pub doom: Option<End>,
+    /// It was killed, and did not die.
+    pub undying: bool,
     /// It is from before the last start: those who waited for it then may come back.
     pub found: bool,
     /// It has ended, and nobody has heard of that yet.
@@ -68,6 +71,7 @@ impl Kept {
             vigil: Vigil::Off,
             attended: Mono::default(),
             doom: None,
+            undying: false,
             found: false,
             unheard: false,
             held_deadline: None,
@@ -159,7 +163,7 @@ impl Kept {
         match (&self.session.phase, wait.goal) {
             (Phase::Leftover { .. }, Goal::Interrupted) => Some(Outcome::Cancelled(id)),
             (Phase::Leftover { .. }, _) => Some(Outcome::Ended(id)),
-            (Phase::Running { .. }, _) => Some(Outcome::Running(id, WhyRunning::Standby)),
+            (Phase::Running { .. }, _) => Some(Outcome::Running(id, WhyRunning::Undying)),
             (Phase::Starting | Phase::Ended { .. } | Phase::Failed { .. }, _) => None,
         }
     }

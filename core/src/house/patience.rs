@@ -173,6 +173,9 @@ impl House {
             }
             kept.doom = Some(end);
             turn.push(Effect::Publish { session: id });
+        } else if kept.undying {
+            // Its keeper says again how things stand, and whoever kills it now hears that.
+            turn.push(Effect::Kill { session: id, end });
         }
         self.wind(turn, id);
     }

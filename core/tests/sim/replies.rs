@@ -30,6 +30,9 @@ impl Sim {
                 self.check_own(&call, *id);
                 self.check_nobody(&call, *id, event)
             }
+            Outcome::Running(_, WhyRunning::Undying) => {
+                unreachable!("everything here dies when it is killed")
+            }
             Outcome::Failed(id) => {
                 self.check_own(&call, *id);
                 assert_eq!(self.keepers[id].truth, Truth::Failed, "{call:?}");

@@ -151,6 +151,9 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Running(session, WhyRunning::NobodyToAsk) => {
             format!("running {}: nobody to ask", name(*session))
         }
+        Outcome::Running(session, WhyRunning::Undying) => {
+            format!("running {}: it does not die", name(*session))
+        }
         Outcome::Declined(session) => format!("declined {}", name(*session)),
         Outcome::Cancelled(session) => format!("cancelled {}", name(*session)),
         Outcome::Failed(session) => format!("failed {}", name(*session)),

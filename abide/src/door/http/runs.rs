@@ -205,9 +205,10 @@ impl Running {
             Step::Closed(question) => self.ready.push_back(Frame::Closed(frame::closed(question))),
             Step::Done(Outcome::Running(
                 session,
-                WhyRunning::NobodyToAsk | WhyRunning::Standby,
+                WhyRunning::NobodyToAsk | WhyRunning::Standby | WhyRunning::Undying,
             )) => {
-                // Nobody is there to be asked, and whoever ran it still waits: so it goes on.
+                // Nobody is there to be asked, or it does not die, and whoever ran it still waits: so it
+                // goes on.
                 let request = Request::Join {
                     session,
                     asking: self.asking,

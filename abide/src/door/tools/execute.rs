@@ -66,6 +66,10 @@ impl Execute {
                 ));
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
+            Outcome::Running(_, WhyRunning::Undying) => {
+                lines.extend(report::undying(&view, &mut facts));
+                report::kernel_facts(&view, &mut facts).await;
+            }
             Outcome::Running(_, why) => {
                 let note = report::still_running(&view, standby, &mut facts);
                 lines.push(match why {
@@ -73,7 +77,9 @@ impl Execute {
                         "[still running: no output for {} and nobody can be asked. {note}]",
                         self.idle
                     ),
-                    WhyRunning::Standby => format!("[still running. {note}]"),
+                    WhyRunning::Standby | WhyRunning::Undying => {
+                        format!("[still running. {note}]")
+                    }
                 });
                 report::kernel_facts(&view, &mut facts).await;
             }

@@ -377,9 +377,28 @@ pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
 
 /// Lists what the command left behind.
 pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
-    if !matches!(view.state.phase, Phase::Leftover { .. }) {
+    let Phase::Leftover { ending } = &view.state.phase else {
         return None;
+    };
+    if ending.end.is_kill() {
+        return undying(view, facts);
     }
+    let names = processes(view, facts)?;
+    Some(format!(
+        "still running in the background: {names}. It lives on in {} until it ends or is killed.",
+        view.id
+    ))
+}
+
+/// What should have been killed, and is alive.
+pub(super) fn undying(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+    let names = processes(view, facts)?;
+    let sentence = super::undying(view.id);
+    Some(format!("{sentence}: {names}"))
+}
+
+/// Names the processes of a session, and lists them among its facts.
+fn processes(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let left = tree::processes(&meta);
     if left.is_empty() {
@@ -394,11 +413,7 @@ pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> O
         .iter()
         .map(|process| format!("{} (pid {})", process.command, process.pid))
         .collect();
-    Some(format!(
-        "still running in the background: {}. It lives on in {} until it ends or is killed.",
-        names.join(", "),
-        view.id
-    ))
+    Some(names.join(", "))
 }
 
 /// Tells an agent that is handed a running session what to do next.

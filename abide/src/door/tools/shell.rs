@@ -2,7 +2,7 @@
 
 use abide_core::session::End;
 use abide_core::wait::Asking;
-use abide_core::{Millis, Outcome, Run, limit};
+use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
 use serde_json::{Map, Value, json};
 
 use super::report::{self, OutputLimits};
@@ -67,7 +67,12 @@ impl Shell {
             return report::vanished();
         };
         let running = matches!(outcome, Outcome::Running(..));
-        let (status, code) = self.status(&view, running);
+        let undying = matches!(outcome, Outcome::Running(_, WhyRunning::Undying));
+        let mut facts = report::session_facts(&view, running);
+        let (status, code) = match undying && self.is_over_the_limit(&facts) {
+            true => ("TIMEOUT_ERROR", Some(-1)),
+            false => self.status(&view, running),
+        };
         let mut warnings = Vec::new();
         if status == "TIMEOUT_ERROR" {
             let secs = self.timeout.0 / 1_000;
@@ -81,7 +86,6 @@ impl Shell {
             warnings.extend(report::not_by_itself(&view).map(str::to_owned));
         }
         let (out, err) = report::two_streams(&view, &self.output).await;
-        let mut facts = report::session_facts(&view, running);
         let stderr = match report::fault(&view) {
             Some(fault) => {
                 facts.insert("error".into(), json!(fault));
@@ -94,7 +98,9 @@ impl Shell {
         }
         warnings.extend(report::leftovers(&view, &mut facts));
         warnings.extend(report::lost_output(&view, handle.config().log_quota));
-        if running {
+        if undying {
+            warnings.extend(report::undying(&view, &mut facts));
+        } else if running {
             warnings.push(report::still_running(&view, standby, &mut facts));
             report::kernel_facts(&view, &mut facts).await;
         }
@@ -116,6 +122,11 @@ impl Shell {
             is_error,
         }
         .sealed()
+    }
+
+    fn is_over_the_limit(&self, facts: &Map<String, Value>) -> bool {
+        let duration = facts.get("duration").and_then(Value::as_f64);
+        duration.is_some_and(|run| run >= self.timeout.0 as f64 / 1_000.0)
     }
 
     fn status(&self, view: &SessionView, running: bool) -> (&'static str, Option<i32>) {
