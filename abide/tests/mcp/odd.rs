@@ -67,7 +67,7 @@ fn s6_a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let ear = home.ear(&format!("begun-{era:?}"));
-        let command = format!("echo begun > {}; echo one; sleep 1000", ear.path());
+        let command = format!("echo one; echo begun > {}; sleep 1000", ear.path());
         let id = client.begin("shell", json!({"command": command}));
         ear.hear();
         client.forget_id();

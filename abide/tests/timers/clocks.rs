@@ -251,7 +251,7 @@ fn m11_a_calendar_that_is_set_moves_no_timer() {
     call(&abide, "pause_timer", pause);
     let made = read(&abide, &runs)["created_at"].clone();
     let done = mission(&abide, 0.000_01);
-    let told = call(&abide, "read_messages", json!({"timeout_seconds": 30}));
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["timer_id"], done, "{told}");
 
     for ahead in [7_200, -3_600, 10 - now(), FAR - now(), -7_200, 0] {

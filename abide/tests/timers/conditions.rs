@@ -1,7 +1,9 @@
 use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 
+use rustix::net::{self, AddressFamily, SocketType};
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, receive};
@@ -30,23 +32,37 @@ fn held(abide: &Abide, until: Value, act: impl FnOnce()) -> Value {
     result
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .expect("a port")
-        .local_addr()
-        .expect("an address")
-        .port()
+/// A port at which nobody listens before it is opened. It is ours all the while: what is only free may be
+/// somebody else's a moment later.
+struct Port(OwnedFd);
+
+impl Port {
+    fn closed() -> Self {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None);
+        let socket = socket.expect("a socket");
+        let any = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
+        net::bind(&socket, &any).expect("a port");
+        Port(socket)
+    }
+
+    fn number(&self) -> u16 {
+        let address = net::getsockname(&self.0).expect("an address");
+        let address = SocketAddrV4::try_from(address).expect("an address");
+        address.port()
+    }
+
+    fn open(&self) {
+        net::listen(&self.0, 8).expect("it can be listened at");
+    }
 }
 
 #[test]
 fn a_port_opens() {
     let abide = Abide::new();
     abide.start();
-    let port = free_port();
-    let mut listener = None;
-    let result = held(&abide, json!({"port": port}), || {
-        listener = Some(TcpListener::bind(("127.0.0.1", port)).expect("the port"));
-    });
+    let closed = Port::closed();
+    let port = closed.number();
+    let result = held(&abide, json!({"port": port}), || closed.open());
     assert_eq!(result["seen"], format!("port {port} is open"), "{result}");
     // It is open already: answered at once.
     held_at_once(&abide, json!({"port": format!("localhost:{port}")}));
@@ -63,7 +79,8 @@ fn held_at_once(abide: &Abide, until: Value) -> Value {
 fn the_time_runs_out_and_the_last_look_is_told() {
     let abide = Abide::new();
     abide.start();
-    let port = free_port();
+    let closed = Port::closed();
+    let port = closed.number();
     let arguments = json!({"total_duration": 2, "reason": "server", "until": {"port": port}});
     let result = call(&abide, "timer", arguments);
     assert_eq!(result["completed_by"], "time", "{result}");
@@ -118,7 +135,7 @@ fn where_a_url_leads_to_is_told_and_not_followed() {
     abide.start();
     let sink = Sink::new(&["302 Found\nlocation: /login\n"]);
     let url = format!("http://{}/", sink.address);
-    let arguments = json!({"total_duration": 0.2, "reason": "server", "until": {"url": url}});
+    let arguments = json!({"total_duration": 2, "reason": "server", "until": {"url": url}});
     let result = call(&abide, "timer", arguments);
     let seen = format!("{url}: answered 302 Found, which leads to /login");
     assert_eq!(result["seen"], seen, "{result}");
@@ -256,8 +273,9 @@ fn a_command_succeeds_and_all_and_any_hold() {
     });
     let both = json!({"all": [command, {"file": two}]});
     held(&abide, both, || fs::write(&two, "").expect("a file"));
-    let port = free_port();
-    let result = held_at_once(&abide, json!({"any": [{"port": port}, {"file": two}]}));
+    let closed = Port::closed();
+    let any = json!({"any": [{"port": closed.number()}, {"file": two}]});
+    let result = held_at_once(&abide, any);
     assert_eq!(result["seen"], format!("file {} is there", two.display()));
 }
 
@@ -272,7 +290,8 @@ fn all_hold_at_one_time() {
         count.display(),
         one.display()
     );
-    let command = json!({"any": [{"command": look, "every": 0.1}, {"port": free_port()}]});
+    let closed = Port::closed();
+    let command = json!({"any": [{"command": look, "every": 0.1}, {"port": closed.number()}]});
     fs::write(&one, "").expect("a file");
     let result = held(&abide, json!({"all": [command, {"file": two}]}), || {
         // It has held, and holds no longer when the other one begins to.
