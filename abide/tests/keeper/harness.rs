@@ -316,12 +316,12 @@ impl Keeper {
         }
     }
 
-    /// Passes over notes on growth and input until the leader has ended.
+    /// Passes over what is told by the way until the leader has ended.
     pub fn expect_exited(&mut self) -> Exited {
         loop {
             match self.next() {
                 FromKeeper::Exited(exited) => return exited,
-                FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } => {}
+                note if is_by_the_way(&note) => {}
                 other => panic!("expected Exited, heard {other:?}"),
             }
         }
@@ -358,7 +358,7 @@ impl Keeper {
             match self.next() {
                 FromKeeper::Emptied => empty = true,
                 FromKeeper::Closed => closed = true,
-                FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } => {}
+                note if is_by_the_way(&note) => {}
                 other => panic!("expected the rest, heard {other:?}"),
             }
         }
@@ -378,6 +378,15 @@ impl Keeper {
     pub fn meta(&self) -> Meta {
         folder::read_meta(&self.folder).unwrap().unwrap()
     }
+}
+
+/// What may be told at any time. Many processes that are killed need a while to go where there is little
+/// time for each; that is told too.
+fn is_by_the_way(frame: &FromKeeper) -> bool {
+    matches!(
+        frame,
+        FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } | FromKeeper::KillPending { .. }
+    )
 }
 
 pub struct Away {
