@@ -94,6 +94,30 @@ fn an_error_within_a_long_line_stays_wherever_the_line_stands() {
 }
 
 #[test]
+fn what_was_wanted_and_what_came_stays_with_the_test_that_failed() {
+    let failed = "thread 'tests::adds' panicked at src/lib.rs:9:9:\nassertion `left == right` failed\n  left: 3\n right: 4\n";
+    let text = usual(format!("{}{failed}{}", novel(2_000), novel(2_000))).text;
+    let kept = "2002: assertion `left == right` failed\n2003: left: 3\n2004: right: 4\n";
+    assert!(text.contains(kept), "{text}");
+}
+
+#[test]
+fn repetitions_behind_an_error_are_not_counted_as_errors() {
+    let repeated: String = (0..300)
+        .map(|n| format!("polling the queue, round {n}\n"))
+        .collect();
+    let failed = "error: the queue is closed\n  --> src/queue.rs:3:5\n";
+    let text = usual(format!(
+        "{}{failed}{repeated}{}",
+        novel(2_000),
+        novel(2_000)
+    ))
+    .text;
+    let kept = "2001: error: the queue is closed\n2002: --> src/queue.rs:3:5\n";
+    assert!(text.contains(kept), "{text}");
+}
+
+#[test]
 fn c8_a_line_without_end_is_cut_in_its_middle() {
     let mut digest = Digest::new(&limits(10_000));
     let piece = "é".repeat(50_000);

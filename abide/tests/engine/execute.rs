@@ -68,6 +68,33 @@ fn the_output_then_one_line() {
 }
 
 #[test]
+fn whatever_else_is_told_the_last_line_says_how_it_ended() {
+    with_engine(async |engine| {
+        let go = engine.path("go");
+        let fifo = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+        let words =
+            "awk 'BEGIN { for (i = 0; i < 9000; i++) print \"w\" i * 7919 % 10007 \" t\" i }'";
+        let command = format!("{words}; cat go & exit 4");
+        let result = engine
+            .call("execute_command", json!({"command": command}))
+            .await;
+        std::fs::write(&go, "").expect("it reads");
+        let mut last = result.text.lines().rev();
+        let told = [
+            "[exited with code 4 after ",
+            "[still running in the background: ",
+            "[output was shortened: ",
+        ];
+        for told in told {
+            let line = last.next().expect("a line");
+            assert!(line.starts_with(told) && line.ends_with(']'), "{line}");
+        }
+    });
+}
+
+#[test]
 fn an_exit_code_is_a_result_and_no_error() {
     with_engine(async |engine| {
         let result = engine

@@ -15,7 +15,8 @@ use super::kind::{Kind, NEEDED_MAX, Repeats};
 use super::matter;
 use super::row::Hole;
 
-const PERIOD_MAX: usize = 8;
+/// The longest cycle that is seen as one, in lines.
+pub const PERIOD_MAX: usize = 8;
 /// Times a cycle of several lines must come.
 const CYCLES_NEEDED: usize = 3;
 /// Lines that wait to be seen as the begin of a repetition.
@@ -62,6 +63,8 @@ pub enum Folded {
     /// Stands between the first and the last of a repetition.
     Note {
         text: String,
+        /// How many lines before it are those that are repeated.
+        period: usize,
         lines: u64,
         bytes: u64,
     },
@@ -306,6 +309,7 @@ impl Run {
             let last = self.last.iter();
             out.folded(Folded::Note {
                 text: format!("[these {period} lines ×{}]", self.cycles),
+                period,
                 lines: self.lines + last.clone().map(|line| line.count).sum::<u64>(),
                 bytes: self.bytes + last.map(Line::bytes).sum::<u64>(),
             });
@@ -319,6 +323,7 @@ impl Run {
         };
         out.folded(Folded::Note {
             text,
+            period,
             lines: self.lines,
             bytes: self.bytes,
         });

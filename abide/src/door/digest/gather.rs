@@ -4,8 +4,10 @@
 //! first lines and the last are kept. Room is given to errors before all else, and to the first
 //! of each group before a second: a thousand errors of one kind do not push out the one of another.
 
+use std::collections::VecDeque;
+
 use super::cut;
-use super::fold::{Line, Number};
+use super::fold::{Line, Number, PERIOD_MAX};
 use super::kind::{Fingerprint, hash};
 use super::matter::{self, Finding, Weight};
 
@@ -18,6 +20,8 @@ const SAME_SHAPE_MAX: usize = 3;
 const LINE_CHARS: usize = 300;
 /// How many lines behind an error its place is looked for.
 const FOLLOW_LINES: u8 = 4;
+/// How many values below it: what was wanted, and what there was.
+const VALUES: u8 = 2;
 /// A longer traceback is not one.
 const TRACEBACK_LINES: u16 = 300;
 const MEMORY: usize = 1_024;
@@ -28,6 +32,8 @@ pub struct Gather {
     /// What lines of a shape were found to be, so that each shape is read once.
     memory: Vec<(u64, Option<Finding>)>,
     following: Option<Following>,
+    /// The groups of the lines that were seen last, where they have one.
+    latest: VecDeque<Option<u64>>,
     traceback: Option<Traceback>,
     /// Lines that matter of which nothing is kept, for want of room.
     pub forgotten: u64,
@@ -55,6 +61,10 @@ struct Following {
     likeness: u64,
     lines: u8,
     announced: bool,
+    /// Its place has not been seen yet.
+    place: bool,
+    /// How many values may follow.
+    values: u8,
 }
 
 struct Traceback {
@@ -93,17 +103,22 @@ impl Gather {
         self.read(line, false);
     }
 
-    /// Lines like the last one were folded.
-    pub fn more_of_the_same(&mut self, lines: u64) {
-        if let Some(following) = &self.following {
-            let likeness = following.likeness;
-            if let Some(group) = self.groups.iter_mut().find(|g| g.likeness == likeness) {
-                group.count += lines;
+    /// So many lines were folded that repeat the last ones.
+    pub fn more_of_the_same(&mut self, period: usize, lines: u64) {
+        let repeated = self.latest.iter().rev().take(period).flatten();
+        for likeness in repeated {
+            let group = self.groups.iter_mut().find(|g| g.likeness == *likeness);
+            if let Some(group) = group {
+                group.count += lines / period as u64;
             }
         }
     }
 
     fn read(&mut self, line: &Line, keep: bool) {
+        if self.latest.len() == PERIOD_MAX {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(None);
         if self.in_traceback(line, keep) || self.belongs_to_last(line) {
             return;
         }
@@ -157,15 +172,18 @@ impl Gather {
         let Some(following) = &mut self.following else {
             return false;
         };
-        let belongs = following.announced
-            || (matter::is_place(&line.text) && matter::weigh(&line.text).is_none());
-        if !belongs {
+        let is_place = following.place && matter::is_place(&line.text);
+        if following.announced {
+            // Its place was in the line before.
+            (following.announced, following.place) = (false, false);
+        } else if is_place && matter::weigh(&line.text).is_none() {
+            following.place = false;
+        } else if following.values > 0 && matter::is_value(&line.text) {
+            following.values -= 1;
+        } else {
             return false;
         }
-        following.announced = false;
-        following.lines = 0;
         let likeness = following.likeness;
-        self.following = None;
         let group = self.groups.iter_mut().find(|g| g.likeness == likeness);
         if let Some(example) = group.and_then(|group| group.examples.last_mut()) {
             let text = cut::around(line.text.trim(), 0, LINE_CHARS);
@@ -195,6 +213,9 @@ impl Gather {
             self.following = None;
             return;
         };
+        if let Some(latest) = self.latest.back_mut() {
+            *latest = Some(likeness);
+        }
         let group = &mut self.groups[at];
         group.count += line.count;
         group.last = line.number;
@@ -224,6 +245,8 @@ impl Gather {
                 likeness,
                 lines: FOLLOW_LINES,
                 announced: matter::announces(&line.text),
+                place: true,
+                values: VALUES,
             });
         } else {
             self.following = None;

@@ -4,7 +4,8 @@
 //! closely. The words and forms themselves are in `signs`. A line that merely mentions an error is kept apart from one that is an error.
 
 use super::signs::{
-    BAD_SUMMARY, CALM, ERROR, GOOD, MENTION, NOTHING, OUTCOME, PLACE, SUMMARY, WARNING, WORDED,
+    BAD_SUMMARY, BESIDE, CALM, DIAGNOSTIC, ERROR, GOOD, MENTION, NOTHING, OUTCOME, PLACE, SUMMARY,
+    VALUE, WARNING, WORDED,
 };
 
 /// How much a line matters; the order is the order in which room is given.
@@ -74,6 +75,16 @@ pub fn is_place(line: &str) -> bool {
     PLACE.is_match(line)
 }
 
+/// What a test that failed had wanted, or had got.
+pub fn is_value(line: &str) -> bool {
+    VALUE.is_match(line)
+}
+
+fn is_diagnostic(line: &str) -> bool {
+    let said = DIAGNOSTIC.captures(line);
+    said.is_some_and(|found| !BESIDE.is_match(&found["said"]))
+}
+
 pub fn opens_traceback(line: &str) -> bool {
     line.trim_start()
         .starts_with("Traceback (most recent call last)")
@@ -120,6 +131,7 @@ fn read(line: &str) -> Option<Finding> {
         }
         (Some(error), _) => found(Weight::Error, error),
         (None, Some(warning)) => found(Weight::Warning, warning),
+        (None, None) if is_diagnostic(line) => found(Weight::Error, 0),
         (None, None) => MENTION
             .find(line)
             .and_then(|mention| found(Weight::Mention, mention.start())),
@@ -189,6 +201,13 @@ mod tests {
             "test tests::adds ... FAILED",
             "2 failed, 3 passed in 0.12s",
             "❌ lint",
+            "./main.go:3:5: undefined: total",
+            "src/app.py:3:80: E501 line too long (91 > 79 characters)",
+            "e: file:///src/Main.kt:3:5 Unresolved reference: total",
+            "! Undefined control sequence.",
+            "---- tests::adds stdout ----",
+            "rpc failed with context deadline exceeded",
+            "django.core.exceptions.ImproperlyConfigured: no SECRET_KEY",
             "./deploy.sh: line 3: TARGET: unbound variable",
             "Undefined subroutine &main::go called at lib/Way.pm line 3.",
         ] {
@@ -241,6 +260,9 @@ mod tests {
             "failed=0 changed=3 ok=12",
             "drwxr-xr-x 2 dev dev 4096 May  1 12:00 errors",
             "process exited with code 0",
+            "src/app.c:3:5: note: declared here",
+            "src/app.ts:3:5",
+            "handler.go:31: served in 3ms",
         ] {
             assert_ne!(weight(line), Some(Weight::Error), "{line}");
         }

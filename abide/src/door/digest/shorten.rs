@@ -202,10 +202,15 @@ impl Body {
                 self.number = line.number;
                 self.gather.see(&line);
             }
-            Folded::Note { lines, bytes, .. } => {
+            Folded::Note {
+                period,
+                lines,
+                bytes,
+                ..
+            } => {
                 self.left_out.lines += lines;
                 self.left_out.bytes += bytes;
-                self.gather.more_of_the_same(lines);
+                self.gather.more_of_the_same(period, lines);
             }
             Folded::Gap(text) => {
                 if self.gaps.len() < GAPS_MAX {

@@ -133,6 +133,50 @@ const WORDS: &[&str] = &[
     "unbound",
     ".pl line",
     ".pm line",
+    "not recognized",
+    "not defined",
+    "exceeded",
+    "file busy",
+    "too many",
+    "stdout ----",
+    "^-- sc",
+    // Places in the sources, as those tools name them that say nothing else.
+    ".c:",
+    ".cc:",
+    ".cpp:",
+    ".cs:",
+    ".css:",
+    ".dart:",
+    ".ex:",
+    ".go:",
+    ".h:",
+    ".hpp:",
+    ".hs:",
+    ".java:",
+    ".js:",
+    ".jsx:",
+    ".json:",
+    ".kt:",
+    ".lua:",
+    ".md:",
+    ".mjs:",
+    ".php:",
+    ".proto:",
+    ".py:",
+    ".rb:",
+    ".rs:",
+    ".scss:",
+    ".sh:",
+    ".sql:",
+    ".swift:",
+    ".tf:",
+    ".toml:",
+    ".ts:",
+    ".tsx:",
+    ".vue:",
+    ".yaml:",
+    ".yml:",
+    ".zig:",
 ];
 
 pub static WORDED: LazyLock<AhoCorasick> = LazyLock::new(|| folded_case(WORDS));
@@ -232,7 +276,7 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
         r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
         // What shells and tools begin an error with.
-        r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕❌×●]\ |not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
+        r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕❌×●]\ |!\ [A-Z]|e:\ (?:file:|/)|----\ .+\ stdout\ ----$|not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
             |Illegal\ instruction|Floating\ point\ exception|Trace/breakpoint\ trap|Bus\ error|g?make(?:\[\d+\])?:\ \*\*\*|ninja:\ (?:build\ stopped|error)|ERROR)",
         r"^(?:>?\s?)E\s{2,}\S", // an assertion, as pytest shows it
         r"^[EF]\d{4} \d\d:\d\d",
@@ -244,7 +288,8 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
           | module\ not\ found | cannot\ find | no\ matching | could\ not\ | couldn't\ | unable\ to | \bcan(?:not|'t)\ (?:open|read|write|load|connect|import|resolve|stat|access|create)
           | \bconflict\ \( | \[(?:remote\ )?rejected\] | \bfailed\b | \bfailure\b | \bfails\b | \bcrash(?:ed|es)?\b | \baborted\b | \bcorrupt(?:ed|ion)?\b
           | timed\ out | \bbroken\ pipe\b | \bkilled\b | \bsig(?:segv|kill|abrt|bus|ill|fpe|term)\b | \bfatal\b | internal\ error | syntax\ error | \bpanic\b | \bgot\ signal\b
-          | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | unbound\ variable | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
+          | \bis\ not\ (?:defined|recognized|a\ function) | address\ already\ in\ use | unbound\ variable | deadline\ exceeded | quota\ exceeded | text\ file\ busy | too\ many\ (?:open\ files|connections|redirects|requests)
+          | \^--\ SC\d{4} | \bexceptions?\.[a-z]\w+: | \bat\ \S+\.p[lm]\ line\ \d+\b | invalid\ (?:argument|syntax|operation|token) | \bE[A-Z]{4,}\b:",
         r"(?i)\b(?:exit(?:ed|s|ing)?(?: with)?(?: (?:code|status|value))?|exit_?(?:code|status)|return(?:ed|s)?(?: code| status)|rc)[ =:]+-?[1-9]\d*\b",
         r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
         r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
@@ -264,6 +309,18 @@ form!(
   | (?i:\bdeprecated\b) | ^\s*warning\b"
 );
 
+// A place in the sources, to the column, and what is said of it. Many tools say no more than that.
+form!(
+    DIAGNOSTIC,
+    r"^\s*[\w.@+/\\-]+\.\w{1,5}:\d+:\d+:\ (?P<said>\S.*)"
+);
+
+// What is said beside a diagnostic.
+form!(
+    BESIDE,
+    r"^(?i:note|info|hint|help|remark|required|in file included)\b"
+);
+
 // A level below a warning in front: what follows is told, not raised.
 form!(
     CALM,
@@ -277,6 +334,12 @@ form!(
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
     (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ 
     | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b"
+);
+
+// What was expected and what there was, below a test that failed.
+form!(
+    VALUE,
+    r"^\s+(?i:left|right|expected|received|actual|got|want|wanted)\s*:\s"
 );
 
 form!(

@@ -56,7 +56,7 @@ impl Execute {
         let running = matches!(outcome, Outcome::Running(..));
         let output = report::one_stream(&view, &self.output).await;
         let mut facts = report::session_facts(&view, running);
-        let mut lines = Vec::new();
+        let mut last = None;
         let mut error = None;
         match &outcome {
             Outcome::Declined(_) => {
@@ -72,7 +72,7 @@ impl Execute {
             }
             Outcome::Running(_, why) => {
                 let note = report::still_running(&view, standby, &mut facts);
-                lines.push(match why {
+                last = Some(match why {
                     WhyRunning::NobodyToAsk => format!(
                         "[still running: no output for {} and nobody can be asked. {note}]",
                         self.idle
@@ -85,12 +85,17 @@ impl Execute {
             }
             _ => match report::fault(&view) {
                 Some(fault) => error = Some(fault.to_string()),
-                None => lines.push(report::ending_line(&view)),
+                None => last = Some(report::ending_line(&view)),
             },
         }
-        lines.extend(report::shortened("output", &output, view.id));
-        lines.extend(report::leftovers(&view, &mut facts));
-        lines.extend(report::lost_output(&view, handle.config().log_quota));
+        let notes = [
+            report::shortened("output", &output, view.id),
+            report::leftovers(&view, &mut facts),
+            report::lost_output(&view, handle.config().log_quota),
+        ];
+        let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
+        // How it stands with the command is said last, where one looks for it.
+        let lines: Vec<String> = notes.chain(last).collect();
         let mut text = String::new();
         if let Some(error) = &error {
             facts.insert("error".into(), json!(error));
