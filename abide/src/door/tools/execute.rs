@@ -67,7 +67,7 @@ impl Execute {
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
             Outcome::Running(_, WhyRunning::Undying) => {
-                lines.extend(report::undying(&view, &mut facts));
+                last = report::undying(&view, &mut facts);
                 report::kernel_facts(&view, &mut facts).await;
             }
             Outcome::Running(_, why) => {
