@@ -26,6 +26,12 @@ export function Bar({ label, total, full, at = 0, className = '' }: Props) {
   );
 }
 
+/** A bar that is set anew each time: one element, since a list has many. */
+export function StillBar({ label, at, className = '' }: { label: string; at: number; className?: string }) {
+  const part = Math.min(1, Math.max(0, at)) * 100;
+  return <div className={`still-bar ${className}`} role="img" aria-label={label} style={{ backgroundSize: `${part}% 100%` }} />;
+}
+
 /** Another fact makes another element: an animation that runs cannot be set to another time by style alone. */
 function Moving({ total, full }: { total: number; full: number }) {
   const [gone] = useState(() => Math.max(0, total - (full - now()) / 1_000));

@@ -22,6 +22,7 @@ const KEYS: [string[], string][] = [
   [['y', 'n'], 'Answer the question that has the focus'],
   [['q'], 'Yes, and stop asking for 10 minutes'],
   [['d'], 'Light, dark, or as the system has it'],
+  [['F6'], 'To the notes in the corner'],
   [['?'], 'This help'],
 ];
 

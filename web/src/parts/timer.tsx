@@ -8,7 +8,7 @@ import { timerAct } from '../state/acts';
 import { type HeldTimer, house } from '../state/house';
 import { useSecond, useThing } from '../state/use';
 import { isOpen, type Timer, type TimerStatus } from '../wire';
-import { Bar } from './bar';
+import { Bar, StillBar } from './bar';
 import { Box } from './dialog';
 import { DownIcon, MoreIcon } from './icons';
 import { MenuButton } from './menu';
@@ -44,8 +44,7 @@ export function SteppingBar({ timer }: { timer: HeldTimer }) {
   const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
   const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
   const label = `${Math.round(Math.min(1, Math.max(0, done)) * 100)} % of ${length(timer.total_duration)} have passed`;
-  const still = timer.due === null ? 'still' : '';
-  return <Bar label={label} total={timer.total_duration} full={null} at={done} className={`thin ${still}`} />;
+  return <StillBar label={label} at={done} className={timer.due === null ? 'wide still' : 'wide'} />;
 }
 
 export function TimerBar({ timer }: { timer: HeldTimer }) {

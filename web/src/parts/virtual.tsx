@@ -2,6 +2,8 @@
 // the order of tabs; the arrows move to the others.
 
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
+import { flushSync } from 'react-dom';
+import { assign, NO_SLOTS, sameRows } from './slots';
 
 type DrawRow = (id: string, tabIndex: number) => ReactNode;
 
@@ -9,7 +11,10 @@ interface Props {
   ids: string[];
   label: string;
   height: number;
-  /** Draws a row; `tabIndex` is for what can be focused in it. Must stay the same function. */
+  /**
+   * Draws a row; `tabIndex` is for what can be focused in it. Must stay the same function. The elements
+   * of a row may show another one later: what it keeps of its own needs the row's id as its key.
+   */
   row: DrawRow;
   /** Called when the end comes into sight. */
   onEnd?: () => void;
@@ -19,6 +24,8 @@ interface Props {
 const MARGIN = 6;
 /** What is drawn changes by so many rows at once: a little scrolling changes nothing. */
 const STEP = 4;
+/** Nothing has been scrolled for this long: it stands still, in milliseconds. */
+const STILL = 120;
 
 interface Span {
   from: number;
@@ -31,27 +38,41 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
   const [active, setActive] = useState<string | null>(null);
   const goTo = useRef<string | null>(null);
 
+  const lastTop = useRef(0);
   const look = useCallback(() => {
-    if (!list.current) return;
+    if (!list.current) return false;
     const top = -list.current.getBoundingClientRect().top;
-    const first = Math.floor(top / height) - MARGIN;
-    const last = Math.ceil((top + window.innerHeight) / height) + MARGIN;
-    const from = Math.max(0, Math.floor(first / STEP) * STEP);
-    const to = Math.max(from, Math.ceil(last / STEP) * STEP);
+    // Who goes past whole screens sees nothing of what lies beyond the edges.
+    const racing = Math.abs(top - lastTop.current) > window.innerHeight / 2;
+    lastTop.current = top;
+    const margin = racing ? 0 : MARGIN;
+    const step = racing ? 1 : STEP;
+    const first = Math.floor(top / height) - margin;
+    const last = Math.ceil((top + window.innerHeight) / height) + margin;
+    const from = Math.max(0, Math.floor(first / step) * step);
+    const to = Math.max(from, Math.ceil(last / step) * step);
     setSpan((old) => (old.from === from && old.to === to ? old : { from, to }));
+    return racing;
   }, [height]);
 
   useEffect(() => {
     let frame = 0;
+    let rest: ReturnType<typeof setTimeout> | undefined;
+    // Drawn within the frame that has been scrolled, since one later shows a gap.
+    const draw = () => {
+      clearTimeout(rest);
+      if (flushSync(look)) rest = setTimeout(look, STILL);
+    };
     const soon = () => {
       cancelAnimationFrame(frame);
-      frame = requestAnimationFrame(look);
+      frame = requestAnimationFrame(draw);
     };
     look();
     window.addEventListener('scroll', soon, { passive: true });
     window.addEventListener('resize', soon);
     return () => {
       cancelAnimationFrame(frame);
+      clearTimeout(rest);
       window.removeEventListener('scroll', soon);
       window.removeEventListener('resize', soon);
     };
@@ -107,13 +128,12 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
     moveTo(next);
   };
 
-  const shown: [string, number][] = [];
-  for (let at = span.from; at < Math.min(span.to, ids.length); at += 1) {
-    const id = ids[at];
-    if (id !== undefined) shown.push([id, at]);
-  }
+  const [slots, setSlots] = useState(NO_SLOTS);
+  const shown = ids.slice(span.from, span.to);
   // The row that holds the focus stays, so that the focus is not lost by scrolling.
-  if (current !== undefined && active !== null && (place < span.from || place >= span.to)) shown.push([current, place]);
+  const apart = current !== undefined && active !== null && (place < span.from || place >= span.to);
+  if (apart) shown.push(current);
+  if (!sameRows(slots.ids, shown)) setSlots(assign(slots, shown, active ?? undefined));
 
   return (
     <ul
@@ -127,8 +147,16 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
         if (id) setActive(id);
       }}
     >
-      {shown.map(([id, at]) => (
-        <Item key={id} id={id} at={at} all={ids.length} height={height} tabIndex={id === current ? 0 : -1} row={row} />
+      {shown.map((id, n) => (
+        <Item
+          key={slots.keys.get(id)}
+          id={id}
+          at={apart && id === current ? place : span.from + n}
+          all={ids.length}
+          height={height}
+          tabIndex={id === current ? 0 : -1}
+          row={row}
+        />
       ))}
     </ul>
   );
@@ -143,10 +171,16 @@ interface ItemProps {
   row: DrawRow;
 }
 
-/** Drawn once: scrolling brings new ones and leaves the others alone. */
+/** Drawn once: scrolling brings others and leaves this one alone. */
 const Item = memo(function Item({ id, at, all, height, tabIndex, row }: ItemProps) {
   return (
-    <li data-row={id} aria-setsize={all} aria-posinset={at + 1} style={{ height, transform: `translateY(${at * height}px)` }}>
+    <li
+      data-row={id}
+      className={at + 1 === all ? 'last' : undefined}
+      aria-setsize={all}
+      aria-posinset={at + 1}
+      style={{ height, top: at * height }}
+    >
       {row(id, tabIndex)}
     </li>
   );

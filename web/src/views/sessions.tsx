@@ -178,7 +178,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         {alive ? <Since stamp={session.created_at} /> : length(session.duration)}
       </span>
       <span className="end">
-        {alive && <KillButton session={session} compact />}
+        {alive && <KillButton key={id} session={session} compact />}
       </span>
     </div>
   );

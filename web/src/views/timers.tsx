@@ -199,15 +199,13 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
           {condition}
         </span>
       </span>
-      <span className="wide">
-        <SteppingBar timer={timer} />
-      </span>
-      <span className="numbers time-left">
+      <SteppingBar timer={timer} />
+      <span className="time-left">
         <Left timer={timer} />
       </span>
       <span className="soft small one-line wide">{timer.agent}</span>
       <span className="end">
-        <TimerMenu timer={timer} tabIndex={tabIndex} />
+        <TimerMenu key={id} timer={timer} tabIndex={tabIndex} />
       </span>
     </div>
   );

@@ -1,0 +1,275 @@
+// Every button, link, field and key that no other test presses.
+
+import type { Page } from '@playwright/test';
+import { type Abide, expect, note, quietCommand, test } from './abide';
+
+const heading = (page: Page, name: string | RegExp) => page.getByRole('heading', { name, level: 1 });
+
+test('the links of the first view lead where they say', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'echo one; exit 3' });
+  const id = await abide.session('cat');
+  await page.getByRole('region', { name: 'Ended lately' }).getByRole('link', { name: 'echo one; exit 3' }).click();
+  await expect(page.getByText('exit code 3')).toBeVisible();
+  await page.getByRole('link', { name: 'abide', exact: true }).click();
+  await page.getByRole('article', { name: 'cat' }).getByRole('link', { name: 'Open' }).click();
+  await expect(page.getByText(id)).toBeVisible();
+  await page.goBack();
+  await page.getByRole('article', { name: 'cat' }).getByRole('link', { name: 'cat' }).click();
+  await expect(page.getByText(id)).toBeVisible();
+  for (const [link, title] of [
+    ['All timers', 'Timers'],
+    ['All messages', 'Messages'],
+    ['All sessions', 'Sessions'],
+  ] as const) {
+    await page.getByRole('link', { name: 'abide', exact: true }).click();
+    await page.getByRole('link', { name: link }).click();
+    await expect(heading(page, title)).toBeVisible();
+  }
+  await page.goto(`http://${abide.address()}/no/such/place`);
+  await page.getByRole('link', { name: 'Go to what happens now' }).click();
+  await expect(heading(page, '1 session running')).toBeVisible();
+  await page.goto(`http://${abide.address()}/sessions/session_none`);
+  await page.getByRole('link', { name: 'All sessions' }).click();
+  await expect(heading(page, 'Sessions')).toBeVisible();
+});
+
+test('what the first view has no room for is a link away', async ({ abide, inside: page }) => {
+  await abide.timers(...Array.from({ length: 26 }, (_, n) => ({ total_duration: 600 + n, reason: `wait ${n}` })));
+  await page.getByRole('link', { name: '2 more timers' }).click();
+  await expect(page.getByText('26 timers')).toBeVisible();
+});
+
+test('a command to try is copied, or the page says that it cannot', async ({ inside: page, context, abide }) => {
+  const copy = page.getByRole('button', { name: "Copy abide timer start 10m --reason 'tea'" });
+  await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: `http://${abide.address()}` });
+  await copy.click();
+  await expect(page.getByText('Copied')).toBeAttached();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe("abide timer start 10m --reason 'tea'");
+  await page.evaluate(() => {
+    Object.defineProperty(navigator, 'clipboard', { value: { writeText: () => Promise.reject(new Error('no')) } });
+  });
+  const refused = note(page, 'This browser does not let the page copy');
+  await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
+  await refused.hover();
+  await page.getByLabel('Close this note').click();
+  await expect(refused).toBeHidden();
+  await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
+  await expect(refused).toBeVisible();
+  await page.keyboard.press('F6');
+  await page.keyboard.press('Tab');
+  await page.keyboard.press('Tab');
+  await expect(page.getByLabel('Close this note')).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(refused).toBeHidden();
+});
+
+const PAUSES = ['1 minute', '5 minutes', '15 minutes', '1 hour', '1 day'];
+const GOES_ON = ['(1m|59s|58s)', '(5m|4m)', '(15m|14m)', '(1h|59m)', '(1d|23h)'];
+
+test('the menu of a row has every act, and every length of a pause', async ({ abide, inside: page }) => {
+  const [id] = await abide.timers({ total_duration: 600, reason: 'tea' });
+  await page.keyboard.press('2');
+  const row = page.getByRole('list', { name: 'Open timers' }).getByRole('listitem');
+  const choose = async (name: string) => {
+    await row.getByRole('button', { name: 'What to do with tea' }).click();
+    await page.getByRole('menuitem', { name, exact: true }).click();
+  };
+  const status = async () => (await abide.ask<{ status: string }>('GET', `/v1/timers/${id ?? ''}`)).status;
+  for (const length of PAUSES) {
+    await choose(length);
+    await expect(row).toContainText('Paused');
+    await expect.poll(status).toBe('paused');
+    await choose('Resume');
+    await expect(row).toContainText('Running');
+    await expect.poll(status).toBe('running');
+  }
+  const dialog = page.getByRole('dialog', { name: 'Pause this timer' });
+  await choose('Another duration…');
+  await dialog.getByRole('button', { name: 'Leave it' }).click();
+  await expect(dialog).toBeHidden();
+  await expect(row).toContainText('Running');
+  await choose('Another duration…');
+  await dialog.getByLabel('For how long').fill('2h');
+  await dialog.getByRole('button', { name: 'Pause' }).click();
+  await expect(row).toContainText('Paused');
+  await choose('Resume');
+  await choose('Cancel');
+  await expect(row).toContainText('In background');
+  await row.getByRole('button', { name: 'What to do with tea' }).click();
+  await expect(page.getByRole('menuitem', { name: 'Cancel' })).toHaveAttribute('aria-disabled', 'true');
+  await page.getByRole('menuitem', { name: 'Stop' }).click();
+  await expect(page.getByText('Nobody waits')).toBeVisible();
+});
+
+test('a card has every length of a pause', async ({ abide, inside: page }) => {
+  await abide.timers({ total_duration: 600, reason: 'tea' });
+  const card = page.getByRole('article', { name: 'tea' });
+  for (const [place, length] of PAUSES.entries()) {
+    await card.getByRole('button', { name: 'Pause' }).click();
+    await page.getByRole('menuitem', { name: length, exact: true }).click();
+    await expect(card).toContainText(new RegExp(`goes on in ${GOES_ON[place] ?? ''}`));
+    await card.getByRole('button', { name: 'Resume' }).click();
+    await expect(card.getByText('Running')).toBeVisible();
+  }
+});
+
+test('each order of the timers, each state, and the way back to all', async ({ abide, inside: page }) => {
+  await abide.timers({ total_duration: 900, reason: 'b' });
+  await abide.timers({ total_duration: 300, reason: 'c' });
+  const [paused] = await abide.timers({ total_duration: 600, reason: 'a' });
+  await abide.ask('POST', `/v1/timers/${paused ?? ''}/pause`, { pause_duration: 600 });
+  await page.keyboard.press('2');
+  const names = page.getByRole('list', { name: 'Open timers' }).locator('[data-main]');
+  const orders: [string, string[]][] = [
+    ['By reason', ['a', 'b', 'c']],
+    ['Newest first', ['a', 'c', 'b']],
+    ['By state', ['a', 'c', 'b']],
+    ['Next first', ['c', 'a', 'b']],
+  ];
+  for (const [order, wanted] of orders) {
+    await page.getByRole('combobox', { name: 'Order' }).selectOption(order);
+    await expect(names).toHaveText(wanted);
+  }
+  const states: [string, string[]][] = [
+    ['Running', ['c', 'b']],
+    ['Paused', ['a']],
+    ['All states', ['c', 'a', 'b']],
+  ];
+  for (const [state, wanted] of states) {
+    await page.getByRole('combobox', { name: 'State' }).selectOption(state);
+    await expect(names).toHaveText(wanted);
+  }
+  await page.getByRole('combobox', { name: 'State' }).selectOption('In background');
+  await expect(page.getByText('No timer is like that')).toBeVisible();
+  await page.getByRole('button', { name: 'Show all' }).click();
+  await expect(names).toHaveText(['c', 'a', 'b']);
+});
+
+test('sessions are picked, opened and killed from their list and from their own page', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'echo over' });
+  await abide.session('cat -u');
+  await abide.session('cat -v');
+  await page.keyboard.press('3');
+  const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
+  await expect(rows).toHaveCount(3);
+  await page.getByRole('combobox', { name: 'Which' }).selectOption('Ended');
+  await expect(rows).toHaveText([/echo over/]);
+  await page.getByRole('combobox', { name: 'Which' }).selectOption('Running');
+  await expect(rows).toHaveText([/cat -v/, /cat -u/]);
+  await rows.first().getByRole('button', { name: 'Kill' }).click();
+  await page.getByRole('button', { name: 'Leave it' }).click();
+  await rows.first().getByRole('button', { name: 'Kill' }).click();
+  await page.getByRole('button', { name: 'Kill it' }).click();
+  await expect(rows).toHaveText([/cat -u/]);
+  await rows.getByRole('link', { name: 'cat -u' }).click();
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  await page.getByRole('button', { name: 'Kill' }).click();
+  await page.getByRole('button', { name: 'Kill it' }).click();
+  await expect(page.getByText('killed by a person')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Kill' })).toBeHidden();
+  await page.keyboard.press('3');
+  await page.getByLabel('Find', { exact: true }).fill('no such command');
+  await expect(page.getByText('No session is like that')).toBeVisible();
+});
+
+test('a new terminal can be left alone, and needs a command', async ({ inside: page }) => {
+  await page.keyboard.press('3');
+  await page.getByRole('button', { name: 'New terminal' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New terminal' });
+  await dialog.getByLabel('Command').fill(' ');
+  await expect(dialog.getByRole('button', { name: 'Start' })).toBeDisabled();
+  await dialog.getByRole('button', { name: 'Leave it' }).click();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByRole('button', { name: 'New terminal' })).toBeFocused();
+});
+
+test('older messages, and those that nobody has seen', async ({ abide, inside: page }) => {
+  await abide.timers(...Array.from({ length: 120 }, (_, n) => ({ total_duration: 0.05, mission: `mission ${n}` })));
+  await page.keyboard.press('4');
+  const messages = page.getByRole('article', { name: 'Message to default' });
+  await expect(page.getByText('100 of 120 shown')).toBeVisible();
+  await expect(messages).toHaveCount(100);
+  await page.getByRole('button', { name: 'Show older ones' }).click();
+  await expect(messages).toHaveCount(120);
+  await expect(page.getByRole('button', { name: 'Show older ones' })).toBeHidden();
+  await page.getByRole('combobox', { name: 'Which' }).selectOption('Not seen yet');
+  await expect(messages).toHaveCount(120);
+  const read = async () => (await abide.ask<{ more: number }>('POST', '/v1/tools/read_messages', {})).more;
+  while ((await read()) > 0) await expect(messages).not.toHaveCount(120);
+  await expect(page.getByText('No message is like that')).toBeVisible();
+});
+
+async function asked(abide: Abide, page: Page) {
+  quietCommand(abide, 'sleep 1000');
+  const card = page.getByRole('article', { name: /Continue waiting/ });
+  await expect(card).toBeVisible();
+  return card;
+}
+
+test('a question leads to its session, and is answered there too', async ({ abide, inside: page }) => {
+  const card = await asked(abide, page);
+  await card.getByRole('link', { name: 'Look at the session' }).click();
+  await expect(page.getByRole('link', { name: 'Download the log' })).toBeVisible();
+  await card.getByRole('button', { name: 'No, kill it' }).click();
+  await expect(page.getByText('ended: too quiet')).toBeVisible();
+});
+
+test('y and q answer the question that has the focus', async ({ abide, inside: page }) => {
+  const card = await asked(abide, page);
+  await page.keyboard.press('k');
+  await page.keyboard.press('j');
+  await card.focus();
+  const answer = page.waitForRequest(/\/answer$/);
+  await page.keyboard.press('y');
+  expect((await answer).postDataJSON()).toEqual({ answer: 'yes' });
+  await expect(card).toHaveCount(1);
+  await expect(card.getByRole('button', { name: 'Yes, keep waiting' })).toBeVisible();
+  await card.focus();
+  await page.keyboard.press('q');
+  await expect(heading(page, '1 session running')).toBeVisible();
+});
+
+test('the tools of the rail', async ({ inside: page, context }) => {
+  const keys = page.getByRole('dialog', { name: 'Keys' });
+  await page.getByRole('button', { name: 'Keys' }).click();
+  await keys.getByRole('switch').click();
+  await keys.getByRole('button', { name: 'Close' }).click();
+  await expect(keys).toBeHidden();
+  await page.keyboard.press('d');
+  await expect(page.getByRole('button', { name: 'Colours: as the system has it' })).toBeVisible();
+  await page.keyboard.press('?');
+  await keys.getByRole('switch').click();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('d');
+  await expect(page.getByRole('button', { name: 'Colours: light' })).toBeVisible();
+  await context.grantPermissions(['notifications']);
+  const bell = page.getByRole('button', { name: 'Notify me of questions' });
+  await bell.click();
+  await expect(bell).toHaveAttribute('aria-pressed', 'true');
+  await bell.click();
+  await expect(bell).toHaveAttribute('aria-pressed', 'false');
+  await page.route('**/v1/logout', (route) => route.abort());
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await expect(note(page, 'You are still logged in')).toBeVisible();
+});
+
+test('who does not want to wait for the next try tries at once', async ({ abide, inside: page }) => {
+  await abide.cli('stop');
+  await expect(page.getByText('Reconnecting…')).toBeVisible();
+  // It waits longer each time; nothing but the button ends a wait of ten seconds in time.
+  await expect(page.getByText(/Next try in [5-9]s/)).toBeVisible();
+  await abide.cli('status');
+  await page.getByRole('button', { name: 'Try now' }).click();
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+});
+
+test('older timers come when the history is scrolled to its end', async ({ abide, inside: page }) => {
+  await abide.timers(...Array.from({ length: 230 }, (_, n) => ({ total_duration: 0.05, mission: `mission ${n}` })));
+  await page.keyboard.press('2');
+  await page.getByRole('tab', { name: 'History' }).click();
+  const list = page.getByRole('list', { name: 'Timers that have ended' });
+  await expect(list.locator('[aria-setsize="200"], [aria-setsize="230"]').first()).toBeVisible();
+  await list.locator('[data-main]').first().focus();
+  await page.keyboard.press('End');
+  await expect(list.locator('[aria-setsize="230"]').first()).toBeAttached();
+});

@@ -1,0 +1,207 @@
+// Answers and events come in any order, and either may be late. A button shows what it is about to do, and
+// what it showed is never taken back for a moment and shown again.
+
+import type { Page } from '@playwright/test';
+import { type Abide, expect, note, quietCommand, test } from './abide';
+
+interface Gate {
+  hold: () => void;
+  release: () => void;
+  /** All that the stream of events has told the page. */
+  heard: string;
+}
+
+const ORDERS = ['the answer comes long before the event', 'the event comes long before the answer'] as const;
+type Order = (typeof ORDERS)[number];
+
+/** Puts a gate into the stream of events. */
+async function gateEvents(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    let open: Promise<void> = Promise.resolve();
+    const gate: Gate = { hold: () => undefined, release: () => undefined, heard: '' };
+    gate.hold = () => {
+      open = new Promise((done) => (gate.release = done));
+    };
+    const decoder = new TextDecoder();
+    const through = () =>
+      new TransformStream<Uint8Array, Uint8Array>({
+        async transform(chunk, out) {
+          await open;
+          gate.heard += decoder.decode(chunk, { stream: true });
+          out.enqueue(chunk);
+        },
+      });
+    const real = window.fetch.bind(window);
+    window.fetch = async (input, init) => {
+      const response = await real(input, init);
+      if (typeof input !== 'string' || !input.startsWith('/v1/events') || !response.body) return response;
+      return new Response(response.body.pipeThrough(through()), { status: response.status, headers: response.headers });
+    };
+    Object.assign(window, { gate });
+  });
+  await page.reload();
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+}
+
+declare global {
+  interface Window {
+    gate: Gate;
+    shown: string[];
+  }
+}
+
+/** Notes every look that `selector` has from now on; `gone` where there is none. */
+async function noteLooks(page: Page, selector: string): Promise<void> {
+  await page.evaluate((selector) => {
+    const look = () => document.querySelector(selector)?.textContent ?? 'gone';
+    window.shown = [look()];
+    new MutationObserver(() => {
+      if (look() !== window.shown.at(-1)) window.shown.push(look());
+    }).observe(document.body, { subtree: true, childList: true, characterData: true });
+  }, selector);
+}
+
+async function settle(page: Page): Promise<void> {
+  await page.evaluate(async () => {
+    for (let n = 0; n < 4; n += 1) await new Promise(requestAnimationFrame);
+  });
+}
+
+const heard = (page: Page, words: RegExp) => expect.poll(() => page.evaluate(() => window.gate.heard)).toMatch(words);
+
+/** Does `act`, which posts to `path`, with its answer and the event that holds `told` in this order. */
+async function inOrder(page: Page, order: Order, path: RegExp, told: RegExp, act: () => Promise<void>): Promise<void> {
+  await page.evaluate(() => {
+    window.gate.heard = '';
+  });
+  if (order === ORDERS[0]) {
+    await page.evaluate(() => window.gate.hold());
+    const answered = page.waitForResponse((response) => path.test(response.url()));
+    await act();
+    await (await answered).finished();
+    await settle(page);
+    await page.evaluate(() => window.gate.release());
+    await heard(page, told);
+  } else {
+    let release = () => undefined as void;
+    const held = new Promise<void>((done) => (release = done));
+    await page.route(path, async (route) => {
+      const response = await route.fetch();
+      await held;
+      await route.fulfill({ response });
+    });
+    await act();
+    await heard(page, told);
+    await settle(page);
+    const answered = page.waitForResponse((response) => path.test(response.url()));
+    release();
+    await (await answered).finished();
+    await page.unroute(path);
+  }
+  await settle(page);
+}
+
+/** What was shown, each once: nothing came back. */
+async function looks(page: Page): Promise<string[]> {
+  return page.evaluate(() => window.shown);
+}
+
+async function timer(abide: Abide, page: Page): Promise<string> {
+  const [id] = await abide.timers({ total_duration: 600, reason: 'tea' });
+  await expect(page.getByRole('article', { name: 'tea' })).toBeVisible();
+  return id ?? '';
+}
+
+for (const order of ORDERS) {
+  test(`timers: ${order}`, async ({ abide, inside: page }) => {
+    await gateEvents(page);
+    const id = await timer(abide, page);
+    const card = page.getByRole('article', { name: 'tea' });
+    const act = (word: string) => new RegExp(`/v1/timers/${id}/${word}$`);
+    const became = (status: string) => new RegExp(`event: timer\\n(?:.*\\n)*?data: .*"status":"${status}"`);
+    const chip = '.timer-card .chip';
+    await noteLooks(page, chip);
+    await inOrder(page, order, act('pause'), became('paused'), async () => {
+      await card.getByRole('button', { name: 'Pause' }).click();
+      await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
+    });
+    expect(await looks(page)).toEqual(['Running', 'Paused']);
+    await expect(card).toContainText(/goes on in [45]m/);
+    await noteLooks(page, chip);
+    await inOrder(page, order, act('resume'), became('running'), () => card.getByRole('button', { name: 'Resume' }).click());
+    expect(await looks(page)).toEqual(['Paused', 'Running']);
+    await noteLooks(page, chip);
+    await inOrder(page, order, act('cancel'), became('running_background'), () => card.getByRole('button', { name: 'Cancel' }).click());
+    expect(await looks(page)).toEqual(['Running', 'In background']);
+    await noteLooks(page, chip);
+    await inOrder(page, order, act('stop'), became('stopped'), () => card.getByRole('button', { name: 'Stop' }).click());
+    await expect(card).toBeHidden();
+    expect((await looks(page)).filter((look) => look !== 'Stopped')).toEqual(['In background', 'gone']);
+  });
+
+  test(`a session that is killed: ${order}`, async ({ abide, inside: page }) => {
+    await gateEvents(page);
+    const id = await abide.session('exec sleep 1000');
+    const card = page.getByRole('article', { name: 'exec sleep 1000' });
+    await expect(card.getByText('Running')).toBeVisible();
+    await noteLooks(page, '.session-card .chip');
+    await inOrder(page, order, new RegExp(`/v1/sessions/${id}/kill$`), /event: session\n(?:.*\n)*?data: .*"end":"user"/, async () => {
+      await card.getByRole('button', { name: 'Kill' }).click();
+      await page.getByRole('button', { name: 'Kill it' }).click();
+    });
+    await expect(card).toBeHidden();
+    const seen = (await looks(page)).filter((look) => look !== 'killed by a person');
+    expect(seen).toEqual(['Running', 'Being killed…', 'gone']);
+  });
+
+  test(`a question that is answered: ${order}`, async ({ abide, inside: page }) => {
+    await gateEvents(page);
+    quietCommand(abide, 'sleep 1000');
+    const card = page.getByRole('article', { name: /Continue waiting/ });
+    await expect(card).toBeVisible();
+    await noteLooks(page, '.question > .answered, .question > .row-of-buttons');
+    await inOrder(page, order, /\/v1\/questions\/[^/]+\/answer$/, /"state":"closed"/, () =>
+      card.getByRole('button', { name: 'No, kill it' }).click(),
+    );
+    await expect(card).toBeHidden();
+    expect((await looks(page)).slice(1)).toEqual(['Answering no…', 'gone']);
+  });
+}
+
+test('an act that comes too late is refused in the words of the daemon, and the event then tells the rest', async ({ abide, inside: page }) => {
+  await gateEvents(page);
+  const id = await timer(abide, page);
+  const card = page.getByRole('article', { name: 'tea' });
+  await page.evaluate(() => window.gate.hold());
+  await abide.ask('POST', `/v1/timers/${id}/stop`, { reason: 'not needed' });
+  await card.getByRole('button', { name: 'Cancel' }).click();
+  await expect(note(page, 'The timer was not sent to the background')).toBeVisible();
+  await expect(card.getByText('Running')).toBeVisible();
+  await page.evaluate(() => window.gate.release());
+  await expect(card).toBeHidden();
+});
+
+test('of two acts in a row the later one stays, however late the first one is answered', async ({ abide, inside: page }) => {
+  await gateEvents(page);
+  const id = await timer(abide, page);
+  const card = page.getByRole('article', { name: 'tea' });
+  let release = () => undefined as void;
+  const held = new Promise<void>((done) => (release = done));
+  await page.route(`**/v1/timers/${id}/pause`, async (route) => {
+    const response = await route.fetch();
+    await held;
+    await route.fulfill({ response });
+  });
+  await card.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('menuitem', { name: '1 minute', exact: true }).click();
+  await heard(page, /"status":"paused"/);
+  await card.getByRole('button', { name: 'Resume' }).click();
+  await expect(card.getByText('Running')).toBeVisible();
+  await heard(page, /"status":"paused"(?:.*\n)*.*"status":"running"/);
+  await noteLooks(page, '.timer-card .chip');
+  const answered = page.waitForResponse(`**/v1/timers/${id}/pause`);
+  release();
+  await (await answered).finished();
+  await settle(page);
+  expect(await looks(page)).toEqual(['Running']);
+});
