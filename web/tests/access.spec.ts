@@ -33,6 +33,8 @@ for (const colorScheme of ['light', 'dark'] as const) {
         await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
         if (path.includes(id)) await expect(page.getByTestId('terminal-state')).toHaveText('Live');
         await scan(page, path);
+        // Nothing lies over the way to the other views.
+        for (const view of await page.getByRole('navigation').getByRole('link').all()) await view.click({ trial: true });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
         expect(wide, `${path} is wider than the screen`).toBe(false);
       }

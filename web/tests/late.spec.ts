@@ -83,7 +83,7 @@ async function inOrder(page: Page, order: Order, path: RegExp, told: RegExp, act
     await page.evaluate(() => window.gate.release());
     await heard(page, told);
   } else {
-    let release = () => undefined as void;
+    let release: () => void = () => undefined;
     const held = new Promise<void>((done) => (release = done));
     await page.route(path, async (route) => {
       const response = await route.fetch();
@@ -185,7 +185,7 @@ test('of two acts in a row the later one stays, however late the first one is an
   await gateEvents(page);
   const id = await timer(abide, page);
   const card = page.getByRole('article', { name: 'tea' });
-  let release = () => undefined as void;
+  let release: () => void = () => undefined;
   const held = new Promise<void>((done) => (release = done));
   await page.route(`**/v1/timers/${id}/pause`, async (route) => {
     const response = await route.fetch();

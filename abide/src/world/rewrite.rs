@@ -21,12 +21,25 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }
-    let mut text = String::new();
-    let read = file.take(LONGEST + 1).read_to_string(&mut text)?;
+    let mut bytes = Vec::new();
+    let read = file.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if read as u64 > LONGEST {
         return Err(io::Error::other("it is too long"));
     }
-    Ok(Some(text))
+    let text = String::from_utf8(bytes);
+    text.map(Some)
+        .map_err(|_| io::Error::other("it is not UTF-8 text"))
+}
+
+/// Whether a file may be changed. One that its owner has made read-only is meant to stay as it is,
+/// although whoever may write its folder could put another in its place.
+pub fn may_change(path: &Path) -> io::Result<()> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.permissions().readonly() => {
+            Err(io::Error::other("it is read-only; make it writable first"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Puts `after` where `before` was; `None` on either side: no file. A link is followed, so that it

@@ -255,6 +255,28 @@ fn a_link_stays_a_link() {
 }
 
 #[test]
+fn a_file_that_is_read_only_stays_as_it_is() {
+    let abide = Abide::new();
+    let path = home(&abide, ".cursor/mcp.json");
+    put(&path, "{}\n");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+    let output = setup(&abide, &["cursor", "--yes"]);
+    assert_eq!(output.status.code(), Some(1));
+    let why = text(&output.stderr);
+    assert!(
+        why.contains("it is read-only; make it writable first"),
+        "{why}"
+    );
+    assert_eq!(read(&path), "{}\n");
+    assert!(!path.with_added_extension("before-abide").exists());
+    // Looking at what would be written needs no leave.
+    assert!(done(&abide, &["cursor", "--print"]).contains("\"abide\""));
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+    done(&abide, &["cursor", "--yes"]);
+    assert!(read(&path).contains("\"abide\""));
+}
+
+#[test]
 fn setting_up_starts_no_daemon() {
     let abide = Abide::new();
     done(&abide, &["gemini", "--yes"]);

@@ -124,7 +124,12 @@ export default function Charts({ days: told }: { days: Days }) {
           <figcaption className="legend">
             <h2>Ended, by day</h2>
             <span className="soft small">
-              <i className="swatch accent" /> completed <i className="swatch" /> stopped
+              <span>
+                <i className="swatch accent" /> completed
+              </span>{' '}
+              <span>
+                <i className="swatch" /> stopped
+              </span>
             </span>
           </figcaption>
           <Plot label="Timers that ended each day; the table below has the numbers" days={days} lines={ended} format={whole} steps={COUNTS} />

@@ -32,7 +32,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
         ),
         (
             "timers",
-            format!("{} running", number(&status["timers"]["running"])),
+            format!("{} open", number(&status["timers"]["running"])),
         ),
         (
             "held by",

@@ -37,6 +37,9 @@ pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
     }
     let wanted: Vec<&Change> = changes.iter().filter(|change| change.is_one()).collect();
     let may_write = !args.print && !wanted.is_empty();
+    if may_write {
+        wanted.iter().try_for_each(|change| change.allowed())?;
+    }
     let written = may_write && (args.yes || (!args.json.json && agreed(&wanted)?));
     if written {
         for change in &wanted {
@@ -293,6 +296,11 @@ impl Change {
     /// Where the file is kept as it was.
     fn backup(&self) -> PathBuf {
         self.path.with_added_extension("before-abide")
+    }
+
+    /// Nobody is asked about what cannot be done.
+    fn allowed(&self) -> Result<(), Trouble> {
+        rewrite::may_change(&self.path).map_err(|fault| cannot(&self.path, "write", &fault))
     }
 
     fn write(&self) -> Result<(), Trouble> {
