@@ -254,10 +254,14 @@ test('the tools of the rail', async ({ inside: page, context }) => {
 });
 
 test('who does not want to wait for the next try tries at once', async ({ abide, inside: page }) => {
+  // No pause ends by itself, so nothing but the button can do it.
+  await page.evaluate(() => {
+    const real = window.setTimeout.bind(window);
+    const later = (act: () => void, pause = 0) => real(act, pause > 200 ? 1e9 : pause);
+    Object.assign(window, { setTimeout: later });
+  });
   await abide.cli('stop');
   await expect(page.getByText('Reconnecting…')).toBeVisible();
-  // It waits longer each time; nothing but the button ends a wait of ten seconds in time.
-  await expect(page.getByText(/Next try in [5-9]s/)).toBeVisible();
   await abide.cli('status');
   await page.getByRole('button', { name: 'Try now' }).click();
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
