@@ -87,27 +87,37 @@ class Store(Contender):
         super().close()
 
 
-class Floor(Store):
-    name, label = "floor", "floor (C: a file, a heap)"
+class Program(Store):
+    """No server: a program that is told one verb and prints numbers. What it says a timer weighs holds until the next verb."""
 
-    def prepare(self):
-        install.compile_floor()
-        self.file, self.memory = self.home / "timers.log", None
+    count, memory = 0, 0
 
     def run(self, *words):
-        done = subprocess.run([install.FLOOR / "log_timers", self.file, *map(str, words)], capture_output=True, text=True, check=True)
+        done = subprocess.run([*self.words, *map(str, words)], capture_output=True, text=True, check=True)
         return [float(word) for word in done.stdout.split()]
 
     def bulk(self, count):
         seconds, each = self.run("bulk", count)
-        self.memory = each * count / 1024
+        self.count, self.memory = count, each * count / 1024
         return seconds
 
     def weigh(self):
-        return self.memory or 0
+        return self.memory
 
     def single(self, callers, each):
         return self.run("single", callers, each)
+
+    def late(self, count):
+        return self.run("late", count)
+
+
+class Floor(Program):
+    name, label = "floor", "floor (C: a file, a heap)"
+
+    def prepare(self):
+        install.compile_floor()
+        self.file = self.home / "timers.log"
+        self.words = [install.FLOOR / "log_timers", self.file]
 
     def restart(self, count):
         seconds, found = self.run("restart")
@@ -120,7 +130,7 @@ class Floor(Store):
 
     def late(self, count):
         self.file.unlink(missing_ok=True)
-        return self.run("late", count)
+        return super().late(count)
 
 
 class UnixHttp(http.client.HTTPConnection):
@@ -275,37 +285,19 @@ class Library(Store):
         return [float(self.ask(rf"^lateness .*{part} (\d+) ms")) for part in ["p50"] * 50 + ["p99"] * 49 + ["most"]]
 
 
-class DelayQueue(Store):
+class DelayQueue(Program):
     """No disk at all: what is left of the work where nothing has to survive."""
 
     name, label = "delay-queue", "tokio's DelayQueue (in memory only)"
 
     def prepare(self):
-        self.program, self.memory, self.count = install.crate("delay-queue"), None, 0
-
-    def run(self, *words):
-        done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True, check=True)
-        return [float(word) for word in done.stdout.split()]
-
-    def bulk(self, count):
-        seconds, each = self.run("bulk", count)
-        self.count, self.memory = count, each * count / 1024
-        return seconds
-
-    def weigh(self):
-        return self.memory or 0
-
-    def single(self, callers, each):
-        return self.run("single", callers, each)
+        self.words = [install.crate("delay-queue")]
 
     def restart(self, count):
         """Nothing comes back."""
 
     def drain(self):
         return self.run("drain", self.count)[0]
-
-    def late(self, count):
-        return self.run("late", count)
 
 
 class Sqlite(Store):

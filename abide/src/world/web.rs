@@ -46,23 +46,32 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `http://…` or `https://…`. `None`: it is neither, or names no host.
+    /// Reads `http://…` or `https://…`. `None`: it is neither, or names no host or no port.
     pub fn read(text: &str) -> Option<Self> {
-        let uri: Uri = text.trim().parse().ok()?;
+        let uri: Uri = encoded(text.trim()).parse().ok()?;
         let tls = match uri.scheme_str()? {
             "http" => false,
             "https" => true,
             _ => return None,
         };
+        let authority = uri.authority()?.as_str();
+        let (login, place) = match authority.rsplit_once('@') {
+            Some((login, place)) => (Some(decoded(login)), place),
+            None => (None, authority),
+        };
+        // The library takes a port that is none for one that is not given.
+        let port = match place.strip_prefix(uri.host()?)?.strip_prefix(':') {
+            Some(port) => port.parse().ok().filter(|port| *port > 0)?,
+            None if tls => 443,
+            None => 80,
+        };
         let host = uri.host()?.trim_matches(['[', ']']);
-        let login = uri.authority()?.as_str().rsplit_once('@');
-        let login = login.map(|(login, _)| decoded(login));
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         (!host.is_empty()).then(|| Address {
             tls,
             login,
             host: host.to_owned(),
-            port: uri.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+            port,
             path: path.to_owned(),
         })
     }
@@ -206,6 +215,22 @@ fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
+/// An address in which whatever cannot be sent as it is, such as a blank or an `ü` in its path, is written
+/// as its bytes. A host is left alone.
+fn encoded(text: &str) -> String {
+    let host = text.find("://").map_or(0, |at| at + 3);
+    let path = text[host..].find(['/', '?', '#']);
+    let path = path.map_or(text.len(), |at| host + at);
+    let mut whole = text[..path].to_owned();
+    for byte in text[path..].bytes() {
+        match byte.is_ascii_graphic() {
+            true => whole.push(char::from(byte)),
+            false => whole.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    whole
+}
+
 /// Text in which `%40` and the like stand for what has a meaning of its own in an address.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
@@ -264,6 +289,17 @@ mod tests {
         let known = Address::read("http://ann:p%40ss%@a.example/x").expect("an address");
         assert_eq!(known.login.as_deref(), Some("ann:p@ss%"));
         assert_eq!(known.to_string(), "http://a.example/x", "it is not shown");
+        let odd = Address::read("http://[::1]:8080/grün %20?q=a b#c").expect("an address");
+        assert_eq!((odd.host.as_str(), odd.port), ("::1", 8080));
+        assert_eq!(odd.path, "/gr%C3%BCn%20%20?q=a%20b");
+        for none in [
+            "http://a:99999/",
+            "http://a:0/",
+            "http://a:b/",
+            "http://a:/",
+        ] {
+            assert_eq!(Address::read(none), None, "{none}");
+        }
         for nonsense in ["", "localhost:80", "ftp://x", "https://", "http:///x", "/x"] {
             assert_eq!(Address::read(nonsense), None, "{nonsense}");
         }

@@ -1,6 +1,6 @@
 use std::fs;
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{self, AddressFamily, SocketType};
@@ -130,6 +130,55 @@ fn a_url_is_asked_by_name_and_password_which_are_never_shown() {
 }
 
 #[test]
+fn a_body_that_never_ends_is_looked_at_while_it_comes() {
+    let abide = Abide::new();
+    abide.start();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!(
+        "http://{}/events",
+        listener.local_addr().expect("an address")
+    );
+    let waiting = json!({"total_duration": 60, "reason": "r", "until": {"url": url, "body": "^data: ready$"}});
+    let waiting = abide.begin("/v1/tools/timer", &waiting);
+    let (mut stream, _) = listener.accept().expect("it is asked");
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a request");
+        asked.push(byte[0]);
+    }
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+    for said in [head, "data: wait\n\ndata: re", "ady\n\n"] {
+        stream.write_all(said.as_bytes()).expect("it listens");
+    }
+    let result = receive(waiting).expect("an answer").body;
+    assert_eq!(
+        result["seen"],
+        format!("{url} answered 200 OK with \"data: ready\""),
+        "{result}"
+    );
+}
+
+#[test]
+fn what_has_not_answered_is_told_too() {
+    let abide = Abide::new();
+    abide.start();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", silent.local_addr().expect("an address"));
+    for (until, seen) in [
+        (json!({"url": url}), format!("{url}: no answer yet")),
+        (
+            json!({"command": "sleep 60"}),
+            "`sleep 60` has not ended yet".to_owned(),
+        ),
+    ] {
+        let arguments = json!({"total_duration": 0.2, "reason": "r", "until": until});
+        let result = call(&abide, "timer", arguments);
+        assert_eq!(result["seen"], seen, "{result}");
+    }
+}
+
+#[test]
 fn where_a_url_leads_to_is_told_and_not_followed() {
     let abide = Abide::new();
     abide.start();
@@ -166,11 +215,19 @@ fn a_url_answers_over_tls_to_those_who_trust_it() {
     wary.start();
     let sink = Sink::over_tls(&[ready], &identity);
     let until = json!({"url": format!("https://localhost:{}/", sink.address.port())});
-    let arguments = json!({"total_duration": 5, "reason": "server", "until": until});
-    let result = call(&wary, "timer", arguments);
-    assert_eq!(result["completed_by"], "time", "{result}");
-    let seen = result["seen"].as_str().unwrap();
-    assert!(seen.contains("certificate"), "{seen}");
+    let arguments = json!({"total_duration": 600, "mission": "server", "until": until});
+    let id = id_of(&call(&wary, "timer", arguments));
+    loop {
+        let timer = call(&wary, "read_timer", json!({"timer_id": id}));
+        let last = timer["last_look"].as_str().unwrap_or_default();
+        if last.contains("certificate") {
+            break;
+        }
+        assert!(
+            last.is_empty() || last.ends_with("no answer yet"),
+            "{timer}"
+        );
+    }
     assert!(!sink.was_asked());
 }
 
@@ -372,6 +429,7 @@ fn what_makes_no_sense_is_refused_with_its_field() {
         (json!({"colour": "red"}), "got colour"),
         (json!({"url": "ftp://x"}), "`until.url`"),
         (json!({"url": "https://"}), "`until.url`"),
+        (json!({"url": "http://x:99999/"}), "`until.url`"),
         (json!({"url": "http://x", "status": 99}), "`until.status`"),
         (json!({"url": "http://x", "body": "("}), "`until.body`"),
         (json!({"file": ""}), "`until.file`"),

@@ -192,6 +192,27 @@ fn s27_absurd_durations_are_refused_and_long_ones_work() {
 }
 
 #[test]
+fn a_field_that_is_left_empty_is_not_given() {
+    let abide = Abide::new();
+    abide.start();
+    for (filled, empty) in [("reason", "mission"), ("mission", "reason")] {
+        let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "timer_id": "",
+            filled: "something", empty: " ", "until": null});
+        let timer = call(&abide, "timer", arguments);
+        assert_eq!(timer[filled], "something", "{timer}");
+        assert!(timer[empty].is_null(), "{timer}");
+    }
+    let arguments = json!({"total_duration": 600, "reason": "", "mission": null});
+    let sentence = refused(&abide, "timer", arguments);
+    assert!(
+        sentence.starts_with("`reason` must not be empty"),
+        "{sentence}"
+    );
+    let sentence = refused(&abide, "read_messages", json!({"timeout_seconds": -1}));
+    assert!(sentence.contains("from 0"), "{sentence}");
+}
+
+#[test]
 fn an_unknown_timer_is_answered_with_those_that_exist() {
     let abide = Abide::new();
     abide.start();

@@ -136,17 +136,6 @@ impl Args {
         }
     }
 
-    /// Seconds, fractions allowed, or none at all.
-    pub fn seconds_or_none(&mut self, field: &str) -> Result<Option<Millis>, BadInput> {
-        match self.fields.get(field).and_then(Value::as_f64) {
-            Some(0.0) => {
-                self.fields.remove(field);
-                Ok(None)
-            }
-            _ => self.seconds(field),
-        }
-    }
-
     /// Whatever it is, where there is something.
     pub fn any(&mut self, field: &str) -> Option<Value> {
         self.take(field)
@@ -245,19 +234,8 @@ impl Args {
 
     /// A folder; a relative one is meant from the agent's root folder, `~` from its home.
     pub fn folder(&mut self, field: &str, context: &Context) -> Result<PathBuf, BadInput> {
-        let root = &context.root;
-        Ok(match self.text(field)? {
-            None => root.to_owned(),
-            Some(text) if text.is_empty() => root.to_owned(),
-            Some(text) => match text.strip_prefix("~") {
-                Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                    let home = context.env.iter().find(|(name, _)| name == "HOME");
-                    let home = home.map_or(Path::new("/"), |(_, home)| Path::new(home));
-                    home.join(rest.trim_start_matches('/'))
-                }
-                _ => root.join(text),
-            },
-        })
+        let text = self.text(field)?.filter(|text| !text.is_empty());
+        Ok(text.map_or_else(|| context.root.clone(), |text| full_path(&text, context)))
     }
 
     /// Variables to set; `null` takes one away.
@@ -302,6 +280,18 @@ impl Args {
                 shown_text(&field)
             ))),
         }
+    }
+}
+
+/// A relative path is meant from the agent's root folder, `~` from its home.
+pub(super) fn full_path(text: &str, context: &Context) -> PathBuf {
+    match text.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            let home = context.env.iter().find(|(name, _)| name == "HOME");
+            let home = home.map_or(Path::new("/"), |(_, home)| Path::new(home));
+            home.join(rest.trim_start_matches('/'))
+        }
+        _ => context.root.join(text),
     }
 }
 

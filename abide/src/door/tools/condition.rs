@@ -1,7 +1,6 @@
 //! `until`: what an agent wrote becomes a condition, or one sentence that says what is wrong with it.
 
 use std::net::Ipv6Addr;
-use std::path::{Path, PathBuf};
 
 use abide_core::SessionId;
 use serde_json::{Map, Value, json};
@@ -161,14 +160,14 @@ impl Reader<'_> {
         if path.is_empty() || path.contains('\0') {
             return Err(wrong(here, "a path", &Value::String(path)));
         }
-        let path = full_path(&path, self.context);
+        let path = super::args::full_path(&path, self.context);
         let is = fields.remove("is").unwrap_or(Value::Null);
         let is = match is.as_str() {
             None if is.is_null() => FileState::Present,
             Some("present") => FileState::Present,
             Some("gone") => FileState::Gone,
             Some("changed") => FileState::Changed {
-                from: Fingerprint::of(&path),
+                from: Fingerprint::of(&path).ok().flatten(),
             },
             _ => return Err(wrong(&format!("{at}.is"), "present, gone or changed", &is)),
         };
@@ -343,18 +342,6 @@ fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
                 shown(&text)
             )))
         }
-    }
-}
-
-/// A relative path is meant from the agent's root folder, `~` from its home.
-fn full_path(path: &str, context: &Context) -> PathBuf {
-    match path.strip_prefix("~/") {
-        Some(rest) => {
-            let home = context.env.iter().find(|(name, _)| name == "HOME");
-            let home = home.map_or(Path::new("/"), |(_, home)| Path::new(home));
-            home.join(rest)
-        }
-        None => context.root.join(path),
     }
 }
 

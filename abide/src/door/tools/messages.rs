@@ -30,7 +30,7 @@ pub(super) fn read(
     context: &Context,
 ) -> Result<(Request, ReadMessages), BadInput> {
     let mut args = Args::new(arguments);
-    let asked = args.seconds_or_none("timeout_seconds")?.unwrap_or_default();
+    let asked = args.patience("timeout_seconds")?.unwrap_or_default();
     args.finish(FIELDS)?;
     let fitted = context.standby.filter(|limit| *limit < asked);
     let standby = fitted.unwrap_or(asked);

@@ -130,10 +130,13 @@ pub(super) fn read(
 type Read = Result<(Request, What), BadInput>;
 
 fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
+    let (reason, mission) = one_of(args.text("reason")?, args.text("mission")?);
+    // A client that fills in every field leaves those empty that it has nothing for.
+    let new = reason.is_some() || mission.is_some();
     let timer = args.text("timer_id")?;
+    let timer = timer.filter(|given| !(new && given.trim().is_empty()));
     let total = args.seconds("total_duration")?;
     let standby = args.seconds("timeout_duration")?;
-    let (reason, mission) = (args.text("reason")?, args.text("mission")?);
     let until = args.any("until");
     let key = key(args, context)?;
     if let Some(given) = timer {
@@ -204,6 +207,16 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
         key,
     };
     Ok((Request::Create(new), What::Timer))
+}
+
+/// Of two texts of which one is empty, the other.
+fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Option<String>) {
+    let empty = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+    match (empty(&left), empty(&right)) {
+        (true, false) if right.is_some() => (None, right),
+        (false, true) if left.is_some() => (left, None),
+        _ => (left, right),
+    }
 }
 
 fn checked(field: &str, text: String) -> Result<String, BadInput> {
@@ -592,9 +605,10 @@ fn what_next(act: Act, timer: &Timer) -> String {
             "It runs on in the background; a message comes when it completes. Polling is not needed."
                 .into()
         }
-        Act::Pause(_) => {
-            "Nothing elapses; it goes on by itself, or at once with resume_timer.".into()
-        }
+        Act::Pause(time) => format!(
+            "Nothing elapses; it goes on by itself after {}, or at once with resume_timer.",
+            seconds(time)
+        ),
         Act::Resume => format!("It goes on, {}.", timer.status.as_str()),
     }
 }

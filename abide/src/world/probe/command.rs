@@ -21,6 +21,7 @@ const SAID: u64 = 4 << 10;
 
 pub(super) async fn until_succeeds(wanted: &Command, slots: &Slots) -> String {
     let shown = shown(&wanted.command);
+    slots.begin(|| format!("`{shown}` has not ended yet"));
     loop {
         match look(wanted).await {
             Ok(()) => {

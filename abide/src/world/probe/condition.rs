@@ -94,15 +94,20 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The file's present state; `None`: it is not there.
-    pub fn of(path: &std::path::Path) -> Option<Self> {
+    /// The file's present state; `None`: it is not there. What cannot be seen may well be there.
+    pub fn of(path: &std::path::Path) -> std::io::Result<Option<Self>> {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
         use std::os::unix::fs::MetadataExt;
-        let found = std::fs::metadata(path).ok()?;
-        Some(Fingerprint {
+        let found = match std::fs::metadata(path) {
+            Ok(found) => found,
+            Err(e) if matches!(e.kind(), NotFound | NotADirectory) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        Ok(Some(Fingerprint {
             inode: found.ino(),
             size: found.len(),
             modified_ns: i128::from(found.mtime()) * 1_000_000_000 + i128::from(found.mtime_nsec()),
-        })
+        }))
     }
 }
 

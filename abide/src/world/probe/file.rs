@@ -142,7 +142,8 @@ fn link(path: &Path) -> Option<PathBuf> {
 /// One look: what was seen, or why that is not enough.
 fn look(wanted: &File, pattern: Option<&Regex>, reading: &mut Reading) -> Result<String, String> {
     let path = wanted.path.display();
-    let now = Fingerprint::of(&wanted.path);
+    let now = Fingerprint::of(&wanted.path)
+        .map_err(|e| format!("file {path} cannot be looked at: {e}"))?;
     match (&wanted.is, now) {
         (FileState::Gone, None) => return Ok(format!("file {path} is gone")),
         (FileState::Gone, Some(_)) => return Err(format!("file {path} is still there")),
@@ -217,6 +218,23 @@ impl Reading {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn what_cannot_be_seen_is_not_gone() {
+        let root = tempfile::tempdir().expect("a folder");
+        let turning = root.path().join("turning");
+        std::os::unix::fs::symlink("turning", &turning).expect("a link to itself");
+        for (path, seen) in [
+            (turning, "cannot be looked at"),
+            (root.path().join("none"), "is gone"),
+        ] {
+            let (is, matches) = (FileState::Gone, None);
+            let wanted = File { path, is, matches };
+            let looked = look(&wanted, None, &mut Reading::default());
+            let said = looked.unwrap_or_else(|why| why);
+            assert!(said.contains(seen), "{said}");
+        }
+    }
 
     /// Makes a change, and waits until the kernel tells of it: no look is made in between.
     fn told(path: &Path, change: impl FnOnce()) {

@@ -222,6 +222,14 @@ struct Slots {
 }
 
 impl Slots {
+    /// Says that nothing was seen yet, where that is so.
+    fn begin(&self, what: impl FnOnce() -> String) {
+        let mut seen = self.seen.lock().expect("no holder panics");
+        if let Some(slot) = seen.get_mut(self.first).filter(|slot| slot.is_empty()) {
+            *slot = what();
+        }
+    }
+
     fn say(&self, what: impl Into<String>) {
         let mut seen = self.seen.lock().expect("no holder panics");
         if let Some(slot) = seen.get_mut(self.first) {

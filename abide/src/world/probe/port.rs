@@ -20,6 +20,7 @@ pub(super) async fn until_open(
 ) -> String {
     let name = named(host, port);
     let mut steps = tools.pace.begin(is_near(host));
+    slots.begin(|| format!("port {name}: no answer yet"));
     loop {
         match open(host, port).await {
             Ok(()) => {
@@ -44,9 +45,10 @@ pub(super) fn is_near(host: Option<&str>) -> bool {
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// One look. Without a host either of this machine's own addresses will do.
+/// One look. Without a host, or under this machine's own name, either of its own addresses will do,
+/// even where only one is written down for that name.
 pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
-    match host {
+    match host.filter(|host| *host != "localhost") {
         Some(host) => connect(host, port).await.map(drop),
         None => {
             let first = within(TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;

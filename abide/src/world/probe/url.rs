@@ -1,16 +1,19 @@
 //! Whether a web server answers as wanted.
 
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::{Request, header};
+use regex::bytes::{Match, Regex};
 
 use super::condition::Url;
-use super::pattern::pattern;
+use super::pattern::{OVERLAP, pattern};
 use super::{Slots, Tools, port};
 use crate::world::clock::pause;
-use crate::world::web::{Address, USER_AGENT, Web};
+use crate::world::web::{Address, Answer, USER_AGENT, Web};
 
 /// So much of a body is looked at.
 const BODY: usize = 1 << 20;
@@ -18,6 +21,7 @@ const BODY: usize = 1 << 20;
 const TRY: Duration = Duration::from_secs(10);
 
 pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) -> String {
+    slots.begin(|| format!("{}: no answer yet", wanted.url));
     let mut steps = tools.pace.begin(port::is_near(Some(&wanted.host)));
     loop {
         match look(wanted, &tools.web).await {
@@ -34,13 +38,36 @@ pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) ->
 
 /// One look: what was seen, or why that is not enough.
 pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, String> {
-    tokio::select! {
-        looked = ask(wanted, web) => looked,
-        () = pause(TRY) => Err("no answer within 10s".into()),
+    let mut late = pin!(pause(TRY));
+    let mut answer = tokio::select! {
+        answer = ask(wanted, web) => answer?,
+        () = &mut late => return Err("no answer within 10s".into()),
+    };
+    let status = answer.response.status();
+    let right = wanted
+        .status
+        .map_or(status.is_success(), |want| want == status.as_u16());
+    if !right {
+        // What is not followed is told, so that it can be asked for.
+        let headers = answer.response.headers();
+        let elsewhere = headers.get(header::LOCATION);
+        let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
+        let elsewhere = elsewhere.filter(|_| status.is_redirection());
+        let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
+        return Err(format!("answered {status}{elsewhere}"));
+    }
+    let Some(body) = wanted.body.as_deref().and_then(|text| pattern(text).ok()) else {
+        return Ok(status.to_string());
+    };
+    match find(answer.response.body_mut(), &body, late).await? {
+        Ok(words) => Ok(format!("{status} with {words:?}")),
+        Err(bytes) => Err(format!(
+            "answered {status}, without a match in {bytes} bytes of its body"
+        )),
     }
 }
 
-async fn ask(wanted: &Url, web: &Web) -> Result<String, String> {
+async fn ask(wanted: &Url, web: &Web) -> Result<Answer, String> {
     let address = Address {
         tls: wanted.tls,
         login: wanted.login.clone(),
@@ -54,34 +81,32 @@ async fn ask(wanted: &Url, web: &Web) -> Result<String, String> {
         .header(header::CONNECTION, "close")
         .body(Full::<Bytes>::default())
         .map_err(|e| e.to_string())?;
-    let mut answer = web.send(&address, request).await?;
-    let status = answer.response.status();
-    let right = wanted
-        .status
-        .map_or(status.is_success(), |want| want == status.as_u16());
-    if !right {
-        // What is not followed is told, so that it can be asked for.
-        let headers = answer.response.headers();
-        let elsewhere = headers
-            .get(header::LOCATION)
-            .and_then(|to| to.to_str().ok());
-        let elsewhere = elsewhere.filter(|_| status.is_redirection());
-        let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
-        return Err(format!("answered {status}{elsewhere}"));
-    }
-    let body = wanted.body.as_deref().and_then(|text| pattern(text).ok());
-    let Some(body) = body else {
-        return Ok(status.to_string());
-    };
-    let all = Limited::new(answer.response.body_mut(), BODY)
-        .collect()
-        .await
-        .map_err(|e| format!("its body cannot be read: {e}"))?;
-    match body.find(&all.to_bytes()) {
-        Some(found) => {
-            let words = String::from_utf8_lossy(found.as_bytes());
-            Ok(format!("{status} with {words:?}"))
+    web.send(&address, request).await
+}
+
+/// The first match in a body, or in how many bytes there is none. A body may be long, or go on for ever:
+/// it is looked at while it comes.
+async fn find(
+    body: &mut Incoming,
+    pattern: &Regex,
+    mut late: Pin<&mut impl Future<Output = ()>>,
+) -> Result<Result<String, usize>, String> {
+    let words = |found: Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
+    let mut text = Vec::new();
+    while text.len() < BODY {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            () = &mut late => break,
+        };
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|e| format!("its body cannot be read: {e}"))?;
+        let from = text.len().saturating_sub(OVERLAP);
+        text.extend_from_slice(&frame.into_data().unwrap_or_default());
+        // What ends where the text ends may go on otherwise.
+        let found = pattern.find_at(&text, from);
+        if let Some(found) = found.filter(|found| found.end() < text.len()) {
+            return Ok(Ok(words(found)));
         }
-        None => Err(format!("answered {status}, without a match in its body")),
     }
+    Ok(pattern.find(&text).map(words).ok_or(text.len()))
 }
