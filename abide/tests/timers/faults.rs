@@ -56,7 +56,8 @@ fn completion_killed_at(point: &str, standing_by: bool) -> Value {
     abide.start_to_crash_at(point);
     let daemon = Handle::on(abide.pid());
     let kind = if standing_by { "reason" } else { "mission" };
-    let arguments = json!({"total_duration": 0.1, kind: "m"});
+    // Long enough for whoever reads its message to be there before it comes.
+    let arguments = json!({"total_duration": 3, kind: "m"});
     let asked = abide.begin("/v1/tools/timer", &arguments);
     if !standing_by {
         receive(asked).expect("it was made");
@@ -162,19 +163,21 @@ fn ids(result: &Value) -> Vec<(String, bool)> {
 fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
     let abide = Abide::new();
     abide.start();
+    let daemon = Handle::on(abide.pid());
     call(
         &abide,
         "timer",
-        json!({"total_duration": 0.3, "mission": "m"}),
+        json!({"total_duration": 3, "mission": "m"}),
     );
-    abide.kill_daemon();
+    daemon.kill();
+    daemon.wait_gone();
     // Nothing runs that could be waited for, so another abide tells when the time has passed.
     let other = Abide::new();
     other.start();
     call(
         &other,
         "timer",
-        json!({"total_duration": 1.5, "reason": "the first is late"}),
+        json!({"total_duration": 4.5, "reason": "the first is late"}),
     );
     abide.start();
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
