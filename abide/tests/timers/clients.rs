@@ -105,8 +105,15 @@ fn stand_in(abide: &Abide, name: &str) {
 fn sooner(abide: &Abide) {
     let timers = abide.get("/v1/timers");
     let id = timers["timers"][0]["timer_id"].as_str().expect("a timer");
-    let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
-    abide.post("/v1/tools/timer", &sooner);
+    come_due(abide, id);
+}
+
+/// Has a timer come due soon, and long after this call has left: while it stands by it would be told
+/// instead of anybody else.
+fn come_due(abide: &Abide, id: &str) {
+    let sooner = json!({"timer_id": id, "total_duration": 3, "timeout_duration": 0.01});
+    let answer = abide.post("/v1/tools/timer", &sooner).expect("an answer");
+    assert_eq!(answer.body["timeout"], true, "{}", answer.body);
 }
 
 #[test]
@@ -275,8 +282,7 @@ fn a_hook_waits_for_the_message_and_wakes_with_it() {
     while holder() != waiting.id().to_string() {}
     let second = hook(&abide, "s").wait_with_output().expect("it ends");
     assert_eq!(second.status.code(), Some(0), "{second:?}");
-    let sooner = json!({"timer_id": id, "total_duration": 0.05, "timeout_duration": 0.01});
-    abide.post("/v1/tools/timer", &sooner);
+    come_due(&abide, &id);
     let out = waiting.wait_with_output().expect("it ends");
     assert_eq!(out.status.code(), Some(2), "{out:?}");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
