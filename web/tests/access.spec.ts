@@ -50,6 +50,40 @@ for (const colorScheme of ['light', 'dark'] as const) {
   }
 }
 
+for (const colorScheme of ['light', 'dark'] as const) {
+  test(`what opens on a card is accessible too: ${colorScheme}`, async ({ abide, inside: page }) => {
+    await page.emulateMedia({ colorScheme });
+    await abide.timers({ total_duration: 600, reason: 'tea' });
+    await abide.session('cat');
+    const tea = page.getByRole('article', { name: 'tea' });
+    await tea.getByRole('button', { name: 'Pause' }).click();
+    await expect(page.getByRole('menu')).toBeVisible();
+    await scan(page, 'the menu of a card');
+    await page.getByRole('menuitem', { name: 'Another duration…' }).click();
+    await page.getByLabel('For how long').fill('soon');
+    await scan(page, 'a pause of any length');
+    await page.keyboard.press('Escape');
+    await page.getByRole('article', { name: 'cat' }).getByRole('button', { name: 'Kill' }).click();
+    await expect(page.getByRole('alertdialog')).toBeVisible();
+    await scan(page, 'the question before a kill');
+  });
+
+  test(`what opens in a list, and what is refused, is accessible too: ${colorScheme}`, async ({ abide, inside: page }) => {
+    await page.emulateMedia({ colorScheme });
+    await abide.timers({ total_duration: 600, reason: 'tea' });
+    await page.keyboard.press('c');
+    await page.getByLabel('Folder').fill('/no/such/folder');
+    await page.getByRole('button', { name: 'Start' }).click();
+    await expect(page.getByRole('dialog').getByRole('alert')).toBeVisible();
+    await scan(page, 'a new terminal that is refused');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('2');
+    await page.getByRole('button', { name: 'What to do with tea' }).click();
+    await expect(page.getByRole('menu')).toBeVisible();
+    await scan(page, 'the menu of a row');
+  });
+}
+
 test('the login is accessible', async ({ abide, page }) => {
   await page.goto(`http://${abide.address()}/`);
   await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();

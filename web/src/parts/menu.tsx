@@ -33,7 +33,8 @@ export function MenuButton({ className, label, align, tabIndex, face, children }
       </button>
       {open && (
         <Menu.Root open onOpenChange={setOpen}>
-          <Menu.Portal>
+          {/* Within a landmark, where who goes by those finds it. */}
+          <Menu.Portal container={document.getElementById('main')}>
             <Menu.Positioner className="menu-place" anchor={button} sideOffset={6} align={align}>
               <Menu.Popup className="menu" finalFocus={button}>
                 {children}
