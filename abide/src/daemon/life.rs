@@ -31,7 +31,7 @@ use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
 use crate::world::web::Web;
-use crate::world::{descriptors, entropy, oom, secret, socket};
+use crate::world::{descriptors, entropy, heap, oom, secret, socket};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +182,7 @@ pub fn serve(
     let mut ready = ready.map(File::from);
     descriptors::as_many_as_allowed();
     oom::step_back();
+    heap::keep_large_blocks_apart();
     let sockets =
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
     let served = prepare(&places).and_then(|lock| {

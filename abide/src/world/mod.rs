@@ -8,6 +8,7 @@ pub mod entropy;
 pub mod exit;
 pub mod facts;
 pub mod handed;
+pub mod heap;
 pub mod holders;
 pub mod keepers;
 pub mod limits;
