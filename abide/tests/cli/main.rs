@@ -14,7 +14,7 @@ mod run;
 mod schema;
 mod session;
 mod setup;
-#[path = "../shared/shape.rs"]
+#[path = "../common/shape.rs"]
 mod shape;
 mod terminal;
 mod top;

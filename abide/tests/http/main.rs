@@ -15,6 +15,6 @@ mod page;
 mod person;
 mod problems;
 mod raw;
-#[path = "../shared/shape.rs"]
+#[path = "../common/shape.rs"]
 mod shape;
 mod terminal;
