@@ -351,14 +351,20 @@ fn all_hold_at_one_time() {
     let command = json!({"any": [{"command": look, "every": 0.1}, {"port": closed.number()}]});
     fs::write(&one, "").expect("a file");
     let result = held(&abide, json!({"all": [command, {"file": two}]}), || {
+        let goes_on = || {
+            let timers = call(&abide, "read_timer", json!({}));
+            assert_eq!(timers["timers"][0]["status"], "running", "{timers}");
+        };
         // It has held, and holds no longer when the other one begins to.
-        while looks() == 0 {}
+        while looks() == 0 {
+            goes_on();
+        }
         fs::remove_file(&one).expect("a file");
         fs::write(&two, "").expect("a file");
         let before = looks();
-        while looks() < before + 2 {}
-        let timers = call(&abide, "read_timer", json!({}));
-        assert_eq!(timers["timers"][0]["status"], "running", "{timers}");
+        while looks() < before + 3 {
+            goes_on();
+        }
         fs::write(&one, "").expect("a file");
     });
     let seen = result["seen"].as_str().expect("what was seen");
@@ -369,6 +375,42 @@ fn all_hold_at_one_time() {
         )),
         "{seen}"
     );
+}
+
+#[test]
+fn what_a_slow_look_saw_is_looked_at_again_when_the_others_hold() {
+    let abide = Abide::new();
+    abide.start();
+    let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
+    let (saw, go) = (abide.path("saw"), abide.path("go"));
+    let make = json!({"command": format!("mkfifo {}", go.display())});
+    assert_eq!(call(&abide, "shell", make)["status"], "SUCCESS");
+    // The first look has seen the one file, and ends when it is told to; the later ones end at once.
+    let look = format!(
+        "echo look >> {count}; test -f {one}; found=$?; \
+         test -f {saw} || {{ touch {saw}; read word < {go}; }}; exit $found",
+        count = count.display(),
+        one = one.display(),
+        saw = saw.display(),
+        go = go.display(),
+    );
+    fs::write(&one, "").expect("a file");
+    let until = json!({"all": [{"command": look, "every": 0.1}, {"file": two}]});
+    let result = held(&abide, until, || {
+        let mut told = fs::OpenOptions::new();
+        let mut told = told.write(true).open(&go).expect("the look's pipe");
+        fs::remove_file(&one).expect("a file");
+        fs::write(&two, "").expect("a file");
+        // The other one is seen before this look ends.
+        let seen = || abide.get("/v1/timers")["timers"][0].clone();
+        while !seen().to_string().contains("is there") {}
+        told.write_all(b"go\n").expect("the look's pipe");
+        while fs::read_to_string(&count).map_or(0, |count| count.lines().count()) < 3 {
+            assert_eq!(seen()["status"], "running");
+        }
+        fs::write(&one, "").expect("a file");
+    });
+    assert_eq!(result["completed_by"], "condition", "{result}");
 }
 
 #[test]

@@ -150,6 +150,11 @@ impl Condition {
             | Condition::Command(_) => 1,
         }
     }
+
+    /// Whether time passes between what a look sees and its end.
+    pub fn takes_a_while(&self) -> bool {
+        matches!(self, Condition::Command(_) | Condition::Url(_))
+    }
 }
 
 mod as_text {

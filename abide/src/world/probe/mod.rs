@@ -291,9 +291,7 @@ async fn until_all_hold<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Sl
         while let Some(part) = open.next().await {
             held.push(part);
         }
-        let earlier = held.iter().rev().skip(1);
-        let earlier = earlier.flat_map(|(_, part)| part.by.iter().copied());
-        if hold_still(earlier.collect(), tools).await {
+        if hold_still(in_doubt(&held), tools).await {
             held.sort_by_key(|(n, _)| *n);
             let (seen, by): (Vec<_>, Vec<_>) = held
                 .into_iter()
@@ -303,6 +301,19 @@ async fn until_all_hold<'a>(parts: &'a [Condition], tools: &'a Tools, slots: &Sl
             break Held { seen, by };
         }
         pause(AGAIN).await;
+    }
+}
+
+/// Which of these, in the order in which they began to hold, may hold no longer: those before the last one,
+/// and the last one itself where its look took a while, since it may have begun before the others held.
+fn in_doubt<'a>(held: &[(usize, Held<'a>)]) -> Vec<&'a Condition> {
+    match held.split_last() {
+        Some((last, earlier)) if !earlier.is_empty() => {
+            let last = last.1.by.iter().filter(|leaf| leaf.takes_a_while());
+            let earlier = earlier.iter().flat_map(|(_, part)| &part.by);
+            earlier.chain(last).copied().collect()
+        }
+        _ => Vec::new(),
     }
 }
 
