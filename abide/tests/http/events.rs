@@ -107,6 +107,26 @@ fn timers_come_whole_and_say_who_stands_by() {
     assert_eq!(told["timer_id"], id);
 }
 
+/// One that is made for nobody is told without a look at what was written, and yet the same.
+#[test]
+fn a_timer_is_told_alike_however_it_is_made() {
+    let abide = Abide::new();
+    let plain = json!({"total_duration": 900, "mission": "later"});
+    let until = json!({"total_duration": 900, "mission": "later", "until": {"port": 1}});
+    let keyed = "idempotency-key: one\r\n";
+    let mut names = Vec::new();
+    for (headers, body) in [("", &plain), (keyed, &plain), (keyed, &plain), ("", &until)] {
+        let told = abide.good("POST /v1/timers", headers, body);
+        assert_eq!(told["standing_by"], false, "{told}");
+        assert_eq!(told["until"].is_null(), *body == plain, "{told}");
+        let told = told.as_object().expect("facts").keys().cloned();
+        names.push(told.collect::<Vec<_>>());
+    }
+    assert_eq!(names[0], names[1]);
+    assert_eq!(names[1], names[2]);
+    assert_eq!(names[2], names[3]);
+}
+
 #[test]
 fn s25_of_a_crowd_of_timers_it_is_only_said_that_they_changed() {
     let abide = Abide::new();

@@ -18,7 +18,7 @@ use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::tools::{context, environment_for};
 use super::who::Who;
-use super::{State, listing};
+use super::{State, listing, wire};
 use crate::config;
 use crate::daemon::Handle;
 use crate::door::tools::{self, Args, NotCalled};
@@ -243,6 +243,7 @@ async fn call(
     tool: &str,
     arguments: Map<String, Value>,
 ) -> Answer {
+    let alone = tool == "timer" && makes_one_for_nobody(headers, &arguments);
     let env = environment_for(tool, &arguments);
     let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
     let call = tools::begin_quietly(&state.handle, tool, arguments, context, who.caller()).await;
@@ -256,8 +257,18 @@ async fn call(
         true if result.text.contains("not found") => Err(Problem::not_found(result.text)),
         true if result.text.starts_with("storage_full") => Err(Problem::storage_full(result.text)),
         true => Err(Problem::conflict(result.text)),
+        false if alone => Ok(Json(surrounded(result.facts, Map::new()))),
         false => Ok(Json(with_surroundings(state, who, result.facts).await)),
     }
+}
+
+/// Whether this makes a timer of which all is known when it is made: a mission without a condition, on which
+/// nobody can stand by yet. Under a key there may be one already.
+fn makes_one_for_nobody(headers: &HeaderMap, arguments: &Map<String, Value>) -> bool {
+    let plain = ["mission", "total_duration", "timeout_duration"];
+    arguments.contains_key("mission")
+        && arguments.keys().all(|name| plain.contains(&name.as_str()))
+        && !headers.contains_key(wire::KEY_HEADER)
 }
 
 /// What is said of every timer here, besides what its tool says: its condition, and whether a call
@@ -265,22 +276,21 @@ async fn call(
 async fn with_surroundings(
     state: &State,
     who: &Who,
-    mut told: Map<String, Value>,
+    told: Map<String, Value>,
 ) -> Map<String, Value> {
     let id = told.get("timer_id").and_then(Value::as_str);
     let id = id.and_then(|id| id.parse::<TimerId>().ok());
     let row = id.and_then(|id| state.handle.past().timer(id).ok().flatten());
-    let mut facts = match row {
+    let facts = match row {
         Some(row) => seen(&state.handle, who.caller(), &[row]).await.pop(),
         None => None,
-    }
-    .unwrap_or_default();
-    for name in ["standing_by", "until"] {
-        let value = facts.remove(name).unwrap_or(match name {
-            "until" => Value::Null,
-            _ => json!(false),
-        });
-        told.insert(name.into(), value);
+    };
+    surrounded(told, facts.unwrap_or_default())
+}
+
+fn surrounded(mut told: Map<String, Value>, mut facts: Map<String, Value>) -> Map<String, Value> {
+    for (name, otherwise) in [("standing_by", json!(false)), ("until", Value::Null)] {
+        told.insert(name.into(), facts.remove(name).unwrap_or(otherwise));
     }
     told
 }
