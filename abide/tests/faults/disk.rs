@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Abide, end_all, living, said_to};
+use crate::harness::{Abide, comes_to_life, end_all, living, said_to};
 
 /// A disk of 8 MiB with a house on it.
 struct Disk {
@@ -168,6 +168,7 @@ fn s29_a_damaged_database_is_told_and_no_session_ends() {
         &format!("exec {line}"),
     ]);
     assert!(started.status.success(), "{started:?}");
+    comes_to_life(&line);
     abide.run(&["stop"]);
     let database = abide.path("abide.db");
     let mut bytes = std::fs::read(&database).expect("a database");

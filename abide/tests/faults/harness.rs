@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -116,7 +116,28 @@ impl Abide {
             "/v1/questions?follow=true",
             &Value::Null,
         );
-        BufReader::new(stream)
+        let mut stream = BufReader::new(stream);
+        // Whoever has been answered is counted.
+        let answered = line_with(&mut stream, "HTTP/1.1");
+        assert!(answered.contains("200"), "{answered}");
+        stream
+    }
+
+    /// The session that runs, as soon as there is one.
+    pub fn running(&self) -> String {
+        look_for("a session that runs", || {
+            let listed = self.get("/v1/sessions");
+            let mut sessions = listed["sessions"].as_array()?.iter();
+            let running = sessions.find(|session| session["status"] == "running")?;
+            running["session_id"].as_str().map(str::to_owned)
+        })
+    }
+
+    /// Waits until this has become true; the daemon itself does the waiting.
+    pub fn waits_until(&self, condition: &Value) {
+        let body = serde_json::json!({"until": condition, "for": PATIENCE.as_secs()});
+        let answer = self.post("/v1/wait", &body).expect("an answer").body;
+        assert_eq!(answer["held"], true, "{condition}: {answer}");
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -192,6 +213,22 @@ pub fn receive(mut stream: UnixStream) -> Option<Answer> {
     })
 }
 
+/// Looks for what nobody tells of, again and again. What never comes is a failure and no hang.
+pub fn look_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a look in vain comes to an end, however long that takes"
+    )]
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what} never came");
+        std::thread::yield_now();
+    }
+}
+
 /// The next line of a stream that holds `wanted`.
 pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
     loop {
@@ -209,9 +246,14 @@ pub struct Handle(std::os::fd::OwnedFd);
 
 impl Handle {
     pub fn on(pid: i32) -> Self {
+        Handle::if_alive(pid).expect("the process lives")
+    }
+
+    /// `None`: it has gone already.
+    pub fn if_alive(pid: i32) -> Option<Self> {
         let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
         let flags = rustix::process::PidfdFlags::empty();
-        Handle(rustix::process::pidfd_open(pid, flags).expect("the process lives"))
+        rustix::process::pidfd_open(pid, flags).ok().map(Handle)
     }
 
     pub fn kill(&self) {
@@ -245,6 +287,11 @@ impl Handle {
             "it did not end"
         );
     }
+}
+
+/// The process that has this command line, as soon as it has become that.
+pub fn comes_to_life(command_line: &str) -> i32 {
+    look_for(command_line, || living(command_line).first().copied())
 }
 
 /// Processes whose command line is exactly this.

@@ -9,7 +9,7 @@ mod wary;
 
 use std::io::BufRead;
 
-use harness::{Abide, Handle, line_with, living, receive};
+use harness::{Abide, Handle, comes_to_life, line_with, living, receive};
 use serde_json::{Value, json};
 
 /// A command that appends one line to `file`, so that runs can be counted.
@@ -170,13 +170,8 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
         .body;
     assert_eq!(result["status"], "running", "{result}");
     let session = result["session_id"].as_str().expect("a session").to_owned();
-    let pid = loop {
-        // It may still be the shell that becomes it.
-        if let Some(pid) = living(&line).first() {
-            break *pid;
-        }
-        std::thread::yield_now();
-    };
+    // It may still be the shell that becomes it.
+    let pid = comes_to_life(&line);
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
     let parent = stat
         .rsplit(')')

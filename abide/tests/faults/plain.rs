@@ -3,13 +3,13 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Handle, end_all, living, said_to};
+use crate::harness::{Handle, comes_to_life, end_all, living, said_to};
 
 /// Nobody: a user who owns nothing.
 const NOBODY: u32 = 65_534;
@@ -27,7 +27,7 @@ impl Plain {
         let built = env!("CARGO_BIN_EXE_abide");
         // Where it was built may be closed to others.
         if std::fs::hard_link(built, &program).is_err() {
-            std::fs::copy(built, &program).expect("a copy of the program");
+            copy(Path::new(built), &program);
         }
         if is_root() {
             std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
@@ -68,15 +68,21 @@ impl Plain {
         Handle::on(i32::try_from(pid).expect("a pid"))
     }
 
+    /// A named pipe by which a command says how far it is.
+    fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        let mode = rustix::fs::Mode::from_raw_mode(0o666);
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("a fifo");
+        // The mask of the test may have taken rights away.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("chmod");
+        path
+    }
+
     /// A session with a family that has come to life.
     fn family(&self, mark: &str) -> Family {
         let names = Names::new(mark);
-        let ready = self.dir.path().join(format!("ready{mark}"));
-        let mode = rustix::fs::Mode::from_raw_mode(0o666);
-        let fifo = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &ready, fifo, mode, 0).expect("a fifo");
-        // The mask of the test may have taken rights away.
-        std::fs::set_permissions(&ready, PermissionsExt::from_mode(0o666)).expect("chmod");
+        let ready = self.fifo(&format!("ready{mark}"));
         let line = format!(
             "{}; echo > {}; exec sleep {}",
             names.birth(),
@@ -104,6 +110,14 @@ impl Drop for Plain {
     fn drop(&mut self) {
         end_all(|args| self.command(args));
     }
+}
+
+/// Copies a program. Another process does so: what is open for writing cannot be run, and a child that
+/// some other test is just starting would hold open what this one has.
+fn copy(from: &Path, to: &Path) {
+    #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
+    let copied = Command::new("cp").args([from, to]).status();
+    assert!(copied.expect("cp runs").success());
 }
 
 /// Whether the tests run as root.
@@ -149,14 +163,8 @@ impl Names {
     }
 
     fn leader(&self) -> i32 {
-        let line = format!("sleep {}", self.of(0));
-        loop {
-            // It says that it is ready right before it becomes this.
-            if let Some(pid) = living(&line).first() {
-                return *pid;
-            }
-            std::thread::yield_now();
-        }
+        // It says that it is ready right before it becomes this.
+        comes_to_life(&format!("sleep {}", self.of(0)))
     }
 }
 
@@ -180,12 +188,26 @@ impl Family {
 fn m19_the_hard_limit_takes_everybody_along() {
     let abide = Plain::new();
     let names = Names::new("3001");
+    let ready = abide.fifo("ready");
     let block = format!(
-        "<tool name=\"shell\"><command><![CDATA[{}; echo all; sleep 999]]></command>\
-         <timeout>10</timeout></tool>",
-        names.birth()
+        "<tool name=\"shell\"><command><![CDATA[{}; echo all; echo > {}; sleep 999]]></command>\
+         <timeout>600</timeout></tool>",
+        names.birth(),
+        ready.display()
     );
-    let result = abide.call(&block);
+    let result = std::thread::scope(|scope| {
+        let called = scope.spawn(|| abide.call(&block));
+        std::fs::read(&ready).expect("the family is there");
+        // Only now the time runs out, however long that took.
+        let listed = abide.json(&["session", "list", "--json"]);
+        let session = listed["sessions"][0]["session_id"].as_str().expect("an id");
+        let moved = abide.call(&format!(
+            "<tool name=\"terminal_session\"><action>extend</action>\
+             <session_id>{session}</session_id><timeout>1</timeout></tool>"
+        ));
+        assert_ne!(moved["is_error"], true, "{moved}");
+        called.join().expect("it is answered")
+    });
     assert_eq!(result["status"], "TIMEOUT_ERROR", "{result}");
     assert_eq!(result["contained_by"], "subreaper", "{result}");
     assert_eq!(result["bytes_total"], 4, "{result}");
@@ -256,10 +278,11 @@ fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill(
     }
     let abide = Plain::new();
     let program = abide.dir.path().join("rooted");
-    std::fs::copy("/usr/bin/setpriv", &program).expect("a program that can become root");
+    copy(Path::new("/usr/bin/setpriv"), &program);
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("chmod");
+    // Long enough for the slowest machine to become root.
     let block = "<tool name=\"shell\"><command>echo begun; exec ./rooted --reuid=0 --regid=0 \
-                 --clear-groups sleep 3018</command><timeout>1</timeout></tool>";
+                 --clear-groups sleep 3018</command><timeout>15</timeout></tool>";
     let told = abide.call(block);
     if told["status"] == "ERROR" {
         eprintln!("skipped: nobody becomes root here: {told}");

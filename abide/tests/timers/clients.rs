@@ -1,12 +1,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::harness::Abide;
-use crate::{appears, configured, delivered};
+use crate::harness::{Abide, look_for};
+use crate::{appears, come_due, configured, delivered, due, newest, program};
 
 /// An MCP client of a few lines: `abide mcp` in its hands.
 struct Client {
@@ -67,15 +68,15 @@ impl Client {
         serde_json::from_str(&line).expect("JSON")
     }
 
-    fn mission(&mut self, total: f64, meta: Value) {
-        self.mission_of("go on", total, meta);
-    }
-
-    fn mission_of(&mut self, text: &str, total: f64, meta: Value) {
-        let arguments = json!({"total_duration": total, "mission": text});
+    /// Makes a mission; what it waits for is left to [`come_due`]. Whatever becomes of it comes after the
+    /// answer, which tells nothing of it.
+    fn mission(&mut self, abide: &Abide, text: &str, meta: Value) -> PathBuf {
+        let due = due(abide, text);
+        let arguments = json!({"total_duration": 600, "mission": text, "until": {"file": due}});
         let params = json!({"name": "timer", "arguments": arguments, "_meta": meta});
         let result = self.ask(json!({"id": 1, "method": "tools/call", "params": params}));
         assert_ne!(result["isError"], true, "{result}");
+        due
     }
 
     fn leave(mut self) {
@@ -93,27 +94,9 @@ fn path(abide: &Abide) -> String {
 /// A program that says what it was called with, and from where.
 fn stand_in(abide: &Abide, name: &str) {
     fs::create_dir_all(abide.path("bin")).expect("a folder");
-    let program = abide.path("bin").join(name);
     let script = "#!/bin/sh\n{ for word; do echo \"<$word>\"; done; pwd; env | grep ^CLAUDE; } \
         > \"$ABIDE_DIR/draft\"\nmv \"$ABIDE_DIR/draft\" \"$ABIDE_DIR/called\"\n";
-    fs::write(&program, script).expect("a script");
-    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&program, everybody).expect("a program");
-}
-
-/// Has the one timer that runs come due.
-fn sooner(abide: &Abide) {
-    let timers = abide.get("/v1/timers");
-    let id = timers["timers"][0]["timer_id"].as_str().expect("a timer");
-    come_due(abide, id);
-}
-
-/// Has a timer come due soon, and long after this call has left: while it stands by it would be told
-/// instead of anybody else.
-fn come_due(abide: &Abide, id: &str) {
-    let sooner = json!({"timer_id": id, "total_duration": 3, "timeout_duration": 0.01});
-    let answer = abide.post("/v1/tools/timer", &sooner).expect("an answer");
-    assert_eq!(answer.body["timeout"], true, "{}", answer.body);
+    program(&abide.path("bin").join(name), script);
 }
 
 #[test]
@@ -126,7 +109,7 @@ fn an_open_session_of_claude_code_gets_the_message_into_its_inbox() {
         ("CLAUDE_CODE_MESSAGING_SOCKET", inbox.to_str().unwrap()),
     ];
     let mut client = Client::start(&abide, &session);
-    client.mission(0.1, json!({}));
+    come_due(&client.mission(&abide, "go on", json!({})));
     let (mut stream, _) = listener.accept().expect("a message");
     let mut line = String::new();
     stream.read_to_string(&mut line).expect("a line");
@@ -156,7 +139,7 @@ fn of_two_sessions_under_one_name_that_is_woken_which_made_the_timer() {
         .collect();
     // The first one speaks to a daemon that the second has spoken to later.
     for (n, (listener, mut client)) in sessions.into_iter().enumerate() {
-        client.mission_of(&format!("mission {n}"), 0.1, json!({}));
+        come_due(&client.mission(&abide, &format!("mission {n}"), json!({})));
         let (mut stream, _) = listener.accept().expect("a message");
         let mut line = String::new();
         stream.read_to_string(&mut line).expect("a line");
@@ -178,12 +161,12 @@ fn a_closed_session_of_claude_code_is_taken_up_again_even_after_a_restart() {
         ("CLAUDECODE", "1"),
     ];
     let mut client = Client::start(&abide, &session);
-    client.mission(600.0, json!({}));
+    let due = client.mission(&abide, "go on", json!({}));
     client.leave();
     abide.kill_daemon();
     // The next daemon is started by somebody who knows nothing of all that.
     abide.start();
-    sooner(&abide);
+    come_due(&due);
     let called = appears(&abide, "called");
     let words: Vec<&str> = called.lines().collect();
     assert_eq!(words[..3], ["<-p>", "<--resume>", "<c0ffee>"], "{called}");
@@ -204,7 +187,7 @@ fn an_open_session_without_an_inbox_is_never_taken_up_beside_itself() {
     let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
     stand_in(&abide, "claude");
     let mut client = Client::start(&abide, &[("CLAUDE_CODE_SESSION_ID", "c0ffee")]);
-    client.mission(0.05, json!({}));
+    come_due(&client.mission(&abide, "go on", json!({})));
     let message = delivered(&abide, |delivery| delivery["fault"].is_string());
     let fault = message["deliveries"][0]["fault"]
         .as_str()
@@ -221,7 +204,7 @@ fn a_thread_of_codex_is_queued_while_it_is_open_and_else_taken_up_again() {
     stand_in(&abide, "codex");
     let mut client = Client::start(&abide, &[]);
     let meta = json!({"threadId": "0199-a"});
-    client.mission(0.05, meta.clone());
+    come_due(&client.mission(&abide, "first", meta.clone()));
     let called = appears(&abide, "called");
     let words: Vec<&str> = called.lines().collect();
     assert_eq!(
@@ -229,9 +212,9 @@ fn a_thread_of_codex_is_queued_while_it_is_open_and_else_taken_up_again() {
         ["<queue>", "<--thread>", "<0199-a>", "<--message>"]
     );
     fs::remove_file(abide.path("called")).expect("it was called");
-    client.mission(600.0, meta);
+    let due = client.mission(&abide, "second", meta);
     client.leave();
-    sooner(&abide);
+    come_due(&due);
     let called = appears(&abide, "called");
     let words: Vec<&str> = called.lines().collect();
     assert_eq!(words[..2], ["<exec>", "<resume>"], "{called}");
@@ -273,16 +256,20 @@ fn a_hook_waits_for_the_message_and_wakes_with_it() {
     abide.start();
     let out = hook(&abide, "s").wait_with_output().expect("it ends");
     assert_eq!(out.status.code(), Some(0), "there is nothing to wait for");
-    let arguments = json!({"total_duration": 600, "mission": "go on"});
+    let due = due(&abide, "go on");
+    let arguments = json!({"total_duration": 600, "mission": "go on", "until": {"file": due}});
     let id = crate::id_of(&crate::call(&abide, "timer", arguments));
-    let waiting = hook(&abide, "s");
+    let mut waiting = hook(&abide, "s");
     // One at a time: the others end at once, as soon as the first has its place.
     let lock = abide.path("run/hook-s");
-    let holder = || fs::read_to_string(&lock).unwrap_or_default();
-    while holder() != waiting.id().to_string() {}
+    look_for("the hook's place", || {
+        assert_eq!(waiting.try_wait().expect("it was started"), None);
+        let holder = fs::read_to_string(&lock).unwrap_or_default();
+        (holder == waiting.id().to_string()).then_some(())
+    });
     let second = hook(&abide, "s").wait_with_output().expect("it ends");
     assert_eq!(second.status.code(), Some(0), "{second:?}");
-    come_due(&abide, &id);
+    come_due(&due);
     let out = waiting.wait_with_output().expect("it ends");
     assert_eq!(out.status.code(), Some(2), "{out:?}");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
@@ -311,7 +298,7 @@ fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
     let capabilities = client.opening["capabilities"].clone();
     assert_eq!(capabilities["logging"], json!({}), "{capabilities}");
     assert_eq!(capabilities["experimental"], Value::Null, "{capabilities}");
-    client.mission(0.05, json!({}));
+    come_due(&client.mission(&abide, "go on", json!({})));
     let heard = told(&mut client, "notifications/message");
     assert_eq!(
         (&heard["level"], &heard["logger"]),
@@ -333,8 +320,12 @@ fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
     // Whoever wants to hear of trouble only is not told.
     let params = json!({"level": "error"});
     client.ask(json!({"id": 3, "method": "logging/setLevel", "params": params}));
-    client.mission(0.05, json!({}));
-    let params = json!({"name": "timer", "arguments": {"total_duration": 0.5, "reason": "r"}});
+    come_due(&client.mission(&abide, "unheard", json!({})));
+    newest(&abide, |message| {
+        let text = message["text"].as_str();
+        text.is_some_and(|text| text.contains("Mission: unheard"))
+    });
+    let params = json!({"name": "read_messages", "arguments": {}});
     client.say(json!({"id": 4, "method": "tools/call", "params": params}));
     loop {
         let heard = client.hear();
@@ -352,7 +343,7 @@ fn a_channel_is_opened_for_those_who_ask_for_it() {
     let mut client = Client::start(&abide, &[("ABIDE_CHANNEL", "1")]);
     let experimental = client.opening["capabilities"]["experimental"].clone();
     assert_eq!(experimental, json!({"claude/channel": {}}));
-    client.mission(0.05, json!({}));
+    come_due(&client.mission(&abide, "go on", json!({})));
     let heard = told(&mut client, "notifications/claude/channel");
     let text = heard["content"].as_str().expect("a text");
     assert!(text.contains("Mission: go on"), "{heard}");

@@ -8,8 +8,8 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, receive};
-use crate::{call, id_of, shim};
+use crate::harness::{Abide, Handle, look_for, receive};
+use crate::{call, make, shim};
 
 /// Starts a daemon where boot time is ahead by so many seconds, in this boot or in another one. `None`:
 /// this machine lets nobody do that.
@@ -60,7 +60,7 @@ fn unshare() -> std::process::Command {
 
 fn mission(abide: &Abide, hours: f64) -> String {
     let arguments = json!({"total_duration": hours * 3_600.0, "mission": "later"});
-    id_of(&call(abide, "timer", arguments))
+    make(abide, &arguments)
 }
 
 fn read(abide: &Abide, id: &str) -> Value {
@@ -301,7 +301,11 @@ fn m11_m13_a_calendar_that_was_set_before_a_reboot_is_known_after_it() {
     let journal = || fs::metadata(abide.path("abide.db-wal")).map_or(0, |found| found.len());
     let before = journal();
     calendar.set(&abide, 3 * 3_600);
-    while journal() == before {}
+    look_for("the calendar in the journal", || {
+        (journal() != before).then_some(())
+    });
+    // Whoever is answered after that is so when all of it is there.
+    read(&abide, &runs);
     abide.kill_daemon();
     let Some(()) = start_with(&abide, 0, true, Some(&calendar)) else {
         return;

@@ -3,8 +3,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::call;
-use crate::harness::{Abide, Handle};
+use crate::harness::{Abide, Handle, look_for};
+use crate::{call, newest};
 
 /// Every place around a commit and an answer where the daemon may die.
 const POINTS: [&str; 14] = [
@@ -192,32 +192,30 @@ fn k12_killed_while_the_past_is_removed() {
         .expect("a session")
         .to_owned();
     crate::mission(&abide, "unseen");
-    while abide.get("/v1/messages")["messages"] == json!([]) {}
+    newest(&abide, Value::is_object);
     abide.kill_daemon();
     fs::write(abide.path("config.toml"), "keep_days = 0\n").expect("a configuration");
     // Dies in the middle of the sessions' folders, then of the rows of the database.
     for point in ["gc.mid:2", "gc.mid"] {
         let mut dying = abide.command(["status"]);
         let _ = dying.env("ABIDE_CRASH_AT", point).output();
-        let gone = || fs::read_to_string(abide.path("run/lock")).unwrap_or_default();
-        if let Ok(pid) = gone().trim().parse::<i32>()
-            && fs::exists(format!("/proc/{pid}")).unwrap_or(false)
+        let pid = fs::read_to_string(abide.path("run/lock")).unwrap_or_default();
+        if let Ok(pid) = pid.trim().parse::<i32>()
+            && let Some(daemon) = Handle::if_alive(pid)
         {
-            Handle::on(pid).wait_gone();
+            daemon.wait_gone();
         }
     }
     abide.start();
-    let left = loop {
+    let left = look_for("the end of what is past", || {
         let sessions = abide.get("/v1/sessions?include_ended=true");
         let left = sessions["sessions"].as_array().expect("a list");
         assert!(
             left.len() <= 2,
             "what was removed stays removed: {sessions}"
         );
-        if left.len() == 1 {
-            break left.clone();
-        }
-    };
+        (left.len() == 1).then(|| left.clone())
+    });
     assert_eq!(left[0]["session_id"], id);
     let told = call(&abide, "read_messages", json!({}));
     let text = told["text"].as_str().expect("a text");

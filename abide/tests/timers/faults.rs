@@ -3,8 +3,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, receive};
-use crate::{call, id_of};
+use crate::harness::{Abide, Handle, look_for, receive};
+use crate::{call, come_due, due, id_of};
 
 fn timers(abide: &Abide) -> Vec<Value> {
     call(abide, "read_timer", json!({}))["timers"]
@@ -56,17 +56,19 @@ fn completion_killed_at(point: &str, standing_by: bool) -> Value {
     abide.start_to_crash_at(point);
     let daemon = Handle::on(abide.pid());
     let kind = if standing_by { "reason" } else { "mission" };
-    // Long enough for whoever reads its message to be there before it comes.
-    let arguments = json!({"total_duration": 3, kind: "m"});
-    let asked = abide.begin("/v1/tools/timer", &arguments);
-    if !standing_by {
+    let due = due(&abide, "m");
+    let arguments = json!({"total_duration": 600, kind: "m", "until": {"file": due}});
+    let mut asked = abide.begin("/v1/tools/timer", &arguments);
+    if standing_by {
+        look_for("the timer", || (timers(&abide).len() == 1).then_some(()));
+    } else {
         receive(asked).expect("it was made");
-        // Hears of it, or of nothing, when the daemon dies.
-        drop(receive(abide.begin(
-            "/v1/tools/read_messages",
-            &json!({"timeout_seconds": 180}),
-        )));
+        let read = json!({"timeout_seconds": 180});
+        asked = abide.begin("/v1/tools/read_messages", &read);
     }
+    // Whoever is to hear of it is there before it comes, and hears of it, or of nothing.
+    come_due(&due);
+    drop(receive(asked));
     daemon.wait_gone();
     abide.start();
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
@@ -162,14 +164,14 @@ fn ids(result: &Value) -> Vec<(String, bool)> {
 #[test]
 fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
     let abide = Abide::new();
-    abide.start();
+    // It dies of being due, however slow everybody is.
+    abide.start_to_crash_at("timer.due.pre");
     let daemon = Handle::on(abide.pid());
     call(
         &abide,
         "timer",
-        json!({"total_duration": 3, "mission": "m"}),
+        json!({"total_duration": 0.5, "mission": "m"}),
     );
-    daemon.kill();
     daemon.wait_gone();
     // Nothing runs that could be waited for, so another abide tells when the time has passed.
     let other = Abide::new();
@@ -177,7 +179,7 @@ fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
     call(
         &other,
         "timer",
-        json!({"total_duration": 4.5, "reason": "the first is late"}),
+        json!({"total_duration": 1.5, "reason": "the first is late"}),
     );
     abide.start();
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));

@@ -3,19 +3,15 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, receive};
-use crate::{call, id_of};
+use crate::harness::{Abide, look_for, receive};
+use crate::{call, is_noted_as_seen, mission, newest};
 
 #[test]
 fn reading_waits_by_event() {
     let abide = Abide::new();
     abide.start();
     let waiting = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 180}));
-    let id = id_of(&call(
-        &abide,
-        "timer",
-        json!({"total_duration": 0.1, "mission": "m"}),
-    ));
+    let id = mission(&abide, "m");
     let told = receive(waiting).expect("an answer").body;
     assert_eq!(told["messages"][0]["timer_id"], id, "{told}");
     assert_eq!(told["messages"][0]["repeated"], false);
@@ -27,28 +23,15 @@ fn reading_waits_by_event() {
 fn a_message_is_appended_once_to_the_next_result() {
     let abide = Abide::new();
     abide.start();
-    let id = id_of(&call(
-        &abide,
-        "timer",
-        json!({"total_duration": 0.05, "mission": "m"}),
-    ));
-    let mut seen: Vec<Value> = Vec::new();
-    let mut results = 0;
-    while seen.is_empty() {
-        results += 1;
-        assert!(results < 1_000, "it was never told");
-        let result = call(&abide, "shell", json!({"command": "true"}));
-        if let Some(told) = result["messages"].as_array() {
-            assert!(
-                result["text"].as_str().unwrap().contains("[System] Timer"),
-                "{result}"
-            );
-            seen.extend(told.iter().cloned());
-            is_published(&abide, "shell", &result);
-        }
-    }
-    assert_eq!(seen.len(), 1);
-    assert_eq!(seen[0]["timer_id"], id);
+    let id = mission(&abide, "m");
+    newest(&abide, Value::is_object);
+    let result = call(&abide, "shell", json!({"command": "true"}));
+    let text = result["text"].as_str().expect("a text");
+    assert!(text.contains("[System] Timer"), "{result}");
+    is_published(&abide, "shell", &result);
+    let told = result["messages"].as_array().expect("messages");
+    assert_eq!(told.len(), 1, "{result}");
+    assert_eq!(told[0]["timer_id"], id, "{result}");
     let after = call(&abide, "shell", json!({"command": "true"}));
     assert_eq!(after["messages"], Value::Null, "{after}");
 }
@@ -57,9 +40,10 @@ fn a_message_is_appended_once_to_the_next_result() {
 fn whoever_follows_is_told_of_what_comes_and_of_nothing_twice() {
     let abide = Abide::new();
     abide.start();
-    crate::mission(&abide, "seen");
+    mission(&abide, "seen");
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
+    is_noted_as_seen(&abide);
     let mut follow = abide
         .command(["messages", "--unseen", "--follow", "--json"])
         .stdout(std::process::Stdio::piped())
@@ -67,7 +51,7 @@ fn whoever_follows_is_told_of_what_comes_and_of_nothing_twice() {
         .expect("abide runs");
     let mut lines = BufReader::new(follow.stdout.take().expect("its output")).lines();
     for text in ["one", "two"] {
-        let id = crate::mission(&abide, text);
+        let id = mission(&abide, text);
         let line = lines.next().expect("a line").expect("text");
         let message: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(message["timer_id"], id, "{message}");
@@ -146,7 +130,9 @@ fn a_session_that_ended_while_no_daemon_ran_is_told_of_once() {
     abide.kill_daemon();
     fs::write(&fifo, "go\n").expect("a word");
     // Its last act; it may end a moment before the next daemon is there, or after.
-    while !abide.path("done7").exists() {}
+    look_for("its last act", || {
+        abide.path("done7").exists().then_some(())
+    });
     abide.start();
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     let messages = told["messages"].as_array().unwrap();
@@ -154,6 +140,7 @@ fn a_session_that_ended_while_no_daemon_ran_is_told_of_once() {
     assert_eq!(messages[0]["session_id"], id);
     let text = messages[0]["text"].as_str().unwrap();
     assert!(text.contains("exited with code 7"), "{text}");
+    is_noted_as_seen(&abide);
     abide.kill_daemon();
     abide.start();
     // Longer than anybody is waited for after a start.

@@ -2,7 +2,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::{appears, call, configured, delivered, id_of, mission};
+use crate::{appears, call, configured, delivered, mission, newest, program};
 
 #[test]
 fn an_idle_agent_is_woken_with_the_message() {
@@ -14,22 +14,12 @@ fn an_idle_agent_is_woken_with_the_message() {
     "#;
     let abide = configured(config);
     abide.start();
-    let made = call(
-        &abide,
-        "timer",
-        json!({"total_duration": 0.1, "mission": "it's \"time\"; $(no)"}),
-    );
-    let id = id_of(&made);
+    let id = mission(&abide, "it's \"time\"; $(no)");
     let text = format!("[System] Timer '{id}' has completed.\nMission: it's \"time\"; $(no)");
     assert!(appears(&abide, "woken").starts_with(&format!("default: {text}")));
     assert!(appears(&abide, "input").starts_with(&text));
     assert!(appears(&abide, "env").contains("ABIDE_AGENT=default\n"));
-    let message = loop {
-        let listed = abide.get("/v1/messages");
-        if listed["messages"][0]["woken_at"].is_u64() {
-            break listed["messages"][0].clone();
-        }
-    };
+    let message = newest(&abide, |message| message["woken_at"].is_u64());
     assert_eq!(message["wake_fault"], Value::Null, "{message}");
     assert_eq!(message["seen_at"], Value::Null, "waking is not reading");
     let told = call(&abide, "read_messages", json!({}));
@@ -46,17 +36,8 @@ fn s28_a_waker_that_fails_is_visible_and_tried_again_after_a_restart() {
     "#;
     let abide = configured(config);
     abide.start();
-    call(
-        &abide,
-        "timer",
-        json!({"total_duration": 0.05, "mission": "m"}),
-    );
-    let message = loop {
-        let listed = abide.get("/v1/messages");
-        if listed["messages"][0]["wake_fault"].is_string() {
-            break listed["messages"][0].clone();
-        }
-    };
+    mission(&abide, "m");
+    let message = newest(&abide, |message| message["wake_fault"].is_string());
     let fault = message["wake_fault"].as_str().expect("a fault");
     assert!(
         fault.contains("code 3") && fault.contains("the sink is down"),
@@ -76,21 +57,19 @@ fn s28_a_waker_that_fails_is_visible_and_tried_again_after_a_restart() {
 fn an_agent_that_reads_by_itself_is_not_woken() {
     let config = r#"
         [[wakers]]
-        command = ["sh", "-c", "echo woken > \"$ABIDE_DIR/woken\""]
-        after = 3
+        command = ["sh", "-c", "echo \"$1\" >> \"$ABIDE_DIR/woken\"", "wake", "{text}"]
+        after = 10
     "#;
     let abide = configured(config);
     abide.start();
-    call(
-        &abide,
-        "timer",
-        json!({"total_duration": 0.05, "mission": "m"}),
-    );
+    mission(&abide, "read in time");
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
-    // Longer than the waker waits.
-    call(&abide, "timer", json!({"total_duration": 4, "reason": "r"}));
-    assert!(!abide.path("woken").exists());
+    // Of one that came later the agent is woken, and would have been of the first before that.
+    mission(&abide, "left unread");
+    let woken = appears(&abide, "woken");
+    assert!(woken.contains("Mission: left unread"), "{woken}");
+    assert!(!woken.contains("Mission: read in time"), "{woken}");
 }
 
 #[test]
@@ -142,12 +121,8 @@ fn a_message_without_a_waker_cannot_be_sent_again() {
     let abide = configured("");
     abide.start();
     mission(&abide, "m");
-    let message = loop {
-        let listed = abide.get("/v1/messages");
-        if let Some(id) = listed["messages"][0]["message_id"].as_str() {
-            break id.to_owned();
-        }
-    };
+    let message = newest(&abide, Value::is_object);
+    let message = message["message_id"].as_str().expect("an id");
     let answer = abide.post(&format!("/v1/messages/{message}/wake"), &json!({}));
     let answer = answer.expect("an answer");
     assert_eq!(answer.status, 409, "{}", answer.body);
@@ -177,21 +152,15 @@ fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
         assert!(fault.contains("libnotify-bin"), "{fault}");
     }
     let script = "#!/bin/sh\nfor word; do echo \"<$word>\"; done > \"$ABIDE_DIR/shown\"\n";
-    fs::write(&notify, script).expect("a script");
-    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    fs::set_permissions(&notify, everybody).expect("a program");
+    program(&notify, script);
     mission(&abide, "a < b");
-    let newest = loop {
-        let newest = abide.get("/v1/messages?limit=1")["messages"][0].clone();
-        if newest["text"]
-            .as_str()
-            .is_some_and(|text| text.contains("a < b"))
-        {
-            break newest["message_id"].as_str().unwrap().to_owned();
-        }
-    };
+    let message = newest(&abide, |message| {
+        let text = message["text"].as_str();
+        text.is_some_and(|text| text.contains("a < b"))
+    });
+    let message = message["message_id"].as_str().expect("an id");
     // The waker may rest after a failure; somebody who wants it now gets it now.
-    let out = abide.run(&["messages", "resend", &newest]);
+    let out = abide.run(&["messages", "resend", message]);
     assert!(out.status.success(), "{out:?}");
     let shown = appears(&abide, "shown");
     assert!(shown.contains("<abide: for default>"), "{shown}");
