@@ -8,7 +8,7 @@ use abide_core::request::Caller;
 use abide_core::{Answer, Outcome, Request};
 use serde_json::{Value, json};
 
-use super::{Engine, living, with_engine};
+use super::{Engine, comes_to_life, living, with_engine};
 
 /// Calls as a client that reaches a person.
 async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
@@ -22,6 +22,19 @@ async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
     tools::begin(&engine.handle, "execute_command", arguments, context)
         .await
         .expect("right")
+}
+
+/// The same; the idle limit runs from when the command has written this, however slow it is.
+async fn idle_after(engine: &Engine, command: &str, wrote: &str, idle: f64) -> ToolCall {
+    let context = Context {
+        reaches_person: true,
+        ..engine.context()
+    };
+    let arguments = json!({"command": command, "timeout": 600});
+    let (call, session) = engine.begin("execute_command", arguments, context).await;
+    engine.wrote(&session, wrote).await;
+    engine.extend(&session, "idle", idle).await;
+    call
 }
 
 async fn asked(call: &mut ToolCall) -> Arc<QuestionView> {
@@ -113,19 +126,25 @@ fn an_exit_code_is_a_result_and_no_error() {
 fn where_nobody_can_be_asked_the_agent_decides() {
     with_engine(async |engine| {
         let mark = format!("5{}", std::process::id());
-        let command = format!("echo so far; exec sleep {mark}");
-        let result = engine
-            .call("execute_command", json!({"command": command, "timeout": 2}))
-            .await;
+        let line = format!("sleep {mark}");
+        let arguments = json!({"command": format!("echo so far; exec {line}"), "timeout": 600});
+        let context = engine.context();
+        let (call, session) = engine.begin("execute_command", arguments, context).await;
+        engine.wrote(&session, "so far").await;
+        comes_to_life(&line);
+        engine.extend(&session, "idle", 0.2).await;
+        let result = call.result_only().await.expect("an answer");
         assert_eq!(result.facts["status"], "running");
+        let quiet = "[still running: no output for 200ms and nobody can be asked.";
+        assert!(result.text.contains(quiet), "{}", result.text);
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
         assert_eq!(result.facts["waiting_for_input"], false);
         assert!(result.facts.contains_key("cpu"));
-        let session = result.facts["session_id"].as_str().expect("a session");
-        assert!(result.text.contains(session));
-        assert_eq!(living(&format!("sleep {mark}")).len(), 1);
+        assert_eq!(result.facts["session_id"], session);
+        assert!(result.text.contains(&session));
+        assert_eq!(living(&line).len(), 1);
         assert!(engine.handle.board().questions().is_empty());
-        engine.kill(session).await;
+        engine.kill(&session).await;
     });
 }
 
@@ -134,7 +153,7 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
     with_engine(async |engine| {
         let mark = format!("6{}", std::process::id());
         let command = format!("echo started; exec sleep {mark}");
-        let mut call = begin(&engine, json!({"command": command, "timeout": 1})).await;
+        let mut call = idle_after(&engine, &command, "started", 1.0).await;
         for _ in 0..3 {
             let question = asked(&mut call).await;
             let text = tools::question_text(&question);
@@ -169,7 +188,7 @@ fn an_interruption_kills_the_tree() {
     with_engine(async |engine| {
         let mark = format!("4{}", std::process::id());
         let command = format!("echo before; setsid sleep {mark} & wait");
-        let mut call = begin(&engine, json!({"command": command, "timeout": 1})).await;
+        let mut call = idle_after(&engine, &command, "before", 1.0).await;
         asked(&mut call).await;
         call.interrupt();
         let result = call.result_only().await.expect("an answer");

@@ -1,5 +1,9 @@
 //! The tools as the doors call them, on a real engine with real children, within this process.
 
+#[path = "../faults/harness.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod harness;
+
 mod execute;
 mod shell;
 
@@ -9,10 +13,11 @@ use std::sync::Arc;
 
 use abide::config::{Config, Places};
 use abide::daemon::{Handle, Runtime, SessionView};
-use abide::door::tools::{self, Context, NotCalled, ToolResult};
+use abide::door::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
 use abide_core::request::Caller;
 use abide_core::{Agent, Asking, End, Outcome, Request};
-use serde_json::Value;
+pub use harness::{comes_to_life, living};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// An engine in a folder of its own.
@@ -34,6 +39,39 @@ impl Engine {
         };
         let call = tools::begin(&self.handle, tool, arguments, self.context()).await?;
         Ok(call.result_only().await.expect("the engine runs"))
+    }
+
+    /// A call under way, and the session that it runs.
+    pub async fn begin(
+        &self,
+        tool: &str,
+        arguments: Value,
+        context: Context,
+    ) -> (ToolCall, String) {
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object")
+        };
+        let call = tools::begin(&self.handle, tool, arguments, context).await;
+        let mut call = call.expect("the arguments are right");
+        let ToolStep::Accepted(session) = call.next().await.expect("a step") else {
+            panic!("accepted first")
+        };
+        (call, session.to_string())
+    }
+
+    /// Waits until a session has written this, however long it takes to.
+    pub async fn wrote(&self, session: &str, pattern: &str) {
+        let until = json!({"session": session, "output": pattern});
+        let arguments = json!({"total_duration": 180, "reason": pattern, "until": until});
+        let held = self.call("timer", arguments).await;
+        assert_eq!(held.facts["completed_by"], "condition", "{}", held.text);
+    }
+
+    /// Moves a limit of a session, from now.
+    pub async fn extend(&self, session: &str, limit: &str, seconds: f64) {
+        let arguments = json!({"action": "extend", "session_id": session, limit: seconds});
+        let moved = self.call("terminal_session", arguments).await;
+        assert!(!moved.is_error, "{}", moved.text);
     }
 
     pub fn context(&self) -> Context {
@@ -122,29 +160,4 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         engine.stopped().await.expect("it stops well");
         done
     })
-}
-
-/// Processes whose command line is exactly this.
-pub fn living(command_line: &str) -> Vec<i32> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        let Ok(line) = std::fs::read(entry.path().join("cmdline")) else {
-            continue;
-        };
-        let line: Vec<_> = line
-            .split(|b| *b == 0)
-            .map(String::from_utf8_lossy)
-            .collect();
-        if line.join(" ").trim_end() == command_line {
-            found.push(pid);
-        }
-    }
-    found
 }

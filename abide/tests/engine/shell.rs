@@ -4,7 +4,7 @@ use abide::config::Config;
 use abide::door::tools;
 use serde_json::{Value, json};
 
-use super::{Engine, living, with_configured_engine, with_engine};
+use super::{Engine, comes_to_life, living, with_configured_engine, with_engine};
 
 #[test]
 fn the_text_has_the_contracts_layout() {
@@ -97,9 +97,13 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
             "echo partial; printf 'no newline'; setsid sleep {mark} & \
              (setsid sh -c 'trap \"\" TERM HUP INT; sleep {mark}; sleep {mark}' &) ; sleep {mark}"
         );
-        let result = engine
-            .call("shell", json!({"command": command, "timeout": 5}))
-            .await;
+        let arguments = json!({"command": command, "timeout": 600});
+        let (call, session) = engine.begin("shell", arguments, engine.context()).await;
+        // It has come this far before its time is over.
+        engine.wrote(&session, "no newline").await;
+        comes_to_life(&format!("sleep {mark}"));
+        engine.extend(&session, "timeout", 2.0).await;
+        let result = call.result_only().await.expect("an answer");
         assert!(
             result
                 .text
@@ -114,11 +118,22 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
             "{}",
             result.text
         );
-        let warning = "\nWARNING: Command timed out after 5s. Partial output captured.";
-        assert!(result.text.contains(warning), "{}", result.text);
+        // The limit that has struck, and not the one it was started with.
+        assert!(result.text.contains("s. Partial output captured."));
+        assert!(!result.text.contains("after 600s"), "{}", result.text);
         assert_eq!(result.facts["end"], "deadline");
         assert_eq!(result.facts["exit_code"], Value::Null);
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+    });
+}
+
+#[test]
+fn a_limit_that_has_struck_is_named() {
+    with_engine(async |engine| {
+        let arguments = json!({"command": "sleep 1000", "timeout": 1});
+        let result = engine.call("shell", arguments).await;
+        let warning = "\nWARNING: Command timed out after 1s. Partial output captured.";
+        assert!(result.text.contains(warning), "{}", result.text);
     });
 }
 
@@ -308,8 +323,15 @@ fn an_unknown_tool_names_those_there_are() {
 fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
     with_engine(async |engine| {
         let mark = format!("9{}", std::process::id());
-        let command = format!("echo early; exec sleep {mark}");
-        let Value::Object(arguments) = json!({"command": command, "timeout": 4}) else {
+        let line = format!("sleep {mark}");
+        let arguments = json!({"command": format!("echo early; exec {line}"), "timeout": 600,
+            "idempotency_key": "k"});
+        let context = engine.context();
+        let (_first, session) = engine.begin("shell", arguments.clone(), context).await;
+        engine.wrote(&session, "early").await;
+        comes_to_life(&line);
+        // The same request, taken up again by a client that cannot wait for long.
+        let Value::Object(arguments) = arguments else {
             unreachable!()
         };
         let standby = Some(abide_core::Millis(1_500));
@@ -324,11 +346,9 @@ fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
         assert!(result.text.contains("STATUS: RUNNING\n"), "{}", result.text);
         assert!(result.text.contains("STDOUT:\nearly\n"), "{}", result.text);
         assert_eq!(result.facts["effective_timeout"], 1.5);
-        let session = result.facts["session_id"]
-            .as_str()
-            .expect("a session")
-            .to_owned();
+        assert_eq!(result.facts["session_id"], session);
         assert!(result.text.contains(&session), "{}", result.text);
+        engine.extend(&session, "timeout", 1.0).await;
         let view = engine.ended(&session).await;
         assert_eq!(
             view.ending().map(|ending| ending.end.as_str()),

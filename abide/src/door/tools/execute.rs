@@ -58,12 +58,11 @@ impl Execute {
         let mut facts = report::session_facts(&view, running);
         let mut last = None;
         let mut error = None;
+        // The limit may have been moved since the call was made.
+        let idle = view.state.idle.unwrap_or(self.idle);
         match &outcome {
             Outcome::Declined(_) => {
-                error = Some(format!(
-                    "command execution timeout: no output for {}",
-                    self.idle
-                ));
+                error = Some(format!("command execution timeout: no output for {idle}"));
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
             Outcome::Running(_, WhyRunning::Undying) => {
@@ -74,8 +73,7 @@ impl Execute {
                 let note = report::still_running(&view, standby, &mut facts);
                 last = Some(match why {
                     WhyRunning::NobodyToAsk => format!(
-                        "[still running: no output for {} and nobody can be asked. {note}]",
-                        self.idle
+                        "[still running: no output for {idle} and nobody can be asked. {note}]"
                     ),
                     WhyRunning::Standby | WhyRunning::Undying => {
                         format!("[still running. {note}]")

@@ -69,13 +69,15 @@ impl Shell {
         let running = matches!(outcome, Outcome::Running(..));
         let undying = matches!(outcome, Outcome::Running(_, WhyRunning::Undying));
         let mut facts = report::session_facts(&view, running);
-        let (status, code) = match undying && self.is_over_the_limit(&facts) {
+        // The limit may have been moved since the call was made.
+        let limit = view.deadline.unwrap_or(self.timeout);
+        let (status, code) = match undying && is_over(limit, &facts) {
             true => ("TIMEOUT_ERROR", Some(-1)),
             false => self.status(&view, running),
         };
         let mut warnings = Vec::new();
         if status == "TIMEOUT_ERROR" {
-            let secs = self.timeout.0 / 1_000;
+            let secs = limit.0 / 1_000;
             warnings.push(format!(
                 "Command timed out after {secs}s. Partial output captured."
             ));
@@ -124,11 +126,6 @@ impl Shell {
         .sealed()
     }
 
-    fn is_over_the_limit(&self, facts: &Map<String, Value>) -> bool {
-        let duration = facts.get("duration").and_then(Value::as_f64);
-        duration.is_some_and(|run| run >= self.timeout.0 as f64 / 1_000.0)
-    }
-
     fn status(&self, view: &SessionView, running: bool) -> (&'static str, Option<i32>) {
         if running {
             return ("RUNNING", None);
@@ -144,6 +141,12 @@ impl Shell {
             code => ("ERROR", code),
         }
     }
+}
+
+/// Whether a session has run for longer than its hard limit.
+fn is_over(limit: Millis, facts: &Map<String, Value>) -> bool {
+    let duration = facts.get("duration").and_then(Value::as_f64);
+    duration.is_some_and(|run| run >= limit.0 as f64 / 1_000.0)
 }
 
 impl Launch {
