@@ -1,14 +1,12 @@
 //! What the kernel says of a session: told apart by evidence, not by text.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use abide::keeper::frame::{Size, Stdin, ToKeeper};
 use abide::world::facts::{Doing, facts};
 use abide_core::End;
 
-use crate::harness::{Keeper, Nursery};
-
-const PATIENCE: Duration = Duration::from_secs(180);
+use crate::harness::{Keeper, Nursery, PATIENCE};
 
 /// Looks until the session does what is wanted: the kernel tells nobody when a process falls asleep.
 fn look_until(keeper: &Keeper, wanted: Doing) {

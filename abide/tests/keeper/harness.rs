@@ -20,7 +20,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags};
 
-const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Nursery {
     child: Child,

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 use abide::keeper::frame::{FromKeeper, Hold, ToKeeper};
 use abide_core::{End, Exit};
 
-use crate::harness::{Keeper, Nursery, marked};
+use crate::harness::{Keeper, Nursery, PATIENCE, marked};
 
 const KILL: ToKeeper = ToKeeper::Kill {
     end: End::Agent,
@@ -31,6 +32,19 @@ impl Group {
 
     fn set(&self, name: &str, value: impl ToString) {
         std::fs::write(self.0.join(name), value.to_string()).unwrap();
+    }
+
+    /// The kernel may take a while to do what it was told.
+    fn wait_for(&self, name: &str, value: &str) {
+        let begun = Instant::now();
+        loop {
+            let is = std::fs::read_to_string(self.0.join(name)).unwrap();
+            if is.trim() == value {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{name} is {is}");
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -97,6 +111,7 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
     keeper.expect_growth(2);
     group.set("tasks", keeper.leader);
     group.set("freezer.state", "FROZEN");
+    group.wait_for("freezer.state", "FROZEN");
     keeper.say(&KILL);
     match keeper.next() {
         FromKeeper::KillPending { left: 1 } => {}

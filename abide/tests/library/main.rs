@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use abide::{Abide, Error, Held};
+use abide::{Abide, Error, Held, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -54,8 +54,9 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
         .size(100, 30)
         .await?;
     let cat = abide.session(started.session_id().expect("an id"));
-    let echoed = cat.send_input("one\n").await?;
-    assert!(echoed.text.contains("one"), "{}", echoed.text);
+    let sent = cat.send_input("one\n").await?;
+    assert_eq!(sent.fact("sent"), 4, "{}", sent.text);
+    echoes(&cat, "one").await?;
     let found = cat.search("^one$").context(1).await?;
     assert!(found.text.contains("one"), "{}", found.text);
     let listed = abide.sessions().await?;
@@ -76,9 +77,12 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     abide.stop_timer(&id).because("enough").await?;
     assert_eq!(abide.continue_timer(&id).await?.fact("status"), "stopped");
 
-    abide
-        .mission("look again", Duration::from_millis(20))
-        .await?;
+    // It completes when its maker has been answered, who would be told else.
+    let folder = TempDir::new().expect("a folder");
+    let due = folder.path().join("due");
+    let mission = abide.mission("look again", LONG);
+    mission.until(json!({"file": due})).await?;
+    std::fs::write(&due, "").expect("a file");
     let woken = abide.read_messages().timeout(LONG).await?;
     assert!(woken.text.contains("Mission: look again"), "{}", woken.text);
 
@@ -87,6 +91,14 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     let results = abide.call_blocks(blocks).await?;
     assert!(results[0].1.text.contains("block"), "{results:?}");
     assert!(results[1].1.is_error, "{results:?}");
+    Ok(())
+}
+
+/// Waits until a terminal shows this: what comes back at once may be nothing yet.
+async fn echoes(session: &Session, text: &str) -> Result<(), Error> {
+    let read = session.read_output().since("0").until(text).timeout(LONG);
+    let read = read.await?;
+    assert!(read.text.contains(text), "{}", read.text);
     Ok(())
 }
 
@@ -214,9 +226,9 @@ fn one_folder_has_one_engine_and_what_it_left_is_found_again() {
 
         let again = held(&folder).await;
         let abide = again.abide();
-        let echoed = abide.session(&id).send_input("still here\n").await;
-        let echoed = echoed.expect("a result").text;
-        assert!(echoed.contains("still here"), "{echoed}");
+        let cat = abide.session(&id);
+        cat.send_input("still here\n").await.expect("a result");
+        echoes(&cat, "still here").await.expect("a result");
         let timers = abide.timers().await.expect("a result");
         let timers = timers.fact("timers").as_array().map(Vec::len);
         assert_eq!(timers, Some(2));
