@@ -259,6 +259,7 @@ fn request(words: &mut Words) -> Request {
         }
         "resume" => words.act(Act::Resume),
         "read" => timer(timer::Request::Read {
+            asks: true,
             timer: words.timer(),
         }),
         "list" => timer(timer::Request::List {

@@ -263,6 +263,7 @@ impl World {
                 return Request::ReadMessages { standby, most };
             }
             _ => timer::Request::Read {
+                asks: true,
                 timer: self.some_timer(),
             },
         })

@@ -59,10 +59,26 @@ fn sessions_are_found_by_what_they_are() {
         );
     }
     assert_eq!(get(&abide, "/v1/sessions")["total"], 0, "none runs");
-    for wrong in ["limit=0", "limit=1001", "limit=x", "after=x", "unknown=1"] {
+    for (wrong, sentence) in [
+        ("limit=0", "`limit` must be 1 to 1000; got 0"),
+        ("limit=1001", "`limit` must be 1 to 1000; got 1001"),
+        ("limit=-1", "limit: it must be 1 to 1000; got -1"),
+        ("limit=x", "limit: it must be 1 to 1000; got x"),
+        (
+            "include_ended=yes",
+            "include_ended: it must be true or false; got yes",
+        ),
+        (
+            "after=x",
+            "`after` must be the `next` of the page before; got x",
+        ),
+        ("unknown=1", "unknown field `unknown`"),
+    ] {
         let (status, problem) =
             abide.ask(&format!("GET /v1/sessions?{wrong}"), PERSON, &Value::Null);
-        assert!((400..=404).contains(&status), "{wrong}: {problem}");
+        assert_eq!(status, 400, "{wrong}: {problem}");
+        let told = text(&problem["detail"]);
+        assert!(told.contains(sentence), "{wrong}: {told}");
         assert!(
             problem["type"]
                 .as_str()
@@ -142,6 +158,25 @@ fn timers_are_filtered_sorted_and_paged() {
         (&json!(false), &Value::Null),
         "{one}"
     );
+}
+
+#[test]
+fn to_look_at_a_timer_changes_nothing_and_its_text_says_the_same() {
+    let abide = Abide::new();
+    let body = json!({"total_duration": 900, "mission": "later"});
+    let made = abide.good("POST /v1/timers", "", &body);
+    let path = format!("/v1/timers/{}", text(&made["timer_id"]));
+    // Until it has been looked at in another millisecond than that in which it was made.
+    loop {
+        let looked = get(&abide, &path);
+        let elapsed = looked["elapsed_time"].as_f64().expect("a number");
+        assert_eq!(looked["last_check_at"], made["last_check_at"], "{looked}");
+        let words = format!(": {elapsed} of 900 seconds elapsed");
+        assert!(text(&looked["text"]).contains(&words), "{looked}");
+        if elapsed > 0.0 {
+            break;
+        }
+    }
 }
 
 #[test]

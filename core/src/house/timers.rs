@@ -43,11 +43,13 @@ impl House {
             Request::Act { timer, act, reason } => {
                 self.act(turn, call, &caller, timer, act, reason)
             }
-            Request::Read { timer } => {
+            Request::Read { asks, timer } => {
                 let timer = match self.timers.find(&caller, timer)? {
                     Found::Ended(timer) => timer,
                     Found::Live(slot) => {
-                        self.timers.touch(turn.now, slot);
+                        if asks {
+                            self.timers.touch(turn.now, slot);
+                        }
                         self.view(turn.now, slot, timer)?
                     }
                 };

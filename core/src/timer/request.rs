@@ -36,6 +36,8 @@ pub enum Request {
     },
     /// Look at one.
     Read {
+        /// Whether this is somebody's asking for it, which is noted.
+        asks: bool,
         /// At which.
         timer: TimerId,
     },

@@ -21,7 +21,7 @@ h2{margin:2rem 0 .5rem}h3{margin:.5rem 0;font-size:1rem}\
 h3 b{display:inline-block;min-width:4rem;text-transform:uppercase}\
 table{border-collapse:collapse;width:100%;margin:.5rem 0}\
 td,th{text-align:left;vertical-align:top;padding:.15rem .75rem .15rem 0;border-top:1px solid #8882}\
-td{overflow-wrap:anywhere}td:first-child{min-width:6rem}\
+td{overflow-wrap:anywhere}td:first-child{min-width:6rem}td:nth-child(-n+3){overflow-wrap:break-word}\
 nav{line-height:2}\
 a{color:inherit}nav a{margin-right:1rem}";
 

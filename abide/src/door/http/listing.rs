@@ -1,11 +1,41 @@
 //! What all lists have in common.
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
 use super::problem::Problem;
+use crate::door::tools;
 
 /// Things in one page of a list where the request names no limit.
 const PAGE: usize = 100;
 /// The most it may name.
 const PAGE_LIMIT: usize = 1_000;
+
+/// Reads a number of a query. What is none is told with what it should have been: the sentence around
+/// it names the field.
+pub fn count<'de, D: Deserializer<'de>>(given: D) -> Result<Option<usize>, D::Error> {
+    let given = String::deserialize(given)?;
+    let number = given.parse().map(Some);
+    number.map_err(|_| {
+        let shown = tools::shown(&given);
+        D::Error::custom(format!("it must be 1 to {PAGE_LIMIT}; got {shown}"))
+    })
+}
+
+/// Reads a yes or no of a query.
+pub fn flag<'de, D: Deserializer<'de>>(given: D) -> Result<bool, D::Error> {
+    let given = String::deserialize(given)?;
+    match given.as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => {
+            let shown = tools::shown(&given);
+            Err(D::Error::custom(format!(
+                "it must be true or false; got {shown}"
+            )))
+        }
+    }
+}
 
 /// How many things a page may hold.
 pub fn limit(given: Option<usize>) -> Result<usize, Problem> {

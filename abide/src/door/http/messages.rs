@@ -31,12 +31,14 @@ const PAGE: usize = 50;
 #[serde(deny_unknown_fields)]
 pub struct Listing {
     /// Whether those that come are wanted as well, a line of JSON each.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listing::flag")]
     follow: bool,
     /// Only those that their agent has not seen.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listing::flag")]
     unseen: bool,
     /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,

@@ -28,9 +28,11 @@ use crate::world::store::closing_word;
 #[serde(deny_unknown_fields)]
 pub struct Listing {
     /// Whether what is opened and closed is wanted as well, a line of JSON each.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listing::flag")]
     follow: bool,
     /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,

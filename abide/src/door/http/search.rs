@@ -32,6 +32,8 @@ pub struct Wanted {
     /// A regular expression.
     pattern: String,
     /// At most so many lines, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
 }
 

@@ -30,14 +30,16 @@ use crate::world::clock::{Clock, SystemClock};
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Whether those that have ended are wanted too.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listing::flag")]
     include_ended: bool,
     /// Whether the last lines of what runs are wanted, and what the kernel knows of it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listing::flag")]
     tails: bool,
     /// Only those with this in their command, their id or their agent's name.
     q: Option<String>,
     /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,
@@ -61,7 +63,12 @@ pub async fn list(
     let total = views.len();
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     if let Some(after) = &wanted.after {
-        let last = who.session(&state, after)?;
+        let last = who.session(&state, after).map_err(|_| {
+            let shown = tools::shown(after);
+            Problem::bad_input(format!(
+                "`after` must be the `next` of the page before; got {shown}"
+            ))
+        })?;
         views.retain(|view| place(view) < place(&last));
     }
     let more = views.len() > limit;

@@ -31,7 +31,7 @@ type Answer = Result<Json<Map<String, Value>>, Problem>;
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// Whether those that have ended are wanted too.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listing::flag")]
     include_ended: bool,
     /// States, with commas between them.
     status: Option<String>,
@@ -40,6 +40,8 @@ pub struct Wanted {
     #[serde(default)]
     sort: Sort,
     /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,
@@ -165,14 +167,7 @@ pub async fn one(
     Path(id): Path<String>,
 ) -> Answer {
     let arguments = Map::from_iter([("timer_id".to_owned(), json!(id))]);
-    let Json(mut told) = call(&state, &who, &headers, "read_timer", arguments).await?;
-    if let Ok(id) = id.parse::<TimerId>()
-        && let Ok(Some(row)) = state.handle.past().timer(id)
-        && let Some(facts) = seen(&state.handle, who.caller(), &[row]).await.pop()
-    {
-        told.extend(facts);
-    }
-    Ok(Json(told))
+    call(&state, &who, &headers, "read_timer", arguments).await
 }
 
 /// Makes a timer and stands by on it, or with `timers` many at once and stands by on none.
@@ -301,6 +296,8 @@ pub struct Past {
     /// Only those with this in their reason, their mission or their id.
     q: Option<String>,
     /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,

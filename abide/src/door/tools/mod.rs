@@ -198,7 +198,8 @@ pub async fn begin(
     Ok(call.timed(timed))
 }
 
-/// The same for timers, on behalf of a person or of a program: no message is told on the way.
+/// The same for timers, on behalf of a person or of a program: no message is told on the way, and
+/// reading one is not noted as its agent's asking.
 pub async fn begin_quietly(
     handle: &Handle,
     name: &str,
@@ -208,7 +209,10 @@ pub async fn begin_quietly(
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
     let read = timer::read(name, arguments, &context, handle, caller.agent.clone());
-    let (request, timer) = read?;
+    let (mut request, timer) = read?;
+    if let abide_core::timer::Request::Read { asks, .. } = &mut request {
+        *asks = false;
+    }
     let pending = handle.call(caller, Request::Timer(request), None).await;
     let decided = Decided::new(handle, pending, Tool::Timer(timer), standby);
     Ok(ToolCall::new(handle, Way::Decided(decided), None))

@@ -165,8 +165,8 @@ fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
         (None, Some(mission)) => (Kind::Mission, ("mission", mission)),
         (Some(_), Some(_)) => {
             return Err(BadInput(
-                "`reason` and `mission` exclude each other; give `reason` to wait for something now, \
-                 or `mission` to be woken later."
+                "`reason` and `mission` exclude each other; got both. Give `reason` to wait for \
+                 something now, or `mission` to be woken later."
                     .into(),
             ));
         }
@@ -222,7 +222,7 @@ fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Optio
 fn checked(field: &str, text: String) -> Result<String, BadInput> {
     if text.trim().is_empty() {
         return Err(BadInput(format!(
-            "`{field}` must not be empty: it is what you are told later."
+            "`{field}` must not be empty, since it is what you are told later; got {text:?}."
         )));
     }
     if text.len() > TEXT_LIMIT {
@@ -247,7 +247,7 @@ fn look(args: &mut Args) -> Read {
             (list, What::List { ended })
         }
         Some(given) => match given.trim().parse() {
-            Ok(timer) => (Request::Read { timer }, What::Read),
+            Ok(timer) => (Request::Read { asks: true, timer }, What::Read),
             Err(_) => no_such(given),
         },
     })
