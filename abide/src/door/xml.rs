@@ -321,13 +321,96 @@ fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
         },
         Some("object") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Object(_)) => Ok(value),
-            _ => Err("a JSON object"),
+            _ => nested(trimmed, &schema["additionalProperties"]).ok_or("a JSON object"),
         },
         Some("array") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Array(_)) => Ok(value),
-            _ => Err("a JSON list"),
+            _ => listed(trimmed).ok_or("a JSON list"),
         },
         _ => Ok(Value::String(text.to_owned())),
+    }
+}
+
+/// An object that is written as elements, as in `<until><port>3000</port></until>`. Its values are
+/// what `kind` says, or else what they look like.
+fn nested(text: &str, kind: &Value) -> Option<Value> {
+    let mut fields = Map::new();
+    for (name, inner) in elements(text)? {
+        let value = match name {
+            "all" | "any" => Value::Array(
+                elements(inner)?
+                    .into_iter()
+                    .map(|(name, inner)| member(name, inner))
+                    .collect::<Option<_>>()?,
+            ),
+            _ if kind["type"] == "string" => Value::String(inner.to_owned()),
+            _ => looks_like(inner.trim()),
+        };
+        if fields.insert(name.to_owned(), value).is_some() {
+            return None;
+        }
+    }
+    (!fields.is_empty()).then_some(Value::Object(fields))
+}
+
+/// One of several conditions: an element around it, or the condition itself where it has one field.
+fn member(name: &str, inner: &str) -> Option<Value> {
+    let whole = match name {
+        "all" | "any" => None,
+        _ => nested(inner.trim(), &Value::Null),
+    };
+    match (whole, looks_like(inner.trim())) {
+        (Some(condition), _) | (None, condition @ Value::Object(_)) => Some(condition),
+        (None, _) => nested(&format!("<{name}>{inner}</{name}>"), &Value::Null),
+    }
+}
+
+/// A list that is written as elements, as in `<keys><key>up</key><key>enter</key></keys>`.
+fn listed(text: &str) -> Option<Value> {
+    let items = elements(text)?.into_iter();
+    let items: Vec<Value> = items.map(|(_, inner)| Value::from(inner)).collect();
+    (!items.is_empty()).then_some(Value::Array(items))
+}
+
+fn looks_like(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ (Value::Number(_) | Value::Object(_))) => value,
+        _ => Value::String(text.to_owned()),
+    }
+}
+
+/// The elements that a text is made of, where it is made of nothing else.
+fn elements(text: &str) -> Option<Vec<(&str, &str)>> {
+    let mut found = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let tag = rest.strip_prefix('<')?;
+        let (name, after) = tag.split_once('>')?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || !name.chars().all(plain) {
+            return None;
+        }
+        let (inner, after) = enclosed(after, name)?;
+        found.push((name, inner));
+        rest = after.trim_start();
+    }
+    Some(found)
+}
+
+/// What stands before the closing tag of this name, and what after it. There may be another element
+/// of the same name in between.
+fn enclosed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let mut depth = 0;
+    let mut at = 0;
+    loop {
+        let ends = at + text[at..].find(&close)?;
+        depth += text[at..ends].matches(&open).count();
+        at = ends + close.len();
+        if depth == 0 {
+            return Some((&text[..ends], &text[at..]));
+        }
+        depth -= 1;
     }
 }
 
@@ -394,6 +477,49 @@ mod tests {
             one("<tool name=\"timer\"><until>{\"port\": 3000}</until></tool>"),
             json!({"until": {"port": 3000}})
         );
+    }
+
+    #[test]
+    fn objects_and_lists_may_be_written_as_elements() {
+        let until = |inner: &str| {
+            let block = format!("<tool name='timer'><until>{inner}</until></tool>");
+            one(&block)["until"].clone()
+        };
+        assert_eq!(until("<port>3000</port>"), json!({"port": 3000}));
+        assert_eq!(
+            until("\n  <url>http://a/</url>\n  <status> 200 </status>\n  <body>a &lt; b</body>\n"),
+            json!({"url": "http://a/", "status": 200, "body": "a < b"})
+        );
+        assert_eq!(
+            until(
+                "<all><port>1</port><condition><file>x</file><is>gone</is></condition>\
+                 <any><port>2</port></any><item>{\"port\": 3}</item></all>"
+            ),
+            json!({"all": [{"port": 1}, {"file": "x", "is": "gone"}, {"any": [{"port": 2}]}, {"port": 3}]})
+        );
+        assert_eq!(
+            until("<any><any><port>1</port></any><port>2</port></any>"),
+            json!({"any": [{"any": [{"port": 1}]}, {"port": 2}]})
+        );
+        assert_eq!(
+            one("<tool name='shell'><command>a</command><env><N>1</N><E></E></env></tool>")["env"],
+            json!({"N": "1", "E": ""})
+        );
+        assert_eq!(
+            one("<tool name='terminal_session'><keys><key>up</key><key>enter</key></keys></tool>")
+                ["keys"],
+            json!(["up", "enter"])
+        );
+        for inner in [
+            "<port>3000",
+            "<port>1</port><port>2</port>",
+            "port 3000",
+            "",
+            "<a b>1</a b>",
+        ] {
+            let block = format!("<tool name='timer'>\n<until>{inner}</until></tool>");
+            wrong(&block, 2, "`until` must be a JSON object");
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
@@ -11,6 +12,15 @@ use tokio::io::unix::AsyncFd;
 
 /// What a terminal has that does not tell its size.
 const SIZE: (u16, u16) = (80, 24);
+
+/// Whether something can be read from here within this time, if only the end.
+pub fn comes_within(input: impl AsFd, patience: Duration) -> bool {
+    let Ok(patience) = Timespec::try_from(patience) else {
+        return false;
+    };
+    let mut wanted = [PollFd::new(&input, PollFlags::IN)];
+    rustix::event::poll(&mut wanted, Some(&patience)).is_ok_and(|ready| ready > 0)
+}
 
 /// The controlling terminal of this process.
 pub struct Terminal {

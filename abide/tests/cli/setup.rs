@@ -1,8 +1,9 @@
 //! `abide setup`: files of clients, changed and changed back.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -204,6 +205,25 @@ fn nothing_is_written_unless_somebody_says_so() {
     let facts: Value = serde_json::from_str(&facts).unwrap();
     assert_eq!(facts["written"], true);
     assert!(path.exists());
+}
+
+#[test]
+fn an_answer_may_come_through_a_pipe() {
+    let abide = Abide::new();
+    let path = home(&abide, ".claude.json");
+    for (answer, written) in [("", false), ("n\n", false), ("y\n", true)] {
+        let mut asked = command(&abide, &["claude-code"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("abide runs");
+        let mut pipe = asked.stdin.take().expect("a pipe");
+        pipe.write_all(answer.as_bytes()).expect("it is read");
+        drop(pipe);
+        let output = asked.wait_with_output().expect("it ends");
+        assert_eq!(output.status.success(), written, "{output:?}");
+        assert_eq!(path.exists(), written, "{output:?}");
+    }
 }
 
 #[test]

@@ -105,8 +105,34 @@ fn all_timers_are_listed_however_many_there_are() {
             &json!({"timers": vec![one.clone(); count]}),
         );
     }
-    let listed = abide.json(["timer", "list", "--json"]);
-    assert_eq!(listed["timers"].as_array().map(Vec::len), Some(1_001));
+    for words in ["list", "read"] {
+        let listed = abide.json(["timer", words, "--json"]);
+        assert_eq!(listed["timers"].as_array().map(Vec::len), Some(1_001));
+    }
+}
+
+#[test]
+fn a_person_is_told_what_to_type() {
+    let abide = Abide::new();
+    let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
+    let id = made["timer_id"].as_str().expect("an id");
+    let (_, said) = run(&abide, &["timer", "pause", id, "10m"]);
+    assert!(
+        said.ends_with("or at once with `abide timer resume`.\n"),
+        "{said}"
+    );
+    run(&abide, &["timer", "resume", id]);
+    let (_, said) = run(&abide, &["timer", "cancel", id]);
+    assert!(
+        said.ends_with("a message comes when it completes.\n"),
+        "{said}"
+    );
+    let (code, said) = run(&abide, &["timer", "read"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(
+        said.contains(id) && said.contains("running_background"),
+        "{said}"
+    );
 }
 
 #[test]

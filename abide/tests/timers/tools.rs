@@ -173,7 +173,15 @@ fn s27_absurd_durations_are_refused_and_long_ones_work() {
         refused(&abide, "timer", json!({"total_duration": 1})).contains("`reason` or `mission`")
     );
     let both = json!({"total_duration": 1, "reason": "a", "mission": "b"});
-    assert!(refused(&abide, "timer", both).contains("exclude each other"));
+    assert!(refused(&abide, "timer", both).contains("exclude each other; got both"));
+    let nothing = json!({"total_duration": 1, "reason": "a", "until": {"port": null}});
+    let sentence = refused(&abide, "timer", nothing);
+    assert!(
+        sentence.starts_with("`until.port` must be a port") && sentence.ends_with("got null."),
+        "{sentence}"
+    );
+    let turned = refused(&abide, "read_timer", json!({"timer_id": "timer_\u{202e}x"}));
+    assert!(!turned.contains('\u{202e}'), "{turned}");
     let unknown = json!({"total_duration": 1, "reason": "a", "colour": "red"});
     assert!(refused(&abide, "timer", unknown).contains("`colour`"));
 }
@@ -192,7 +200,7 @@ fn a_field_that_is_left_empty_is_not_given() {
     let arguments = json!({"total_duration": 600, "reason": "", "mission": null});
     let sentence = refused(&abide, "timer", arguments);
     assert!(
-        sentence.starts_with("`reason` must not be empty"),
+        sentence.starts_with("`reason` must not be empty") && sentence.ends_with("got \"\"."),
         "{sentence}"
     );
     let sentence = refused(&abide, "read_messages", json!({"timeout_seconds": -1}));

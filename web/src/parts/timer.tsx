@@ -161,7 +161,7 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
       <button
         type="button"
         className="button compact"
-        disabled={timer.status === 'running_background'}
+        disabled={timer.status !== 'running'}
         title="Nobody waits for it any longer; it runs on and tells its agent when it completes"
         onClick={() => void timerAct(id, 'cancel')}
       >
@@ -207,7 +207,7 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
         )}
         <Menu.Item
           className="menu-item"
-          disabled={timer.status === 'running_background'}
+          disabled={timer.status !== 'running'}
           onClick={() => void timerAct(id, 'cancel')}
         >
           Cancel

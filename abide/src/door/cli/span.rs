@@ -21,7 +21,7 @@ impl Limit {
     }
 }
 
-const HOW: &str = "write it as 60s, 1m30s, 2h, or as a number of seconds";
+const HOW: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
 
 /// Reads a duration above zero.
 pub fn parse(text: &str) -> Result<Millis, String> {
@@ -66,6 +66,8 @@ fn sum(text: &str) -> Option<Millis> {
             "m" => 60_000.0,
             "h" => 3_600_000.0,
             "d" => 86_400_000.0,
+            "w" => 7.0 * 86_400_000.0,
+            "y" => 365.0 * 86_400_000.0,
             _ => return None,
         };
         // 30s1m is a slip, not a duration.
@@ -99,6 +101,9 @@ mod tests {
             ("0.2s", 200),
             ("250ms", 250),
             ("1d2h3m4s5ms", 93_784_005),
+            ("2w", 1_209_600_000),
+            ("1y1d", 31_622_400_000),
+            ("100y", 3_153_600_000_000),
         ] {
             assert_eq!(parse(text), Ok(Millis(millis)), "{text}");
         }
@@ -121,6 +126,8 @@ mod tests {
             "5 s",
             "1..5s",
             "101d9999999999h",
+            "101y",
+            "1d1w",
             "99999999999999999999",
         ] {
             assert!(parse(text).is_err(), "{text}");

@@ -16,12 +16,15 @@ const PAGE: usize = 1_000;
 pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, Trouble> {
     match timer {
         Timer::Start(new) => start(client(new.agent.clone()), new).await,
-        Timer::Read(read) => {
-            let path = format!("/v1/timers/{}", super::name(&read.timer)?);
-            let timer = client(read.agent).get(&path).await?;
-            said(&timer, read.json.json);
-            Ok(0)
-        }
+        Timer::Read(read) => match read.timer {
+            Some(timer) => {
+                let path = format!("/v1/timers/{}", super::name(&timer)?);
+                let timer = client(read.agent).get(&path).await?;
+                said(&timer, read.json.json);
+                Ok(0)
+            }
+            None => open(&client(read.agent), read.json.json).await,
+        },
         Timer::Stop(args) => act(client(args.agent.clone()), "stop", args, json!({})).await,
         Timer::Cancel(args) => act(client(args.agent.clone()), "cancel", args, json!({})).await,
         Timer::Resume(args) => act(client(args.agent.clone()), "resume", args, json!({})).await,
@@ -35,15 +38,7 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
             };
             act(client(pause.agent), "pause", args, more).await
         }
-        Timer::List(list) => {
-            let timers = every_page(&client(list.agent)).await?;
-            table(
-                &json!({"timers": timers}),
-                list.json.json,
-                "No timers are running; `abide timer history` shows the past.",
-            );
-            Ok(0)
-        }
+        Timer::List(list) => open(&client(list.agent), list.json.json).await,
         Timer::History(history) => {
             let path = format!("/v1/timers/history?limit={}", history.limit);
             let timers = client(history.agent).get(&path).await?;
@@ -60,6 +55,17 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
             Ok(0)
         }
     }
+}
+
+/// Shows the timers that have not ended.
+async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
+    let timers = every_page(client).await?;
+    table(
+        &json!({"timers": timers}),
+        as_json,
+        "No timers are running; `abide timer history` shows the past.",
+    );
+    Ok(0)
 }
 
 /// All timers that have not ended, however many pages that takes.
@@ -124,8 +130,14 @@ fn said(timer: &Value, as_json: bool) {
     // The last line tells an agent what to do next; a person knows.
     let text = timer["text"].as_str().unwrap_or_default();
     for line in text.lines().filter(|line| !for_agents(line)) {
-        anstream::println!("{}", one_line(line));
+        anstream::println!("{}", one_line(&for_people(line)));
     }
+}
+
+/// What a line tells an agent to call, in the words of the command line.
+fn for_people(line: &str) -> String {
+    line.trim_end_matches(" Polling is not needed.")
+        .replace("resume_timer", "`abide timer resume`")
 }
 
 fn for_agents(line: &str) -> bool {

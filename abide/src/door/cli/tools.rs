@@ -62,7 +62,7 @@ fn xml() -> String {
         "You have tools. To use one, write a block of this form, with one element for each field:\n\n\
          <tool name=\"shell\">\n  <command>ls -l</command>\n  <timeout>10</timeout>\n</tool>\n\n\
          Several blocks are run in order. Leave out fields that you do not need. Write <, > and & \
-         within a field as &lt;, &gt; and &amp;.\n",
+         within a field as &lt;, &gt; and &amp;, and objects and lists as JSON.\n",
     );
     for tool in all() {
         text.push_str(&format!(

@@ -35,6 +35,7 @@ mod signs;
 use std::ops::Range;
 
 pub use line::rows;
+pub(crate) use one_line::hides;
 pub use one_line::one_line;
 pub use shorten::counted;
 

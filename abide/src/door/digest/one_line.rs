@@ -21,7 +21,7 @@ pub fn one_line(text: &str) -> String {
 }
 
 /// Characters that reorder or hide their neighbours.
-fn hides(c: char) -> bool {
+pub(crate) fn hides(c: char) -> bool {
     matches!(
         c,
         '\u{200b}'..='\u{200f}'

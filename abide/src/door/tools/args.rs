@@ -8,6 +8,7 @@ use abide_core::Millis;
 use serde_json::{Map, Value};
 
 use super::Context;
+use crate::door::digest::hides;
 use crate::world::search::Pattern;
 
 /// A tool's arguments. Each field is taken out when read; what is left over is unknown.
@@ -324,7 +325,10 @@ pub(crate) fn shown_text(text: &str) -> String {
     const MOST: usize = 80;
     let clean: String = text
         .chars()
-        .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
+        .map(|c| match c.is_control() || hides(c) {
+            true => '\u{FFFD}',
+            false => c,
+        })
         .collect();
     match clean.char_indices().nth(MOST) {
         None => clean,

@@ -94,10 +94,14 @@ impl Reader<'_> {
             other => return Err(wrong(at, "an object", &other)),
         };
         let kinds = ["port", "url", "file", "session", "command", "all", "any"];
-        let named: Vec<&str> = kinds
+        let mut named: Vec<&str> = kinds
             .into_iter()
             .filter(|kind| has(&fields, kind))
             .collect();
+        if named.is_empty() {
+            // What is there but null is wrong in its own words.
+            named.extend(kinds.iter().filter(|kind| fields.contains_key(**kind)));
+        }
         let [kind] = named[..] else {
             return Err(BadInput(format!(
                 "`{at}` must name exactly one of {KINDS}; got {}.",

@@ -65,11 +65,11 @@ fn condition(text: &str) -> Result<serde_json::Value, String> {
     serde_json::from_str(text).map_err(|fault| format!("not JSON: {fault}"))
 }
 
-/// Show one timer
+/// Show one timer, or all that have not ended
 #[derive(Debug, Args)]
 pub struct TimerRead {
-    /// Which timer
-    pub timer: String,
+    /// Which timer; without it, all that have not ended
+    pub timer: Option<String>,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod toml;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toml_edit::Table;
@@ -17,9 +18,13 @@ use super::show::{self, say};
 use super::trouble::Trouble;
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
-use crate::world::rewrite;
+use crate::world::{rewrite, terminal};
 use jsonc::Fault;
 use server::{Form, Server};
+
+/// How long an answer may take that comes through a pipe. Who writes one has it ready; a pipe that nobody
+/// writes to must not hold a script up for ever.
+const PIPED: Duration = Duration::from_secs(2);
 
 pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
     let agent = args.agent.clone().name();
@@ -115,17 +120,20 @@ fn program() -> Result<String, Trouble> {
     })
 }
 
-/// Shows the changes and asks at the terminal. Where there is none, nobody has agreed.
+/// Shows the changes and asks at the terminal. Where there is none, an answer may come through a pipe;
+/// else nobody has agreed.
 fn agreed(changes: &[&Change]) -> Result<bool, Trouble> {
     show_changes(changes);
-    if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
+    let stdin = std::io::stdin();
+    let mut out = std::io::stdout();
+    if stdin.is_terminal() && out.is_terminal() {
+        write!(out, "\nWrite this? [y/N] ")?;
+        out.flush()?;
+    } else if stdin.is_terminal() || !terminal::comes_within(&stdin, PIPED) {
         return Ok(false);
     }
-    let mut out = std::io::stdout();
-    write!(out, "\nWrite this? [y/N] ")?;
-    out.flush()?;
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
+    stdin.read_line(&mut answer)?;
     let answer = answer.trim().to_ascii_lowercase();
     Ok(matches!(answer.as_str(), "y" | "yes"))
 }
