@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use abide_core::request::Caller;
 use abide_core::timer::Why;
 use abide_core::{Agent, Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView};
@@ -295,6 +296,24 @@ impl Handle {
         self.call(caller, request, None).await
     }
 
+    /// Waits until the house has heard that the command of a session is over, which its keeper has told
+    /// already. However long that takes, it comes, unless the daemon stops; `present`, a call that waits
+    /// for the session, is told of that.
+    pub async fn until_over(&self, session: SessionId, present: &mut Pending) {
+        let mut changes = self.board().follow();
+        let runs = || {
+            self.board()
+                .session(session)
+                .is_some_and(|view| view.runs())
+        };
+        let over =
+            async { while runs() && !matches!(changes.recv().await, Err(RecvError::Closed)) {} };
+        tokio::select! {
+            () = over => {}
+            () = present.abandoned() => {}
+        }
+    }
+
     /// Counts a person who watches and could answer, until the guard is dropped.
     pub fn watch(&self) -> Watcher {
         self.watchers_changed(1);
@@ -384,6 +403,17 @@ impl Pending {
         self.open = false;
         self.telling = matches!(&step, Some(Step::Done(outcome)) if tells(outcome));
         step
+    }
+
+    /// Waits until it is certain that there will be no answer: the daemon stops. Where there was one, that
+    /// is never.
+    async fn abandoned(&mut self) {
+        while self.open {
+            if self.next().await.is_none() {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// The answer, whatever else is said before.

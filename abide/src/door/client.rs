@@ -212,9 +212,11 @@ async fn refused(response: Response<Body>) -> Unanswered {
     };
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
     let detail = problem["detail"].as_str().map(str::to_owned);
-    Unanswered::Refused {
-        status,
-        detail: detail.unwrap_or_else(|| format!("the daemon answered {status}")),
+    let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
+    // One that stops has done nothing: it is as if it had gone a moment earlier.
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => Unanswered::Broken(detail),
+        _ => Unanswered::Refused { status, detail },
     }
 }
 

@@ -4,15 +4,27 @@ use std::os::unix::fs::DirBuilderExt;
 
 use crate::harness::{Abide, Seat, feed, text};
 
-/// A run at a terminal that has just asked, and the id of its question.
+/// A run at a terminal that has just asked, and the id of its question. The command writes nothing before.
 fn asked(abide: &Abide, command: &str) -> (Seat, String) {
     let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", command]));
     seat.wait_for("[Y/n] ");
+    (seat, question(abide))
+}
+
+/// The same of a run that has written all that it will.
+fn asked_of(abide: &Abide, mut seat: Seat) -> (Seat, String) {
+    abide.be_impatient("200ms");
+    seat.wait_for("[Y/n] ");
+    (seat, question(abide))
+}
+
+/// The id of the question that is open.
+fn question(abide: &Abide) -> String {
     let open = abide.json(["answer", "--json"]);
     let id = open["questions"][0]["question_id"]
         .as_str()
         .expect("an open question");
-    (seat, id.to_owned())
+    id.to_owned()
 }
 
 #[test]
@@ -136,7 +148,10 @@ fn unknown_questions_are_not_found() {
 #[test]
 fn questions_are_listed_for_those_who_cannot_be_asked() {
     let abide = Abide::new();
-    let (seat, id) = asked(&abide, "printf '\\033]0;evil\\007last words'; sleep 1000");
+    let command = "printf '\\033]0;evil\\007last words'; sleep 1000";
+    let mut seat = Seat::at(abide.command(["run", "--idle", "1h", "--", command]));
+    seat.wait_for("last words");
+    let (seat, id) = asked_of(&abide, seat);
     let output = abide.output(["answer"]);
     let shown = text(&output.stdout);
     assert!(

@@ -86,6 +86,40 @@ fn s30_stopping_touches_no_session() {
     assert_eq!(output.status.code(), Some(3));
 }
 
+/// A daemon that is asked in the moment in which it stops says so, and goes.
+#[test]
+fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::DirBuilderExt;
+    use std::os::unix::net::UnixListener;
+    let abide = Abide::new();
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(abide.path("abide/run"))
+        .unwrap();
+    let socket = abide.socket();
+    let stopping = UnixListener::bind(&socket).unwrap();
+    let stopping = std::thread::spawn(move || {
+        let (mut asked, _) = stopping.accept().unwrap();
+        let mut head = [0; 4 << 10];
+        assert_ne!(asked.read(&mut head).unwrap(), 0);
+        std::fs::remove_file(socket).unwrap();
+        drop(stopping);
+        let body = r#"{"detail": "the daemon is stopping"}"#;
+        let length = body.len();
+        write!(
+            asked,
+            "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+    });
+    let output = abide.output(["run", "--", "echo hello"]);
+    stopping.join().unwrap();
+    assert_eq!(text(&output.stdout), "hello\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
 #[test]
 fn stopping_nothing_is_done_already() {
     let abide = Abide::new();

@@ -78,6 +78,20 @@ impl Abide {
         i32::try_from(pid.as_i64().expect("a pid")).expect("a pid")
     }
 
+    /// The id of the newest session.
+    pub fn newest(&self) -> String {
+        let list = self.json(["session", "list", "--all", "--json"]);
+        let newest = list["sessions"][0]["session_id"].as_str();
+        newest.expect("a session").to_owned()
+    }
+
+    /// From now on the newest session may be quiet for no longer than this. What it has written before is
+    /// never taken for a sign of life after it was asked about, however slow everything is.
+    pub fn be_impatient(&self, idle: &str) {
+        let output = self.output(["session", "extend", &self.newest(), "--idle", idle]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// Ends the daemon as a crash would.
     pub fn crash(&self) {
         let pid = Pid::from_raw(self.daemon_pid()).expect("a pid");
@@ -171,6 +185,19 @@ impl Seat {
                 self.screen()
             );
         }
+    }
+
+    /// Waits until all of these are on the screen, in whichever order they come.
+    #[track_caller]
+    pub fn wait_for_all(&mut self, texts: &[&str]) {
+        let from = self.read;
+        let mut furthest = from;
+        for text in texts {
+            self.read = from;
+            self.wait_for(text);
+            furthest = furthest.max(self.read);
+        }
+        self.read = furthest;
     }
 
     /// Everything that was shown.

@@ -233,7 +233,10 @@ fn a_log_is_read_by_offset_and_stream() {
     };
     assert_eq!(log("?stream=stdout"), b"0123456789");
     assert_eq!(log("?stream=stderr"), b"err");
-    assert_eq!(log("?stream=stdout&from=3&to=6"), b"345");
+    // Which of two streams is heard first is nobody's promise.
+    let at = if log("").starts_with(b"err") { 3 } else { 0 };
+    let middle = format!("?stream=stdout&from={}&to={}", at + 3, at + 6);
+    assert_eq!(log(&middle), b"345");
     assert_eq!(log("?from=99"), b"");
     assert_eq!(log("?follow=true").len(), 13);
 }

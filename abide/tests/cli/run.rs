@@ -154,18 +154,27 @@ fn output_comes_at_once() {
 #[test]
 fn the_hard_limit_ends_the_tree() {
     let abide = Abide::new();
-    let output = abide.output([
-        "run",
-        "--timeout",
-        "3s",
-        "--",
-        "echo begun; sleep 1000 & sleep 1000",
-    ]);
+    let words = ["run", "--timeout", "300ms", "--", "sleep 1000 & sleep 1000"];
+    let output = abide.output(words);
     assert_eq!(output.status.code(), Some(124), "{output:?}");
-    assert_eq!(text(&output.stdout), "begun\n");
     assert!(
-        text(&output.stderr).contains("timed out after 3s"),
+        text(&output.stderr).contains("timed out after 300ms"),
         "{output:?}"
+    );
+    let command = "echo begun; sleep 1000 & sleep 1000";
+    let mut child = abide
+        .command(["run", "--timeout", "1h", "--", command])
+        .spawn()
+        .unwrap();
+    wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
+    let words = ["session", "extend", &abide.newest(), "--timeout", "100ms"];
+    assert!(abide.output(words).status.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("timed out after ") && !said.contains("1h"),
+        "{said}"
     );
     assert_eq!(
         abide.json(["session", "list", "--json"])["sessions"]

@@ -94,8 +94,7 @@ fn a_session_is_ended_only_when_that_is_confirmed() {
     seat.type_in(b"K");
     seat.wait_for("everything it started? y/N");
     seat.type_in(b"y");
-    seat.wait_for("is gone, and everything it started");
-    seat.wait_for("nothing runs");
+    seat.wait_for_all(&["is gone, and everything it started", "nothing runs"]);
     seat.type_in(b"q");
     assert!(seat.end().0.success());
 }

@@ -52,7 +52,7 @@ fn a_timer_says_by_its_exit_code_what_became_of_it() {
     }
     let unknown = run(&abide, &["timer", "read", "timer_00000000"]);
     assert_eq!(unknown.0, 1, "{}", unknown.1);
-    let standing = abide
+    let mut standing = abide
         .command(["timer", "start", "1h", "--reason", "stopped"])
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -63,6 +63,8 @@ fn a_timer_says_by_its_exit_code_what_became_of_it() {
         if let Some(timer) = all.clone().find(|timer| timer["reason"] == "stopped") {
             break timer["timer_id"].as_str().expect("an id").to_owned();
         }
+        let ended = standing.try_wait().expect("it was started");
+        assert_eq!(ended, None, "it stands by until it is stopped");
     };
     assert_eq!(run(&abide, &["timer", "stop", &id]).0, 0);
     assert_eq!(run(&abide, &["timer", "stop", &id]).0, 1, "it has ended");

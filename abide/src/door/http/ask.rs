@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::world::socket;
 
-/// A daemon that does not answer in this time is not well.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A daemon that does not answer in this time is not well, however busy the machine and its disk are.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Its answers are short.
 const ANSWER_LIMIT: u64 = 1 << 20;
 

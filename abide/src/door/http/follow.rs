@@ -2,9 +2,7 @@
 //! client takes it, so a slow one costs nothing.
 
 use std::io;
-use std::time::Duration;
 
-use abide_core::SessionId;
 use abide_core::session::Phase;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -23,7 +21,6 @@ use super::problem::Problem;
 use super::sessions::facts;
 use super::who::Who;
 use crate::daemon::{Attached, Handle, Pending, SessionView};
-use crate::world::clock::pause;
 use crate::world::keepers::Follower;
 use crate::world::log::{Log, Piece, Pieces, Stream};
 
@@ -31,9 +28,6 @@ use crate::world::log::{Log, Piece, Pieces, Stream};
 const PAGE: usize = 256 << 10;
 /// After a page of this size there is likely more, and it is read on a thread of its own.
 const BULK: usize = 64 << 10;
-
-/// How long the house may take to hear what a keeper has told.
-const LATE: Duration = Duration::from_secs(2);
 
 /// Walks over a log and waits at its end.
 pub struct Tail {
@@ -286,8 +280,11 @@ impl Streaming {
                 continue;
             }
             self.over = true;
+            if let Some(present) = &mut self.present {
+                // The keeper has told that it is over; how it ended is known once the house has heard it too.
+                self.handle.until_over(self.view.id, present).await;
+            }
             if self.format == Format::Frames {
-                house_knows(&self.handle, self.view.id, &mut self.present).await;
                 let last = Frame::Ended(self.ending().into()).encode();
                 return Ok(Some((last, self)));
             }
@@ -300,20 +297,6 @@ impl Streaming {
         let mut facts = facts(newest.as_deref().unwrap_or(&self.view));
         facts.insert("next".into(), self.tail.at().into());
         facts
-    }
-}
-
-/// The keeper has told that it is over; how it ended is known once the house has heard it too.
-pub async fn house_knows(handle: &Handle, session: SessionId, present: &mut Option<Pending>) {
-    let runs = |view: &SessionView| view.runs();
-    let newest = handle.board().session(session);
-    if newest.as_deref().is_some_and(runs)
-        && let Some(present) = present
-    {
-        tokio::select! {
-            () = async { while present.next().await.is_some() {} } => {}
-            () = pause(LATE) => {}
-        }
     }
 }
 

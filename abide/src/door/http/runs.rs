@@ -151,7 +151,9 @@ impl Running {
 
     async fn next(mut self) -> io::Result<Option<(Bytes, Self)>> {
         while !self.over {
-            if let Some(frame) = self.ready.pop_front() {
+            // Where a question is closed because the command writes again, what it wrote comes first.
+            let closed = matches!(self.ready.front(), Some(Frame::Closed(_)));
+            if !closed && let Some(frame) = self.ready.pop_front() {
                 return Ok(Some((frame.encode(), self)));
             }
             if let Some(tail) = &mut self.tail {
@@ -160,6 +162,9 @@ impl Running {
                     let bytes = frames(page, &mut self.from);
                     return Ok(Some((bytes, self)));
                 }
+            }
+            if let Some(frame) = self.ready.pop_front() {
+                return Ok(Some((frame.encode(), self)));
             }
             if let Some(outcome) = self.outcome.take() {
                 self.finish(&outcome);

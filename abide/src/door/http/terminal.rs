@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::act;
-use super::follow::{self, Tail, house_knows};
+use super::follow::{self, Tail};
 use super::problem::Problem;
 use super::sessions::facts;
 use super::who::Who;
@@ -67,7 +67,7 @@ async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket
     let (out, typed) = socket.split();
     let shown = Shown {
         resized: state.handle.screens().resized(),
-        present: Some(present),
+        present,
         filter: Filter::new(false),
         state: state.clone(),
         view: view.clone(),
@@ -120,7 +120,7 @@ struct Shown {
     view: Arc<SessionView>,
     out: SplitSink<WebSocket, Message>,
     filter: Filter,
-    present: Option<Pending>,
+    present: Pending,
     resized: broadcast::Receiver<(SessionId, Size)>,
 }
 
@@ -204,7 +204,7 @@ impl Shown {
 
     async fn end(mut self) -> io::Result<()> {
         let id = self.view.id;
-        house_knows(&self.state.handle, id, &mut self.present).await;
+        self.state.handle.until_over(id, &mut self.present).await;
         let newest = self.state.handle.board().session(id);
         let mut ended = facts(newest.as_deref().unwrap_or(&self.view));
         ended.insert("type".into(), json!("ended"));

@@ -31,8 +31,9 @@ const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
 /// Connections in a row that may break before they brought a single line.
 const BREAKS: usize = 5;
 /// At the end of input, how long the next of the answers that are about to come is waited for. A
-/// client that is gone does not mind; a pipe that was only written to gets what it asked for.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+/// client that is gone does not mind, and one that ends us is patient for longer; a pipe that was only
+/// written to gets what it asked for, unless that takes long.
+const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
 /// Lines that want no answer and wait for the next connection.
 const HELD: usize = 256;
 /// How much is read at once.

@@ -75,10 +75,10 @@ fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
             Record::Message(message::Record::Seen { .. }) => {
                 ["message.seen.pre", "message.seen.post"]
             }
+            Record::Closed { .. } => ["question.close.pre", "question.close.post"],
             Record::Message(message::Record::Posted { .. })
             | Record::Timer(timer::Record::Anchored(_))
-            | Record::Asked { .. }
-            | Record::Closed { .. } => continue,
+            | Record::Asked { .. } => continue,
         };
         crash_point(when(what));
     }

@@ -238,13 +238,22 @@ impl Control {
             return;
         };
         let path = format!("/v1/questions/{}/answer", prompt.question);
-        self.answered = Some(prompt.question);
-        let client = self.client.of_a_person();
-        if let Err(Unanswered::Refused { detail, .. }) =
-            client.post(&path, &json!({"answer": answer})).await
-        {
-            self.line(&format!("({detail})"));
+        let (client, body) = (self.client.of_a_person(), json!({"answer": answer}));
+        let mut given = client.post(&path, &body).await;
+        let broken = matches!(given, Err(Unanswered::Broken(_)));
+        if broken {
+            given = client.post(&path, &body).await;
         }
+        match given {
+            // Where nobody heard the answer, the next daemon asks again.
+            Err(Unanswered::Broken(_) | Unanswered::NoDaemon(_)) => return,
+            // The daemon that went away had taken it, or somebody was first.
+            Err(Unanswered::Refused { detail, .. }) if !broken => {
+                self.line(&format!("({detail})"));
+            }
+            Ok(_) | Err(Unanswered::Refused { .. }) => {}
+        }
+        self.answered = Some(prompt.question);
     }
 
     /// Puts a question to whoever sits at the terminal.

@@ -1,5 +1,6 @@
 //! How a run ended, as an exit code and a sentence.
 
+use abide_core::Millis;
 use serde_json::{Value, json};
 
 use super::screen::Screen;
@@ -62,9 +63,11 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
             Some("command execution cancelled by user".into()),
         ),
         (_, "deadline") => {
-            let after = args
-                .timeout
-                .map_or_else(String::new, |span| format!(" after {span}"));
+            // The limit may have been moved since.
+            let limit = ended["timeout"].as_f64();
+            let limit = limit.map(|limit| Millis((limit * 1_000.0).round() as u64));
+            let limit = limit.or(args.timeout.map(|span| Millis(span.0)));
+            let after = limit.map_or_else(String::new, |limit| format!(" after {limit}"));
             (TIMED_OUT, Some(format!("command timed out{after}")))
         }
         (_, "idle_declined") => (

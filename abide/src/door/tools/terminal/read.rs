@@ -32,8 +32,6 @@ const SETTLE: Duration = Duration::from_millis(100);
 const UNSETTLED: Millis = Millis(1_000);
 /// Lines read at once while a pattern is looked for.
 const STRIDE: usize = 1_000;
-/// How long the house may take to learn what the keeper has told already.
-const ENDING: Duration = Duration::from_secs(2);
 
 pub(in crate::door::tools) struct Read {
     max_lines: usize,
@@ -148,10 +146,7 @@ impl Desk {
         guard: &mut Pending,
     ) -> Arc<SessionView> {
         if reading.ended && self.newest(view).runs() {
-            tokio::select! {
-                () = async { while guard.next().await.is_some() {} } => {}
-                () = pause(ENDING) => {}
-            }
+            self.handle.until_over(view.id, guard).await;
         }
         self.newest(view)
     }
