@@ -139,8 +139,10 @@ fn answers_are_as_it_tells() {
     let fifo = abide.fifo("go");
     let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
     let command = format!("echo line; cat {}", fifo.display());
-    let call = json!({"command": command, "timeout": 1}).to_string();
+    let call = json!({"command": command, "timeout": 3600}).to_string();
     let call = abide.send("POST /v1/tools/execute_command", "", &call);
+    let (_, begun) = stream.until("session", |_| true);
+    abide.be_impatient(begun["session_id"].as_str().unwrap(), 5);
     stream.until("question", |_| true);
     abide.shell("exit 3");
     let until = json!({"total_duration": 900, "mission": "later", "until": {"port": 1}});

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde_json::{Value, json};
 
-use crate::harness::Abide;
+use crate::harness::{Abide, own_loopback};
 
 #[test]
 fn it_is_on_loopback_and_its_files_are_the_owners() {
@@ -41,7 +41,7 @@ fn it_can_be_off() {
 
 #[test]
 fn a_port_can_be_set_and_one_that_is_taken_stops_nothing_else() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind((own_loopback(), 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let abide = Abide::with(&format!("http = \"{address}\"\n"));
     let status = abide.status();
@@ -136,11 +136,9 @@ fn input_may_be_bytes() {
     });
     let stream = abide.open("POST /v1/runs", "", &run.to_string());
     assert_eq!(stream.status, 200);
-    let session = loop {
-        if let Some(session) = abide.running().first() {
-            break session["session_id"].as_str().unwrap().to_owned();
-        }
-    };
+    // Its head says that the session is there.
+    let running = abide.running();
+    let session = running[0]["session_id"].as_str().unwrap();
     let request = format!(
         "POST /v1/sessions/{session}/input?eof=true HTTP/1.0\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
          content-type: application/octet-stream\r\ncontent-length: 6\r\n\r\nhello\n",

@@ -167,8 +167,10 @@ fn whoever_holds_the_stream_can_be_asked_and_may_want_quiet() {
     assert_eq!(stream.told().1, "hello");
     let fifo = abide.fifo("go");
     let command = format!("echo one; echo two; cat {}", fifo.display());
-    let call = json!({"command": command, "timeout": 1}).to_string();
+    let call = json!({"command": command, "timeout": 3600}).to_string();
     let call = abide.send("POST /v1/tools/execute_command", "", &call);
+    let (_, begun) = stream.until("session", |_| true);
+    abide.be_impatient(begun["session_id"].as_str().unwrap(), 8);
     let (_, asked) = stream.until("question", |_| true);
     assert_eq!(asked["state"], "open", "{asked}");
     assert_eq!(asked["tail"], json!(["one", "two"]), "{asked}");
@@ -221,7 +223,10 @@ fn output_is_told_to_those_who_want_it() {
     );
     let call = json!({"command": command}).to_string();
     let call = abide.send("POST /v1/tools/shell", "", &call);
-    let full = |told: &Value| told["tail"].as_array().is_some_and(|tail| tail.len() == 6);
+    let full = |told: &Value| {
+        let tail = told["tail"].as_array();
+        tail.and_then(|tail| tail.last()) == Some(&json!("line 8"))
+    };
     let (_, told) = stream.until("output", full);
     let lines: Vec<String> = (3..=8).map(|n| format!("line {n}")).collect();
     assert_eq!(told["tail"], json!(lines), "{told}");

@@ -1,7 +1,7 @@
 //! An abide of its own for every test, and plain requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -10,8 +10,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+/// What a person says of themselves.
+const PERSON: &str = "abide-person: true\r\n";
 /// Longer than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A loopback address that nobody else on this machine uses, whatever the port: one that was free a moment
+/// ago still is.
+pub fn own_loopback() -> Ipv4Addr {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, a | 0x40, b, c)
+}
 
 /// An abide under a folder of its own. Ends all it started when it is dropped.
 pub struct Abide {
@@ -83,6 +92,11 @@ impl Abide {
         address.expect("an address").parse().expect("an address")
     }
 
+    /// The name under which it is called.
+    pub fn host(&self) -> String {
+        format!("127.0.0.1:{}", self.address().port())
+    }
+
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).expect("the daemon listens");
         stream
@@ -118,14 +132,14 @@ impl Abide {
     /// Asks with these headers and shows nothing else.
     pub fn send_bare(&self, line: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = self.connect();
-        let (address, length) = (self.address(), body.len());
+        let (host, length) = (self.host(), body.len());
         let kind = match body {
             "" => "",
             _ => "content-type: application/json\r\n",
         };
         // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart.
         let request = format!(
-            "{line} HTTP/1.0\r\nhost: {address}\r\n{kind}{headers}\
+            "{line} HTTP/1.0\r\nhost: {host}\r\n{kind}{headers}\
              content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it is taken");
@@ -154,7 +168,7 @@ impl Abide {
     /// Logs in as a page does, and gives the headers that a browser sends from then on.
     pub fn log_in(&self) -> String {
         let code = json!({"code": self.code()}).to_string();
-        let origin = format!("origin: http://{}\r\n", self.address());
+        let origin = format!("origin: http://{}\r\n", self.host());
         let answer = Answer::begin(self.send_bare("POST /v1/login", &origin, &code));
         assert_eq!(answer.status, 204, "{:?}", answer.head);
         let cookie = answer.header("set-cookie").expect("a cookie");
@@ -172,6 +186,31 @@ impl Abide {
 
     pub fn shell(&self, command: &str) -> Value {
         self.good("POST /v1/tools/shell", "", &json!({"command": command}))
+    }
+
+    /// Waits until a session is over, and gives what is known of it then.
+    pub fn ended(&self, session: &str) -> Value {
+        let log = format!("GET /v1/sessions/{session}/log?follow=true");
+        self.open(&log, PERSON, "").rest();
+        let line = format!("GET /v1/sessions/{session}");
+        let ended = self.good(&line, PERSON, &Value::Null);
+        assert!(ended["end"].is_string(), "{ended}");
+        ended
+    }
+
+    /// Waits until a session has written this many bytes.
+    pub fn written(&self, session: &str, bytes: u64) {
+        let log = format!("GET /v1/sessions/{session}/log?follow=true&to={bytes}");
+        let length = self.open(&log, PERSON, "").rest().len() as u64;
+        assert_eq!(length, bytes, "it ended before");
+    }
+
+    /// Has a person asked about the session that runs once it has written this many bytes and been quiet
+    /// for a second. It is not asked about before: however slow it is, the question stands.
+    pub fn be_impatient(&self, session: &str, bytes: u64) {
+        self.written(session, bytes);
+        let line = format!("POST /v1/sessions/{session}/extend");
+        self.good(&line, PERSON, &json!({"idle": 1}));
     }
 
     /// The sessions that run.

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Answer};
+use crate::harness::{Abide, Answer, own_loopback};
 
 #[test]
 fn a_browser_logs_in_and_is_a_person() {
@@ -69,7 +69,7 @@ fn whoever_guesses_is_stopped() {
 
 #[test]
 fn a_login_and_its_port_outlive_the_daemon() {
-    let abide = Abide::new();
+    let abide = Abide::with(&format!("http = \"{}:0\"\n", own_loopback()));
     let (address, browser) = (abide.address(), abide.log_in());
     let mode = std::fs::metadata(abide.path("abide/logins"))
         .unwrap()
@@ -89,7 +89,7 @@ fn a_login_and_its_port_outlive_the_daemon() {
 
 #[test]
 fn a_port_that_was_taken_meanwhile_is_let_go_of() {
-    let abide = Abide::new();
+    let abide = Abide::with(&format!("http = \"{}:0\"\n", own_loopback()));
     let address = abide.address();
     abide.run(&["stop"]);
     let taken = std::net::TcpListener::bind(address).unwrap();
@@ -141,8 +141,17 @@ fn refused_inside(abide: &Abide) {
     };
     let as_person = format!("authorization: Bearer {token}\\r\\nabide-person: true\\r\\n");
     let as_agent = format!("authorization: Bearer {token}\\r\\n");
-    let code = json!({"code": abide.code()}).to_string();
     let script = abide.path("speak");
+    let is_refused = |line: &str, headers: &str, body: &str| {
+        std::fs::write(&script, speak(line, headers, body)).unwrap();
+        let result = abide.shell(&format!("bash {}", script.display()));
+        let text = result["text"].as_str().unwrap();
+        assert!(text.contains("403 Forbidden"), "{line}: {text}");
+        assert!(
+            !text.to_lowercase().contains("set-cookie"),
+            "{line}: {text}"
+        );
+    };
     for (line, headers, body) in [
         ("GET /v1/sessions", cookie.as_str(), ""),
         ("GET /v1/events", &cookie, ""),
@@ -156,16 +165,8 @@ fn refused_inside(abide: &Abide) {
         ("POST /v1/tools/shell", &cookie, r#"{"command":"true"}"#),
         ("POST /v1/logins", &as_person, "{}"),
         ("POST /v1/logins", &as_agent, "{}"),
-        ("POST /v1/login", "", &code),
     ] {
-        std::fs::write(&script, speak(line, headers, body)).unwrap();
-        let result = abide.shell(&format!("bash {}", script.display()));
-        let text = result["text"].as_str().unwrap();
-        assert!(text.contains("403 Forbidden"), "{line}: {text}");
-        assert!(
-            !text.to_lowercase().contains("set-cookie"),
-            "{line}: {text}"
-        );
+        is_refused(line, headers, body);
     }
     let program = env!("CARGO_BIN_EXE_abide");
     let home = abide.path("abide");
@@ -173,7 +174,9 @@ fn refused_inside(abide: &Abide) {
     let text = abide.shell(&open)["text"].as_str().unwrap().to_owned();
     assert!(text.contains("only a person can open the page"), "{text}");
     assert!(!text.contains("#login="), "{text}");
-    // The code is still good for the person it was made for.
+    // A code is good for a minute, so it is made now. It stays good for the person it was made for.
+    let code = json!({"code": abide.code()}).to_string();
+    is_refused("POST /v1/login", "", &code);
     let code: Value = serde_json::from_str(&code).unwrap();
     assert_eq!(abide.ask_bare("POST /v1/login", "", &code).0, 204);
 }

@@ -127,13 +127,7 @@ fn whoever_stops_reading_ends_no_command() {
     // Any call that follows is stepped through after the end of the wait.
     abide.shell("true");
     feed(&fifo, "done\n");
-    let one = format!("GET /v1/sessions/{session}");
-    let ended = loop {
-        let session = abide.good(&one, "", &Value::Null);
-        if !session["end"].is_null() {
-            break session;
-        }
-    };
+    let ended = abide.ended(&session);
     assert_eq!(ended["exit_code"], 0, "{ended}");
 }
 

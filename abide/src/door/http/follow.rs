@@ -276,11 +276,12 @@ impl Streaming {
                 };
                 return Ok(Some((bytes, self)));
             }
-            if self.tail.at() < self.tail.to && self.tail.wait().await {
+            let wants_more = self.tail.at() < self.tail.to;
+            if wants_more && self.tail.wait().await {
                 continue;
             }
             self.over = true;
-            if let Some(present) = &mut self.present {
+            if let (true, Some(present)) = (wants_more, &mut self.present) {
                 // The keeper has told that it is over; how it ended is known once the house has heard it too.
                 self.handle.until_over(self.view.id, present).await;
             }
