@@ -47,7 +47,10 @@ const written = async (name) => {
 };
 
 const gone = async (pid) => {
-  while (alive(pid)) await new Promise((resolve) => setTimeout(resolve, 20));
+  for (let looks = 0; alive(pid); looks += 1) {
+    assert.ok(looks < 9_000, `process ${pid} lives on`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
 };
 
 const lines = (name) => readFileSync(join(work, name), 'utf8').trim().split('\n').length;
@@ -71,7 +74,7 @@ export async function run(name, connect) {
 
   // The client's time runs out: the command goes on.
   let pid = written(`${name}.slow`);
-  const slow = `echo $$ > ${name}.slow; exec sleep 60`;
+  const slow = `echo $$ > ${name}.slow; exec sleep 1000`;
   await assert.rejects(client.call('shell', { command: slow }, { timeout: 700 }), /timed out/i);
   pid = Number(await pid);
   await client.call('shell', { command: 'sleep 0.3' });
@@ -80,7 +83,7 @@ export async function run(name, connect) {
 
   // A person interrupts: the command ends.
   const stop = new AbortController();
-  const command = `echo $$ > ${name}.stop; exec sleep 60`;
+  const command = `echo $$ > ${name}.stop; exec sleep 1000`;
   const stopped = client.call('execute_command', { command }, { signal: stop.signal });
   pid = Number(await written(`${name}.stop`));
   stop.abort();
@@ -104,8 +107,9 @@ export async function run(name, connect) {
   assert.equal(lines(`${name}.count`), 1);
   await client.close();
 
-  client = await connect(() => 'decline');
-  result = await client.call('execute_command', { command: 'echo a; sleep 60', timeout: 2 });
+  // A command that is slow to begin is asked about before it has written anything.
+  client = await connect((message) => (message.includes('last output: a') ? 'decline' : 'accept'));
+  result = await client.call('execute_command', { command: 'echo a; sleep 1000', timeout: 2 });
   assert.ok(result.isError);
   assert.match(text(result), /^command execution timeout: no output for 2s\na/);
   await client.close();

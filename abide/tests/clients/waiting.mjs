@@ -3,11 +3,12 @@
 // waited for.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { appendFileSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createWebServer } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { legacy, modern } from './connect2.mjs';
 import { text, work } from './scenario.mjs';
 
@@ -45,6 +46,15 @@ const seen = async (looker, words) => {
     const { timers } = await looker.call('read_timer', {});
     const found = timers.find((timer) => (timer.reason ?? timer.mission) === words);
     if (found) return found;
+  }
+};
+
+/** Waits until a call stands by on this timer, which those who stand by do not say. */
+const stoodBy = async (id) => {
+  for (let looks = 0; ; looks += 1) {
+    const { stdout } = await promisify(execFile)(process.env.ABIDE, ['timer', 'read', id, '--json']);
+    if (JSON.parse(stdout).standing_by) return;
+    assert.ok(looks < 9_000, `nobody stands by on ${id}`);
   }
 };
 
@@ -136,13 +146,12 @@ async function acts({ call, refused }, other) {
   assert.match(await refused('resume_timer', { timer_id: id }), /is running: cannot resume it/);
 
   const again = call('timer', { timer_id: id });
-  let timer;
-  do timer = await other.call('read_timer', { timer_id: id });
-  while (timer.last_check_at === looked.last_check_at);
+  await stoodBy(id);
   assert.equal((await other.call('cancel_timer', { timer_id: id })).status, 'running_background');
   assert.equal((await again).status, 'running_background');
   await call('pause_timer', { timer_id: id, pause_duration: 0.1 });
   // It goes on by itself, in the state that it had.
+  let timer;
   do timer = await call('read_timer', { timer_id: id });
   while (timer.status === 'paused');
   assert.equal(timer.status, 'running_background');
@@ -199,16 +208,26 @@ async function refusals({ call, refused }) {
 }
 
 const listening = (server, port) =>
-  new Promise((resolve) => server.listen(port, '127.0.0.1', () => resolve(server.address().port)));
+  new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', () => resolve(server.address().port));
+  });
 
 const closed = (server) => new Promise((resolve) => server.close(resolve));
 
-/** A port that nobody listens on. */
+/** A port that nobody listens on, nor will: it is not among those that are given to whoever wants any. */
 const freePort = async () => {
-  const server = createServer();
-  const port = await listening(server, 0);
-  await closed(server);
-  return port;
+  for (;;) {
+    const port = 10_000 + Math.floor(Math.random() * 20_000);
+    const server = createServer();
+    try {
+      await listening(server, port);
+    } catch {
+      continue;
+    }
+    await closed(server);
+    return port;
+  }
 };
 
 /** Every condition, all at once: nothing holds before it is made so. */
@@ -278,17 +297,19 @@ async function restart({ call }, other, name) {
   const file = path(`${name}.restart`);
   const standing = [
     call('timer', { total_duration: NEVER, reason: 'over a restart', until: { file } }),
-    call('timer', { total_duration: 1, reason: 'a second' }),
+    call('timer', { total_duration: NEVER, reason: 'this as well', until: { any: [{ file }] } }),
   ];
   const { timer_id: id } = await seen(other, 'over a restart');
+  const { timer_id: second } = await seen(other, 'this as well');
   const status = execFileSync(process.env.ABIDE, ['status', '--json']);
   process.kill(JSON.parse(status).daemon.pid, 'SIGKILL');
   assert.equal((await other.call('read_timer', { timer_id: id })).status, 'running');
+  // Whoever is not back yet is told by a message instead.
+  await Promise.all([stoodBy(id), stoodBy(second)]);
   writeFileSync(file, '');
-  const [held, over] = await Promise.all(standing);
-  assert.equal(held.timer_id, id);
-  assert.equal(held.completed_by, 'condition', held.text);
-  assert.equal(over.status, 'completed', over.text);
+  const held = await Promise.all(standing);
+  assert.deepEqual(held.map((timer) => timer.timer_id), [id, second]);
+  for (const { completed_by: by, text: words } of held) assert.equal(by, 'condition', words);
   await nothingIsTold(other);
 }
 

@@ -59,6 +59,28 @@ impl Home {
         std::fs::read_to_string(self.path(name)).map_or(0, |text| text.lines().count())
     }
 
+    /// The sessions that run.
+    pub fn running(&self) -> Vec<String> {
+        let list = self.abide(&["session", "list", "--json"]).output();
+        let list = list.map(|list| list.stdout).unwrap_or_default();
+        let list: Value = serde_json::from_slice(&list).unwrap_or_default();
+        let sessions = list["sessions"].as_array().into_iter().flatten();
+        let ids = sessions.filter_map(|session| session["session_id"].as_str());
+        ids.map(str::to_owned).collect()
+    }
+
+    /// From now on the one session that runs may be quiet for no longer than this. What it has written
+    /// before is never taken for a sign of life after it was asked about, however slow everything is.
+    pub fn be_impatient(&self, idle: &str) {
+        let running = self.running();
+        let [session] = running.as_slice() else {
+            panic!("one session runs, not {running:?}")
+        };
+        let extend = ["session", "extend", session, "--idle", idle];
+        let extended = self.abide(&extend).output().expect("abide runs");
+        assert!(extended.status.success(), "{extended:?}");
+    }
+
     fn daemon(&self) -> Option<Process> {
         let pid = std::fs::read_to_string(self.path("abide/run/lock")).ok()?;
         Process::open(pid.trim().parse().ok()?)
@@ -73,11 +95,14 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        let _ = self.abide(&["stop"]).output();
-        if let Some(daemon) = self.daemon() {
-            daemon.signal(Signal::TERM);
-            daemon.wait_gone();
+        // Where no daemon was ever there, none is started.
+        if !self.path("abide/run").exists() {
+            return;
         }
+        for session in self.running() {
+            let _ = self.abide(&["session", "kill", &session]).output();
+        }
+        let _ = self.abide(&["stop"]).output();
     }
 }
 

@@ -122,7 +122,7 @@ fn refuses_bad_input_in_one_sentence_and_an_unknown_tool_as_such() {
 
 /// A command that says its process, then stays silent.
 fn silent(ear: &Ear) -> String {
-    format!("echo $$ > {}; exec sleep 60", ear.path())
+    format!("echo $$ > {}; exec sleep 1000", ear.path())
 }
 
 #[test]
@@ -165,11 +165,9 @@ fn declining_kills() {
     let mut client = Client::start(&home, LEGACY);
     let ear = home.ear("ear");
     let command = format!("echo before; {}", silent(&ear));
-    let id = client.begin(
-        "execute_command",
-        json!({"command": command, "timeout": 0.3}),
-    );
+    let id = client.begin("execute_command", json!({"command": command}));
     let process = Process::said_by(&ear);
+    home.be_impatient("300ms");
     let question = client.asked();
     client.reply(&question, "decline");
     let result = client.result(id);

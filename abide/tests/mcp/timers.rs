@@ -117,7 +117,8 @@ fn a_killed_daemon_neither_loses_nor_doubles_a_timer() {
         let mut client = Client::start(&home, setup(era));
         let waiting = client.begin("timer", json!({"total_duration": 3, "reason": "r"}));
         let mut other = Client::start(&home, setup(era));
-        loop {
+        for look in 1.. {
+            assert!(look < 10_000, "the timer is never made");
             let listed = other.call("read_timer", json!({"include_ended": true}));
             let timers = listed["structuredContent"]["timers"]
                 .as_array()

@@ -31,12 +31,14 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
 #[test]
 fn a_reader_that_waits_and_output_keep_it_open() {
     with_engine(|engine| async move {
-        let limit = json!({"inactivity_timeout": 2});
-        let command = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i; done; sleep 1000";
+        // Long enough for whoever is slow to begin to read.
+        let limit = json!({"inactivity_timeout": 10});
+        let command =
+            "i=0; while [ $i -lt 22 ]; do sleep 0.5; i=$((i+1)); echo $i; done; sleep 1000";
         let session = engine.start(command, limit).await;
-        session.until("^8$").await;
+        session.until("^22$").await;
         let read = session
-            .act("read_output", json!({"timeout_seconds": 3}))
+            .act("read_output", json!({"timeout_seconds": 11}))
             .await;
         assert_eq!(read.text, "No output available");
         assert_eq!(fact(&read, "status"), json!("running"));

@@ -149,6 +149,12 @@ impl Session<'_> {
         panic!("{wanted:?} is not to be seen:\n{}", seen.text);
     }
 
+    /// Reads until the program has ended, whatever it still writes.
+    pub async fn end(&self) -> ToolResult {
+        let wait = json!({"timeout_seconds": 180, "until": "no line matches this"});
+        self.act("read_output", wait).await
+    }
+
     pub async fn kill(&self) -> ToolResult {
         self.act("kill", json!({})).await
     }

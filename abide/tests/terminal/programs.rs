@@ -14,9 +14,7 @@ fn python_is_talked_to() {
         session.answer(double, "100").await;
         session.has("waiting_for_input").await;
         session.keys(&["ctrl-d"]).await;
-        let end = session
-            .act("read_output", json!({"timeout_seconds": 180}))
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
 }
@@ -26,15 +24,12 @@ fn a_program_that_was_interrupted_ends_as_it_says() {
     with_engine(|engine| async move {
         let session = engine.start("python3 -q -i", json!({})).await;
         session.until(">>> $").await;
+        // Python hears of an interrupt once it waits for a key, not in the moment before.
+        session.has("waiting_for_input").await;
         session.keys(&["ctrl-c"]).await;
         session.shows("KeyboardInterrupt").await;
         session.send("raise SystemExit(3)\n").await;
-        let end = session
-            .act(
-                "read_output",
-                json!({"timeout_seconds": 20, "until": "nothing"}),
-            )
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(3), "{}", end.text);
         assert_eq!(fact(&end, "end"), json!("exited"), "{}", end.text);
     });
@@ -48,9 +43,7 @@ fn node_is_talked_to() {
         session.send("6 * 7\n").await;
         session.shows("42").await;
         session.send(".exit\n").await;
-        let end = session
-            .act("read_output", json!({"timeout_seconds": 180}))
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
 }
@@ -70,12 +63,7 @@ fn vim_is_seen_and_writes_what_was_typed() {
         let seen = session.shows("hello wörld").await;
         assert_eq!(fact(&seen, "cursor_row"), json!(1), "{}", seen.text);
         session.send(":wq\n").await;
-        let end = session
-            .act(
-                "read_output",
-                json!({"timeout_seconds": 180, "until": "nothing"}),
-            )
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
         let written = std::fs::read_to_string(engine.path("note.txt")).unwrap();
         assert_eq!(written, "hello wörld\n");
@@ -95,12 +83,7 @@ fn less_is_paged_with_keys() {
         session.keys(&["G"]).await;
         session.shows("500\n").await;
         session.keys(&["q"]).await;
-        let end = session
-            .act(
-                "read_output",
-                json!({"timeout_seconds": 180, "until": "nothing"}),
-            )
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
 }
@@ -114,12 +97,7 @@ fn top_paints_its_table() {
         let seen = session.shows("PID USER").await;
         assert!(seen.text.contains("load average"), "{}", seen.text);
         session.keys(&["q"]).await;
-        let end = session
-            .act(
-                "read_output",
-                json!({"timeout_seconds": 180, "until": "nothing"}),
-            )
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
 }
@@ -142,12 +120,7 @@ fn htop_is_seen_and_steered_with_function_keys() {
         session.keys(&["esc"]).await;
         session.shows("F10Quit").await;
         session.keys(&["f10"]).await;
-        let end = session
-            .act(
-                "read_output",
-                json!({"timeout_seconds": 180, "until": "nothing"}),
-            )
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
     });
 }
@@ -188,12 +161,7 @@ exec $as postgres -D data -k {place} -c listen_addresses= -c fsync=off"#
             .shows("canceling statement due to user request")
             .await;
         session.send("\\q\n").await;
-        let end = session
-            .act(
-                "read_output",
-                json!({"timeout_seconds": 180, "until": "nothing"}),
-            )
-            .await;
+        let end = session.end().await;
         assert_eq!(fact(&end, "exit_code"), json!(0), "{}", end.text);
         server.kill().await;
     });
