@@ -24,28 +24,41 @@ impl Millis {
 /// let shown = |millis| Millis(millis).to_string();
 /// assert_eq!([shown(0), shown(450), shown(60_000)], ["0s", "450ms", "60s"]);
 /// assert_eq!([shown(90_000), shown(7_200_000), shown(273_600_000)], ["1m30s", "2h", "3d4h"]);
+/// assert_eq!([shown(1_500), shown(60_250), shown(90_001)], ["1.5s", "60.25s", "1m30.001s"]);
 /// ```
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 1_000 && self.0 > 0 {
             return write!(f, "{}ms", self.0);
         }
-        let secs = self.0 / 1_000;
+        let (secs, rest) = (self.0 / 1_000, self.0 % 1_000);
         if secs <= 60 {
-            return write!(f, "{secs}s");
+            return seconds(f, secs, rest);
         }
         let parts = [
             (secs / 86_400, 'd'),
             (secs / 3_600 % 24, 'h'),
             (secs / 60 % 60, 'm'),
-            (secs % 60, 's'),
         ];
         for (count, unit) in parts {
             if count > 0 {
                 write!(f, "{count}{unit}")?;
             }
         }
-        Ok(())
+        match (secs % 60, rest) {
+            (0, 0) => Ok(()),
+            (secs, rest) => seconds(f, secs, rest),
+        }
+    }
+}
+
+/// Seconds, and of a second no more digits than there are.
+fn seconds(f: &mut fmt::Formatter<'_>, secs: u64, millis: u64) -> fmt::Result {
+    match millis {
+        0 => write!(f, "{secs}s"),
+        tenths if tenths % 100 == 0 => write!(f, "{secs}.{}s", tenths / 100),
+        hundredths if hundredths % 10 == 0 => write!(f, "{secs}.{:02}s", hundredths / 10),
+        millis => write!(f, "{secs}.{millis:03}s"),
     }
 }
 

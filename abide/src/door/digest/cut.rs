@@ -2,12 +2,28 @@
 
 use super::row::{Hole, floor};
 
+/// A text in so many characters.
+pub struct Cut {
+    pub text: String,
+    /// How many bytes of the whole text are in it; the mark is none of them.
+    pub bytes: u64,
+}
+
+impl Cut {
+    fn whole(text: &str) -> Self {
+        Cut {
+            text: text.to_owned(),
+            bytes: text.len() as u64,
+        }
+    }
+}
+
 /// Shortens the middle: two thirds of what is kept are its begin.
-pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> String {
+pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> Cut {
     let held = text.chars().count();
     let missing = hole.map_or(0, |hole| hole.chars);
     if hole.is_none() && held <= max_chars {
-        return text.to_owned();
+        return Cut::whole(text);
     }
     let total = held as u64 + missing;
     let room = max_chars.saturating_sub(mark(total).chars().count());
@@ -15,13 +31,16 @@ pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> String {
     let tail = (room - head).min(held - head);
     let begin: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(held - tail).collect();
-    format!("{begin}{}{end}", mark(total - (head + tail) as u64))
+    Cut {
+        bytes: (begin.len() + end.len()) as u64,
+        text: format!("{begin}{}{end}", mark(total - (head + tail) as u64)),
+    }
 }
 
 /// Shortens so that what stands at a byte offset stays.
-pub fn around(text: &str, at: usize, max_chars: usize) -> String {
+pub fn around(text: &str, at: usize, max_chars: usize) -> Cut {
     if text.len() <= max_chars || text.chars().count() <= max_chars {
-        return text.to_owned();
+        return Cut::whole(text);
     }
     let before = text[..floor(text, at)].chars().count();
     let lead = max_chars / 4;
@@ -32,7 +51,11 @@ pub fn around(text: &str, at: usize, max_chars: usize) -> String {
     let rest: String = text.chars().skip(skipped).collect();
     let mark = mark(skipped as u64);
     let room = max_chars.saturating_sub(mark.chars().count());
-    format!("{mark}{}", middle(&rest, None, room))
+    let rest = middle(&rest, None, room);
+    Cut {
+        text: format!("{mark}{}", rest.text),
+        ..rest
+    }
 }
 
 /// What stands where characters were left out.

@@ -52,7 +52,14 @@ struct Group {
 
 struct Example {
     shape: u64,
-    lines: Vec<(Number, String)>,
+    lines: Vec<Quote>,
+}
+
+/// A line as it is shown.
+struct Quote {
+    number: Number,
+    text: String,
+    /// How many of its bytes that shows.
     bytes: u64,
 }
 
@@ -69,7 +76,7 @@ struct Following {
 
 struct Traceback {
     lines: u16,
-    place: Option<(Number, String)>,
+    place: Option<Quote>,
 }
 
 /// A line that is shown although it lies in the part left out.
@@ -150,8 +157,7 @@ impl Gather {
         let inner = line.text.is_empty() || line.text.starts_with([' ', '\t']);
         if inner && traceback.lines < TRACEBACK_LINES {
             if line.text.trim_start().starts_with("File \"") {
-                let text = cut::around(line.text.trim(), 0, LINE_CHARS);
-                traceback.place = Some((line.number, text));
+                traceback.place = Some(Quote::new(line, 0));
             }
             return true;
         }
@@ -186,9 +192,7 @@ impl Gather {
         let likeness = following.likeness;
         let group = self.groups.iter_mut().find(|g| g.likeness == likeness);
         if let Some(example) = group.and_then(|group| group.examples.last_mut()) {
-            let text = cut::around(line.text.trim(), 0, LINE_CHARS);
-            example.bytes += shown_bytes(line, &text);
-            example.lines.push((line.number, text));
+            example.lines.push(Quote::new(line, 0));
         }
         true
     }
@@ -205,7 +209,7 @@ impl Gather {
         slot.1
     }
 
-    fn keep(&mut self, line: &Line, finding: Finding, place: Option<(Number, String)>) {
+    fn keep(&mut self, line: &Line, finding: Finding, place: Option<Quote>) {
         let (likeness, lead) = likeness(&line.text, finding);
         let found = self.groups.iter().position(|g| g.likeness == likeness);
         let Some(at) = found.or_else(|| self.make_room(likeness, lead, finding.weight)) else {
@@ -231,16 +235,10 @@ impl Gather {
             } else if !room {
                 group.examples.pop();
             }
-            let text = cut::around(line.text.trim(), finding.at, LINE_CHARS);
-            let bytes = shown_bytes(line, &text);
-            let mut lines = vec![(line.number, text)];
+            let mut lines = vec![Quote::new(line, finding.at)];
             lines.extend(place);
-            lines.sort_by_key(|(number, _)| *number);
-            group.examples.push(Example {
-                shape,
-                lines,
-                bytes,
-            });
+            lines.sort_by_key(|quote| quote.number);
+            group.examples.push(Example { shape, lines });
             self.following = Some(Following {
                 likeness,
                 lines: FOLLOW_LINES,
@@ -290,9 +288,10 @@ impl Gather {
                 let mut example = example;
                 if at == 0
                     && group.count > shown
-                    && let Some((_, text)) = example.lines.first_mut()
+                    && let Some(first) = example.lines.first_mut()
                 {
-                    text.push_str(&format!(" [×{}, last at {}]", group.count, group.last));
+                    let often = format!(" [×{}, last at {}]", group.count, group.last);
+                    first.text.push_str(&often);
                 }
                 let kept = example.into_kept();
                 offers.push((group.weight, group.rank + at, kept));
@@ -325,31 +324,34 @@ impl Gather {
 
 impl Example {
     fn into_kept(self) -> Kept {
-        let number = self
-            .lines
-            .first()
-            .map(|(number, _)| *number)
-            .unwrap_or_default();
-        let lines = self.lines.len() as u64;
+        let number = self.lines.first().map(|quote| quote.number);
         let text: Vec<_> = self
             .lines
-            .into_iter()
-            .map(|(n, text)| format!("{n}: {text}"))
+            .iter()
+            .map(|Quote { number, text, .. }| format!("{number}: {text}"))
             .collect();
         Kept {
-            number,
+            number: number.unwrap_or_default(),
             text: text.join("\n"),
-            lines,
-            bytes: self.bytes,
+            lines: self.lines.len() as u64,
+            bytes: self.lines.iter().map(|quote| quote.bytes).sum(),
         }
     }
 }
 
-/// How many of a line's bytes are in a text that it was cut to.
-fn shown_bytes(line: &Line, text: &str) -> u64 {
-    let whole = line.text.trim().len() as u64 + line.hole.map_or(0, |hole| hole.bytes);
-    let cut = whole.saturating_sub(text.len() as u64);
-    line.bytes().saturating_sub(cut)
+impl Quote {
+    /// A line once, however often it came, with what stands at a byte offset in it.
+    fn new(line: &Line, at: usize) -> Self {
+        let trimmed = line.text.trim();
+        let cut = cut::around(trimmed, at, LINE_CHARS);
+        let hole = line.hole.map_or(0, |hole| hole.bytes);
+        let left_out = trimmed.len() as u64 - cut.bytes + hole;
+        Quote {
+            number: line.number,
+            text: cut.text,
+            bytes: (line.bytes() / line.count.max(1)).saturating_sub(left_out),
+        }
+    }
 }
 
 /// Fingerprints of a line that matters: of all of it but numbers, quoted names and paths; and of

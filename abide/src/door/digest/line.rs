@@ -43,7 +43,7 @@ struct Paper {
 impl Paper {
     fn seal(&mut self) {
         let (text, hole) = self.row.seal(self.keep);
-        self.rows.push(cut::middle(text, hole, self.max_chars));
+        self.rows.push(cut::middle(text, hole, self.max_chars).text);
         self.row.clear();
         self.column = 0;
     }

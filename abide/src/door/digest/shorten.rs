@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::cut;
+use super::cut::{self, Cut};
 use super::fold::{Folded, Line, Number, Out};
 use super::gather::{Gather, Kept, Room};
 use super::matter::{self, Weight};
@@ -75,35 +75,32 @@ impl Body {
             let lines: Vec<_> = self.recent.iter().map(|e| e.text(usize::MAX)).collect();
             return (lines.join("\n"), self.left_out, false);
         }
-        let head: Vec<_> = self.head.iter().map(|e| e.text(self.head_room())).collect();
-        let mut tail: VecDeque<_> = self
-            .recent
-            .iter()
-            .map(|e| e.text(self.tail_room()))
-            .collect();
-        let cut = |entries: &mut dyn Iterator<Item = &Entry>, room| {
-            entries.map(|entry| entry.bytes_cut(room)).sum::<u64>()
+        let shown = |entries: &mut dyn Iterator<Item = &Entry>, room| -> Vec<Shown> {
+            entries.map(|entry| entry.shown(room)).collect()
         };
-        self.left_out.bytes += cut(&mut self.head.iter(), self.head_room());
-        self.left_out.bytes += cut(&mut self.recent.iter(), self.tail_room());
-        let size = |lines: &[String]| lines.iter().map(|l| l.chars().count() + 1).sum::<usize>();
-        let used = size(&head) + size(tail.make_contiguous());
+        let mut lines = shown(&mut self.head.iter(), self.head_room());
+        let tail = shown(&mut self.recent.iter(), self.tail_room());
+        self.left_out.bytes += lines.iter().chain(&tail).map(|line| line.cut).sum::<u64>();
+        let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
+        let used = size(&lines) + size(&tail);
         let note = self.note(true).chars().count() + 40;
         let kept = self.matter(self.limit.saturating_sub(used + note));
-        let mut lines = head;
-        lines.push(self.note(!kept.is_empty()));
-        let note_at = lines.len() - 1;
-        lines.extend(kept.into_iter().map(|kept| kept.text));
+        let note_at = lines.len();
+        let mut matter = kept.len();
+        lines.extend(kept.into_iter().map(Shown::from));
         lines.extend(tail);
         // Only with a limit of a few hundred characters.
-        while size(&lines) > self.limit + 1 && lines.len() > 1 {
-            let at = if lines.len() > note_at + 1 {
-                note_at + 1
-            } else {
-                0
-            };
-            lines.remove(at);
+        while size(&lines) + self.note(matter > 0).chars().count() > self.limit && !lines.is_empty()
+        {
+            let at = if lines.len() > note_at { note_at } else { 0 };
+            let Shown { holds, .. } = lines.remove(at);
+            self.left_out.lines += holds.lines;
+            self.left_out.bytes += holds.bytes;
+            matter = matter.saturating_sub(1);
         }
+        let note_at = note_at.min(lines.len());
+        let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
+        lines.insert(note_at, self.note(matter > 0));
         let text = lines.join("\n").chars().take(self.limit).collect();
         (text, self.left_out, true)
     }
@@ -270,15 +267,26 @@ impl Entry {
                 }
             }
             Folded::Line(line) => {
-                let count = match line.count {
-                    1 => String::new(),
-                    count => format!(" [×{count}]"),
-                };
-                let room = max_chars.saturating_sub(count.chars().count() + 1);
-                let mut text = shortened(line, room);
+                let count = times(line);
+                let mut text = shortened(line, room_beside(&count, max_chars)).text;
                 text.push_str(&count);
                 text
             }
+        }
+    }
+
+    fn shown(&self, max_chars: usize) -> Shown {
+        let (lines, bytes) = match &self.what {
+            Folded::Line(line) => (line.count, line.bytes()),
+            Folded::Note { lines, bytes, .. } => (*lines, *bytes),
+            Folded::Gap(_) => (0, 0),
+        };
+        let cut = self.bytes_cut(max_chars);
+        let bytes = bytes - cut;
+        Shown {
+            text: self.text(max_chars),
+            holds: LeftOut { lines, bytes },
+            cut,
         }
     }
 
@@ -286,10 +294,39 @@ impl Entry {
     fn bytes_cut(&self, max_chars: usize) -> u64 {
         match &self.what {
             Folded::Line(line) => {
-                let shown = self.text(max_chars).len() as u64;
+                let room = room_beside(&times(line), max_chars.min(self.room));
+                let shown = shortened(line, room).bytes;
                 (line.bytes() / line.count.max(1)).saturating_sub(shown + 1)
             }
             Folded::Note { .. } | Folded::Gap(_) => 0,
+        }
+    }
+}
+
+/// A line of the text, and what would be left out with it.
+struct Shown {
+    text: String,
+    holds: LeftOut,
+    /// Bytes that cutting it has left out.
+    cut: u64,
+}
+
+impl Shown {
+    /// With the newline behind it.
+    fn size(&self) -> usize {
+        self.text.chars().count() + 1
+    }
+}
+
+impl From<Kept> for Shown {
+    fn from(kept: Kept) -> Self {
+        Shown {
+            text: kept.text,
+            holds: LeftOut {
+                lines: kept.lines,
+                bytes: kept.bytes,
+            },
+            cut: 0,
         }
     }
 }
@@ -302,8 +339,21 @@ pub fn counted(lines: u64) -> String {
     }
 }
 
+/// How often a line came, where that is more than once.
+fn times(line: &Line) -> String {
+    match line.count {
+        1 => String::new(),
+        count => format!(" [×{count}]"),
+    }
+}
+
+/// Characters that are left for a line before this note.
+fn room_beside(note: &str, max_chars: usize) -> usize {
+    max_chars.saturating_sub(note.chars().count() + 1)
+}
+
 /// A line in so many characters. Of one that is too long and holds an error, the part with the error.
-fn shortened(line: &Line, max_chars: usize) -> String {
+fn shortened(line: &Line, max_chars: usize) -> Cut {
     let too_long = line.hole.is_none() && line.text.chars().count() > max_chars;
     let found = too_long.then(|| matter::weigh(&line.text)).flatten();
     match found {
