@@ -58,6 +58,19 @@ pub enum Phase {
     },
 }
 
+impl Phase {
+    /// Why the tree of a session that runs must go, where somebody has decided that.
+    pub fn wanted_end(&self) -> Option<End> {
+        match self {
+            Phase::Running { ending, .. } => *ending,
+            Phase::Starting
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. }
+            | Phase::Failed { .. } => None,
+        }
+    }
+}
+
 /// How a session's leader ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {

@@ -4,7 +4,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -77,6 +77,13 @@ impl Plain {
         // The mask of the test may have taken rights away.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("chmod");
         path
+    }
+
+    /// Puts a program into the folder that takes root's rights, where that can be.
+    fn rooted(&self) {
+        let program = self.dir.path().join("rooted");
+        copy(Path::new("/usr/bin/setpriv"), &program);
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("chmod");
     }
 
     /// A session with a family that has come to life.
@@ -277,9 +284,7 @@ fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill(
         return;
     }
     let abide = Plain::new();
-    let program = abide.dir.path().join("rooted");
-    copy(Path::new("/usr/bin/setpriv"), &program);
-    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("chmod");
+    abide.rooted();
     // Long enough for the slowest machine to become root.
     let block = "<tool name=\"shell\"><command>echo begun; exec ./rooted --reuid=0 --regid=0 \
                  --clear-groups sleep 3018</command><timeout>15</timeout></tool>";
@@ -313,4 +318,41 @@ fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill(
     rooted.wait_gone();
     let out = abide.command(&["session", "kill", session]).output();
     assert!(out.expect("abide runs").status.success());
+}
+
+#[test]
+fn m18_nobody_waits_at_a_terminal_for_what_cannot_be_ended() {
+    if !is_root() {
+        eprintln!("skipped: only root can make a program that takes root's rights");
+        return;
+    }
+    let abide = Plain::new();
+    abide.rooted();
+    let sleep = format!("sleep 3019.{}", std::process::id());
+    let line = format!("echo begun; exec ./rooted --reuid=0 --regid=0 --clear-groups {sleep}");
+    let mut run = abide.command(&["run", "--", &line]);
+    let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut run = run.expect("abide runs");
+    let rooted = loop {
+        if let Some(pid) = living(&sleep).first() {
+            break Handle::on(*pid);
+        }
+        if run.try_wait().expect("it can be waited for").is_some() {
+            let out = run.wait_with_output().expect("what it said");
+            eprintln!("skipped: nobody becomes root here: {out:?}");
+            return;
+        }
+        std::thread::yield_now();
+    };
+    let listed = abide.json(&["session", "list", "--json"]);
+    let session = listed["sessions"][0]["session_id"].as_str().expect("an id");
+    let killed = abide.command(&["session", "kill", session]).output();
+    assert!(!killed.expect("abide runs").status.success());
+    let out = run.wait_with_output().expect("what it said");
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert_eq!(out.stdout, b"begun\n");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("cannot be ended"), "{said}");
+    rooted.kill();
+    rooted.wait_gone();
 }

@@ -256,7 +256,8 @@ return_code integer : what `abide run` exits with
 stdout string
 stderr string
 truncated boolean
-error? string : one sentence";
+error? string : one sentence
+wanted_end? string|null : why it should have ended, where it cannot be ended";
 
 const STATS: &str = "\
 made integer

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use abide_core::session::End;
 use abide_core::wait::Asking;
 use abide_core::{Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
 use axum::body::Body;
@@ -210,10 +211,9 @@ impl Running {
             Step::Closed(question) => self.ready.push_back(Frame::Closed(frame::closed(question))),
             Step::Done(Outcome::Running(
                 session,
-                WhyRunning::NobodyToAsk | WhyRunning::Standby | WhyRunning::Undying,
+                WhyRunning::NobodyToAsk | WhyRunning::Standby,
             )) => {
-                // Nobody is there to be asked, or it does not die, and whoever ran it still waits: so it
-                // goes on.
+                // Nobody is there to be asked, and whoever ran it still waits: so it goes on.
                 let request = Request::Join {
                     session,
                     asking: self.asking,
@@ -266,9 +266,21 @@ impl Running {
     }
 }
 
+/// Why a session that does not die should have ended. The keeper strikes at the hard limit by itself.
+fn wanted_end(view: &SessionView) -> Option<End> {
+    let by_itself = || view.deadline.map(|_| End::Deadline);
+    view.state.phase.wanted_end().or_else(by_itself)
+}
+
 fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
     let mut ended = view.map(facts).unwrap_or_default();
     let (word, error) = match outcome {
+        // Whoever waited for its end would wait for good.
+        Outcome::Running(session, WhyRunning::Undying) => {
+            let wanted = view.and_then(wanted_end).map(End::as_str);
+            ended.insert("wanted_end".into(), json!(wanted));
+            ("undying", Some(crate::door::tools::undying(*session)))
+        }
         Outcome::Declined(_) => {
             let idle = view.and_then(|view| view.state.idle).unwrap_or_default();
             let error = format!("command execution timeout: no output for {idle}");

@@ -69,16 +69,16 @@ impl Execute {
                 last = report::undying(&view, &mut facts);
                 report::kernel_facts(&view, &mut facts).await;
             }
-            Outcome::Running(_, why) => {
+            Outcome::Running(_, WhyRunning::NobodyToAsk) => {
                 let note = report::still_running(&view, standby, &mut facts);
-                last = Some(match why {
-                    WhyRunning::NobodyToAsk => format!(
-                        "[still running: no output for {idle} and nobody can be asked. {note}]"
-                    ),
-                    WhyRunning::Standby | WhyRunning::Undying => {
-                        format!("[still running. {note}]")
-                    }
-                });
+                last = Some(format!(
+                    "[still running: no output for {idle} and nobody can be asked. {note}]"
+                ));
+                report::kernel_facts(&view, &mut facts).await;
+            }
+            Outcome::Running(_, WhyRunning::Standby) => {
+                let note = report::still_running(&view, standby, &mut facts);
+                last = Some(format!("[still running. {note}]"));
                 report::kernel_facts(&view, &mut facts).await;
             }
             _ => match report::fault(&view) {

@@ -56,6 +56,14 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
             let error = error.unwrap_or_else(|| "the command could not be run".into());
             (start_code(&error), Some(error))
         }
+        ("undying", _) => {
+            let code = match ended["wanted_end"].as_str() {
+                _ if cancelled => INTERRUPTED,
+                Some("deadline" | "idle_declined") => TIMED_OUT,
+                _ => OWN,
+            };
+            (code, error)
+        }
         ("declined", _) => (TIMED_OUT, error),
         ("cancelled", _) => (INTERRUPTED, error),
         (_, "user") if cancelled => (
@@ -168,6 +176,11 @@ mod tests {
         assert_eq!(judged(&ended("user", none.clone(), json!(9)), false), 137);
         assert_eq!(judged(&ended("lost", none.clone(), none), false), 125);
         assert_eq!(judged(&json!({"outcome": "declined"}), false), 124);
+        let undying = |wanted: &str| json!({"outcome": "undying", "wanted_end": wanted});
+        assert_eq!(judged(&undying("deadline"), false), 124);
+        assert_eq!(judged(&undying("idle_declined"), false), 124);
+        assert_eq!(judged(&undying("user"), true), 130);
+        assert_eq!(judged(&undying("agent"), false), 125);
         let failed = |error: &str| json!({"outcome": "failed", "error": error});
         assert_eq!(
             judged(
