@@ -2,11 +2,21 @@
 
 use crate::harness::{Abide, text};
 
+/// A terminal that is half a screen wide shows each way to call a command in one line.
+const NARROW: usize = 60;
+
 fn help(words: &[&str]) -> String {
     let abide = Abide::new();
     let output = abide.output(words.iter().copied().chain(["--help"]));
     assert!(output.status.success(), "{output:?}");
-    text(&output.stdout)
+    let help = text(&output.stdout);
+    let usage = help.split("Usage: ").nth(1).expect("how it is called");
+    let ways = usage.split("\n\n").next().expect("at least one way");
+    for way in ways.lines() {
+        let columns = "Usage: ".len() + way.trim_start().chars().count();
+        assert!(columns <= NARROW, "{columns} columns: {way}");
+    }
+    help
 }
 
 macro_rules! helps {

@@ -346,6 +346,7 @@ pub struct Search {
 
 /// Give a session's terminal another size
 #[derive(Debug, Args)]
+#[command(override_usage = "abide session resize <SESSION> <COLS> <ROWS>")]
 pub struct Resize {
     /// Which session
     pub session: String,
@@ -435,9 +436,13 @@ const EXTEND_HELP: &str = "\
 Example:
   abide session extend session_k3v9x2bc --timeout 10m";
 
+const EXTEND_USAGE: &str = "\
+abide session extend <SESSION> --timeout <TIME>
+       abide session extend <SESSION> --idle <TIME>";
+
 /// Give a running session other limits, counted from now
 #[derive(Debug, Args)]
-#[command(after_help = EXTEND_HELP)]
+#[command(after_help = EXTEND_HELP, override_usage = EXTEND_USAGE)]
 #[group(id = "limits", required = true, multiple = true, args = ["timeout", "idle"])]
 pub struct Extend {
     /// Which session

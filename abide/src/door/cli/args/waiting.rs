@@ -35,9 +35,13 @@ Examples:
 Exit codes: 0 it completed (a mission: it was made), 1 the standby ended first, 2 it makes no sense
 and none was made, 3 it was stopped, cancelled or paused meanwhile.";
 
+const TIMER_START_USAGE: &str = "\
+abide timer start <TIME> --reason <TEXT> [OPTIONS]
+       abide timer start <TIME> --mission <TEXT> [OPTIONS]";
+
 /// Start a timer
 #[derive(Debug, Args)]
-#[command(after_help = TIMER_START_HELP)]
+#[command(after_help = TIMER_START_HELP, override_usage = TIMER_START_USAGE)]
 #[group(id = "purpose", required = true, multiple = false, args = ["reason", "mission"])]
 pub struct TimerStart {
     /// How long it runs in all
@@ -149,9 +153,11 @@ Examples:
 Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out, 2 it makes no
 sense.";
 
+const WAIT_USAGE: &str = "abide wait [OPTIONS] <--port <PORT>|--url <URL>|…>";
+
 /// Wait until something holds
 #[derive(Debug, Args)]
-#[command(after_help = WAIT_HELP)]
+#[command(after_help = WAIT_HELP, override_usage = WAIT_USAGE)]
 #[group(id = "what", required = true, multiple = true, args = ["port", "url", "file", "session", "command", "until"])]
 pub struct Wait {
     /// Somebody listens at this port, such as 3000 or host:3000
