@@ -1,6 +1,6 @@
 //! Whatever is wrong with a request is said in the same way.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::harness::Abide;
 
@@ -80,4 +80,17 @@ fn every_refusal_is_a_problem_with_a_sentence() {
             assert!(head.contains("allow: "), "{line}\n{answer}");
         }
     }
+}
+
+#[test]
+fn what_a_tool_refuses_is_said_where_its_results_say_everything() {
+    let abide = Abide::new();
+    let (status, refused) = abide.ask("POST /v1/tools/shell", "", &json!({"command": " "}));
+    assert_eq!(status, 400);
+    for field in ["detail", "text"] {
+        assert_eq!(refused[field], "ERROR: Shell command cannot be empty.");
+    }
+    assert_eq!(refused["is_error"], true);
+    let (_, elsewhere) = abide.ask("GET /v1/nothing", "", &Value::Null);
+    assert_eq!(elsewhere.get("text"), None, "{elsewhere}");
 }

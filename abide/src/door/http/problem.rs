@@ -19,6 +19,7 @@ pub struct Problem {
     status: StatusCode,
     kind: &'static str,
     detail: String,
+    of_a_tool: bool,
 }
 
 impl Problem {
@@ -95,6 +96,15 @@ impl Problem {
             status,
             kind,
             detail: detail.into(),
+            of_a_tool: false,
+        }
+    }
+
+    /// What a tool says: whoever called it finds the sentence where the text of every result is.
+    pub fn of_a_tool(self) -> Self {
+        Problem {
+            of_a_tool: true,
+            ..self
         }
     }
 }
@@ -118,12 +128,16 @@ impl From<&Refusal> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = json!({
+        let mut body = json!({
             "type": format!("urn:abide:problem:{}", self.kind),
             "title": self.status.canonical_reason().unwrap_or("Problem"),
             "status": self.status.as_u16(),
             "detail": self.detail,
         });
+        if self.of_a_tool {
+            body["text"] = json!(self.detail);
+            body["is_error"] = json!(true);
+        }
         let kind = [(header::CONTENT_TYPE, KIND)];
         let mut response = (self.status, kind, body.to_string()).into_response();
         if self.status == StatusCode::UNAUTHORIZED {

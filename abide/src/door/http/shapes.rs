@@ -18,6 +18,12 @@ pub struct Problem {
     pub status: u16,
     /// One sentence that says what is wrong and what to do next.
     pub detail: String,
+    /// The same sentence where a tool says it, as every result of a tool has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// `true` where a tool says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_error: Option<bool>,
 }
 
 /// One command with its whole process tree.

@@ -53,7 +53,7 @@ pub async fn call(
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
-        NotCalled::BadInput(bad) => Problem::bad_input(bad.0),
+        NotCalled::BadInput(bad) => Problem::bad_input(bad.0).of_a_tool(),
     })?;
     if quiet {
         call.be_quiet();
