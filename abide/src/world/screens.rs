@@ -108,23 +108,32 @@ impl Screens {
         self.look(id, |live| (live.fold(), live.at)).await
     }
 
-    /// The terminal has another size. It is written down, so that a later daemon knows it.
-    pub async fn resize(self: &Arc<Self>, id: SessionId, size: Size) -> io::Result<()> {
-        let size = size.clamped();
-        let changed = self
+    /// The terminal has so many columns and rows from now on; those that are not given stay. Its size is
+    /// written down, so that a later daemon knows it.
+    pub async fn resize(
+        self: &Arc<Self>,
+        id: SessionId,
+        (cols, rows): (Option<u16>, Option<u16>),
+    ) -> io::Result<Size> {
+        let (size, changed) = self
             .look(id, move |live| {
+                let size = Size {
+                    cols: cols.unwrap_or(live.size.cols),
+                    rows: rows.unwrap_or(live.size.rows),
+                }
+                .clamped();
                 let changed = live.size != size;
                 live.size = size;
                 live.screen().resize(size);
                 let words = format!("{} {}", size.cols, size.rows);
                 std::fs::write(live.folder.join(SIZE_FILE), words)?;
-                Ok::<_, io::Error>(changed)
+                Ok::<_, io::Error>((size, changed))
             })
             .await??;
         if changed {
             let _ = self.resized.send((id, size));
         }
-        Ok(())
+        Ok(size)
     }
 
     /// Hears of terminals that get another size.

@@ -75,6 +75,14 @@ fn bad_arguments_are_refused_with_one_sentence() {
             ),
             (json!({"action": "kill"}), "`session_id` is required"),
             (
+                json!({"action": "kill", "session_id": "x", "command": "y"}),
+                "`command` is not a field of action `kill`; the fields are action, session_id.",
+            ),
+            (
+                json!({"action": "resize", "session_id": "x"}),
+                "`cols` or `rows` is required",
+            ),
+            (
                 json!({"action": "send_input", "session_id": "x"}),
                 "`input` or `keys`",
             ),
@@ -173,6 +181,25 @@ fn a_program_hears_of_signals_and_sizes() {
         );
         session.act("signal", json!({"signal": "HUP"})).await;
         session.until("^hup$").await;
+        session.kill().await;
+    });
+}
+
+#[test]
+fn what_a_new_size_does_not_name_stays() {
+    with_engine(|engine| async move {
+        let size = json!({"cols": 90, "rows": 20});
+        let session = engine.start("sleep 100", size).await;
+        let wider = session.act("resize", json!({"cols": 100})).await;
+        assert_eq!(
+            (fact(&wider, "cols"), fact(&wider, "rows")),
+            (json!(100), json!(20))
+        );
+        let lower = session.act("resize", json!({"rows": 10})).await;
+        assert_eq!(
+            (fact(&lower, "cols"), fact(&lower, "rows")),
+            (json!(100), json!(10))
+        );
         session.kill().await;
     });
 }

@@ -118,9 +118,9 @@ pub async fn resize(
 
 /// Gives a terminal this size, as far as a terminal can have it.
 pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
-    let Size { cols, rows } = size.clamped();
-    let size = Size { cols, rows };
-    state.handle.screens().resize(id, size).await?;
+    let screens = state.handle.screens();
+    let both = (Some(size.cols), Some(size.rows));
+    let Size { cols, rows } = screens.resize(id, both).await?;
     let keepers = state.handle.keepers();
     keepers.send(id, &ToKeeper::Resize { cols, rows });
     Ok(())

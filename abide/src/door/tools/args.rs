@@ -274,10 +274,15 @@ impl Args {
 
     /// All fields have been read: what is left is none of the tool's.
     pub fn finish(self, known: &str) -> Result<(), BadInput> {
+        self.finish_of("this tool", known)
+    }
+
+    /// The same for a part of a tool that has fields of its own.
+    pub fn finish_of(self, part: &str, known: &str) -> Result<(), BadInput> {
         match self.fields.into_iter().find(|(_, value)| !value.is_null()) {
             None => Ok(()),
             Some((field, _)) => Err(BadInput(format!(
-                "`{}` is not a field of this tool; the fields are {known}.",
+                "`{}` is not a field of {part}; the fields are {known}.",
                 shown_text(&field)
             ))),
         }

@@ -64,10 +64,10 @@ pub(super) fn read(
     config: &Config,
 ) -> Result<Action, BadInput> {
     let mut args = Args::new(arguments);
-    let action = args
+    let name = args
         .text("action")?
         .ok_or_else(|| unknown_action("nothing"))?;
-    let (action, fields) = match action.as_str() {
+    let (action, fields) = match name.as_str() {
         "start" => (
             Action::Start(Box::new(start::read(&mut args, context, config)?)),
             start::FIELDS,
@@ -108,7 +108,7 @@ pub(super) fn read(
             return Err(unknown_action(&format!("\"{}\"", shortened(other))));
         }
     };
-    args.finish(fields)?;
+    args.finish_of(&format!("action `{name}`"), fields)?;
     Ok(action)
 }
 

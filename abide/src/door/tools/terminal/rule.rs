@@ -16,9 +16,10 @@ pub(in crate::door::tools) struct Extend {
     inactivity: Option<Millis>,
 }
 
+/// What is not given stays as it is.
 pub(in crate::door::tools) struct Resize {
-    cols: u16,
-    rows: u16,
+    cols: Option<u16>,
+    rows: Option<u16>,
 }
 
 pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
@@ -42,8 +43,12 @@ pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
 }
 
 pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
-    let (cols, rows) = start::read_size(args)?;
-    Ok(Resize { cols, rows })
+    match start::read_size(args)? {
+        (None, None) => Err(BadInput(
+            "`cols` or `rows` is required: there is no size to give.".into(),
+        )),
+        (cols, rows) => Ok(Resize { cols, rows }),
+    }
 }
 
 pub(super) fn read_signal(args: &mut Args) -> Result<i32, BadInput> {
@@ -109,16 +114,12 @@ impl Desk {
             return Some(Err(format!("Session '{}' has no terminal", view.id)));
         }
         let _guard = self.attend(&view).await;
-        let Resize { cols, rows } = size;
         // Whatever the program paints for the new size must find the screen of that size.
-        if let Err(fault) = self
-            .handle
-            .screens()
-            .resize(view.id, Size { cols, rows })
-            .await
-        {
-            return Some(Err(format!("the screen cannot be resized: {fault}")));
-        }
+        let given = (size.cols, size.rows);
+        let Size { cols, rows } = match self.handle.screens().resize(view.id, given).await {
+            Ok(size) => size,
+            Err(fault) => return Some(Err(format!("the screen cannot be resized: {fault}"))),
+        };
         let keepers = self.handle.keepers();
         keepers.send(view.id, &ToKeeper::Resize { cols, rows });
         let text = format!("Session '{}' has {cols} columns and {rows} rows", view.id);

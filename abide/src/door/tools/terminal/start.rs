@@ -16,8 +16,8 @@ pub(super) const FIELDS: &str =
     "action, command, cwd, env, pty, cols, rows, inactivity_timeout, idempotency_key";
 
 /// Columns and rows of a terminal where none are given.
-const COLS: u64 = 120;
-const ROWS: u64 = 40;
+const COLS: u16 = 120;
+const ROWS: u16 = 40;
 /// The terminal that is emulated.
 const TERM: &str = "xterm-256color";
 
@@ -36,6 +36,7 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
     let given = args.env("env")?;
     let pty = args.flag_or("pty", true)?;
     let (cols, rows) = read_size(args)?;
+    let (cols, rows) = (cols.unwrap_or(COLS), rows.unwrap_or(ROWS));
     let inactivity = match args.patience("inactivity_timeout")? {
         None => Some(limit::INACTIVITY_DEFAULT),
         Some(Millis(0)) => None,
@@ -79,13 +80,13 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
     })
 }
 
-pub(super) fn read_size(args: &mut Args) -> Result<(u16, u16), BadInput> {
+pub(super) fn read_size(args: &mut Args) -> Result<(Option<u16>, Option<u16>), BadInput> {
     let cols = Size::LEAST_COLS.into()..=Size::MOST_COLS.into();
     let rows = Size::LEAST_ROWS.into()..=Size::MOST_ROWS.into();
-    let cols = args.whole("cols", cols)?.unwrap_or(COLS);
-    let rows = args.whole("rows", rows)?.unwrap_or(ROWS);
+    let cols = args.whole("cols", cols)?;
+    let rows = args.whole("rows", rows)?;
     // Both fit: they have just been found to be within their bounds.
-    Ok((cols as u16, rows as u16))
+    Ok((cols.map(|cols| cols as u16), rows.map(|rows| rows as u16)))
 }
 
 /// Variables that speak of the terminal the caller itself has.
