@@ -79,6 +79,9 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
     await choose(length);
     await expect(row).toContainText('Paused');
     await expect.poll(status).toBe('paused');
+    await row.getByRole('button', { name: 'What to do with tea' }).click();
+    await expect(page.getByRole('menuitem', { name: 'Cancel' })).toHaveAttribute('aria-disabled', 'true');
+    await page.keyboard.press('Escape');
     await choose('Resume');
     await expect(row).toContainText('Running');
     await expect.poll(status).toBe('running');

@@ -1,6 +1,8 @@
 // Answers and events come in any order, and either may be late. A button shows what it is about to do, and
 // what it showed is never taken back for a moment and shown again.
 
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Page } from '@playwright/test';
 import { type Abide, expect, note, quietCommand, test } from './abide';
 
@@ -167,6 +169,36 @@ for (const order of ORDERS) {
     expect((await looks(page)).slice(1)).toEqual(['Answering no…', 'gone']);
   });
 }
+
+test.describe('with a waker', () => {
+  const command = 'test -e "$ABIDE_DIR/up" || { echo the sink is down >&2; exit 3; }';
+  test.use({ config: `[[wakers]]\ncommand = ["sh", "-c", ${JSON.stringify(command)}]\nafter = 0\n` });
+
+  for (const order of ORDERS) {
+    test(`a message that is sent again: ${order}`, async ({ abide, inside: page }) => {
+      await gateEvents(page);
+      await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
+      await page.keyboard.press('4');
+      const message = page.getByRole('article', { name: 'Message to default' });
+      await expect(message).toContainText('the sink is down');
+      writeFileSync(join(abide.dir, 'up'), '');
+      const delivered = /event: message\n(?:.*\n)*?data: .*"ok":true/;
+      const again = message.getByRole('button', { name: 'Send again' });
+      await noteLooks(page, '.message');
+      await inOrder(page, order, /\/v1\/messages\/[^/]+\/wake$/, delivered, () => again.click());
+      await expect(message.getByRole('list', { name: 'Deliveries' })).toContainText('delivered');
+      await expect(again).toBeEnabled();
+      const all = await looks(page);
+      const runs = (words: [RegExp, string][]) => {
+        const said = all.map((look) => words.find(([pattern]) => pattern.test(look))?.[1] ?? 'neither');
+        return said.filter((word, place) => word !== said[place - 1]);
+      };
+      expect(runs([[/Sending…/, 'sending'], [/Send again/, 'idle']])).toEqual(['idle', 'sending', 'idle']);
+      const became = runs([[/delivered/, 'delivered'], [/the sink is down/, 'failed']]);
+      expect(became.filter((word) => word !== 'neither')).toEqual(['failed', 'delivered']);
+    });
+  }
+});
 
 test('an act that comes too late is refused in the words of the daemon, and the event then tells the rest', async ({ abide, inside: page }) => {
   await gateEvents(page);

@@ -12,6 +12,7 @@ test('a timer shows its times and takes every button', async ({ abide, inside: p
   await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
   await expect(card).toContainText(/goes on in [45]m/);
+  await expect(card.getByRole('button', { name: 'Cancel' })).toBeDisabled();
   await card.getByRole('button', { name: 'Resume' }).click();
   await expect(card.getByText('Running')).toBeVisible();
   await card.getByRole('button', { name: 'Cancel' }).click();
