@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
 
 use super::{Slots, Tools};
 use crate::world::clock::pause;
@@ -50,22 +50,34 @@ pub(super) fn is_near(host: Option<&str>) -> bool {
 pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
     match host.filter(|host| *host != "localhost") {
         Some(host) => connect(host, port).await.map(drop),
-        None => {
-            let first = within(TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await;
-            match first {
-                Ok(_) => Ok(()),
-                Err(refused) => within(TcpStream::connect((Ipv6Addr::LOCALHOST, port)))
-                    .await
-                    .map(drop)
-                    .map_err(|_| refused),
-            }
-        }
+        None => match reach((Ipv4Addr::LOCALHOST, port)).await {
+            Ok(_) => Ok(()),
+            Err(refused) => reach((Ipv6Addr::LOCALHOST, port))
+                .await
+                .map(drop)
+                .map_err(|_| refused),
+        },
     }
 }
 
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    within(TcpStream::connect((host, port))).await
+    reach((host, port)).await
+}
+
+async fn reach(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
+    let stream = within(TcpStream::connect(to)).await?;
+    match leads_to_itself(&stream) {
+        true => Err(io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(stream),
+    }
+}
+
+/// Where nobody listens at a port, the system may lend that very port to whoever looks there, who then
+/// meets nobody but itself.
+fn leads_to_itself(stream: &TcpStream) -> bool {
+    let own = stream.local_addr().ok();
+    own.is_some() && own == stream.peer_addr().ok()
 }
 
 async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -81,5 +93,30 @@ pub(super) fn reason(e: &io::Error) -> String {
         io::ErrorKind::ConnectionRefused => "connection refused".into(),
         io::ErrorKind::TimedOut => "no answer within 3s".into(),
         _ => e.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::{TcpListener, TcpSocket};
+
+    #[test]
+    fn whoever_meets_itself_has_met_nobody() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let any = (Ipv4Addr::LOCALHOST, 0).into();
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.bind(any).expect("a port");
+            let own = socket.local_addr().expect("an address");
+            let alone = socket.connect(own).await.expect("it meets itself");
+            assert!(leads_to_itself(&alone));
+            let listener = TcpListener::bind(any).await.expect("a port");
+            let there = listener.local_addr().expect("an address");
+            let stream = reach(there).await.expect("somebody listens");
+            assert!(!leads_to_itself(&stream));
+        });
     }
 }
