@@ -3,6 +3,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -47,6 +49,17 @@ impl Line {
     /// Whether nobody is there any more.
     pub fn broken(&self) -> bool {
         self.broken
+    }
+
+    /// Whether whoever spoke here has gone by now, though not all that it said may have been heard.
+    pub fn deserted(&self) -> bool {
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
+        let told = rustix::event::poll(&mut fds, Some(&at_once));
+        told.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// Says something, now or as soon as it is taken.

@@ -273,11 +273,21 @@ impl Keeper {
         }
     }
 
+    fn is_deserted(&self) -> bool {
+        self.line.as_ref().is_none_or(Line::deserted)
+    }
+
     fn input_waits(&self) -> bool {
         matches!(&self.stage, Stage::Run(run) if run.feed.full())
     }
 
     fn obey(&mut self, frame: ToKeeper) {
+        // Whoever lost its daemon calls the next one, which knows nothing of this command yet: were it
+        // started only now, it would run twice.
+        if matches!(frame, ToKeeper::Start(_)) && self.is_deserted() {
+            self.line = None;
+            return;
+        }
         match (frame, &mut self.stage) {
             (ToKeeper::Start(launch), Stage::Spare) => self.start(&launch),
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,

@@ -7,7 +7,8 @@ mod memory;
 mod plain;
 mod wary;
 
-use std::io::BufRead;
+use std::io::{BufRead, Write};
+use std::os::unix::net::UnixListener;
 
 use harness::{Abide, Handle, comes_to_life, line_with, living, receive};
 use serde_json::{Value, json};
@@ -63,6 +64,38 @@ fn k1_killed_before_the_command_was_handed_over() {
 fn k2_k3_killed_right_after_the_command_was_handed_over() {
     let (abide, result) = crash_then_retry("session.post_start");
     ran_once(&abide, &result);
+}
+
+/// A keeper that was handed its command in the last moment of a daemon, and is slow to take it up.
+#[test]
+fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
+    let abide = Abide::new();
+    abide.start();
+    let call = json!({"command": counting(&abide, "runs"), "idempotency_key": "once"});
+    let result = abide
+        .post("/v1/tools/shell", &call)
+        .expect("an answer")
+        .body;
+    let session = result["session_id"].as_str().expect("an id");
+    let folder = abide.path("sessions").join(session);
+    abide.kill_daemon();
+    // What it has taken up is in its folder before it greets whoever comes.
+    let (meta, aside) = (folder.join("meta"), abide.path("meta"));
+    std::fs::rename(&meta, &aside).expect("a record");
+    let slow = UnixListener::bind(folder.join("ctl")).expect("a keeper's socket");
+    let keeper = std::thread::spawn(move || {
+        let (mut stream, _) = slow.accept().expect("a daemon");
+        std::fs::rename(&aside, &meta).expect("a record");
+        stream.write_all(b"here").expect("it listens");
+    });
+    abide.start();
+    let again = abide
+        .post("/v1/tools/shell", &call)
+        .expect("an answer")
+        .body;
+    assert_eq!(again["session_id"], session, "{again}");
+    ran_once(&abide, &again);
+    keeper.join().expect("it was asked");
 }
 
 #[test]

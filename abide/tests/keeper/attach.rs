@@ -37,6 +37,21 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
 }
 
 #[test]
+fn k2_nothing_is_started_for_a_daemon_that_has_gone() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let ran = keeper.folder.with_extension("ran");
+    let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
+    // It hears of the command when there is nobody any more to be told of it.
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    keeper.start(keeper.shell(&format!("echo > {}", ran.display())));
+    let away = keeper.hang_up();
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    wait_gone(away.pid);
+    assert!(!ran.exists() && !away.folder.exists());
+}
+
+#[test]
 fn k4_no_byte_is_lost_or_doubled_while_daemons_come_and_go() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();

@@ -1,8 +1,10 @@
 //! What earlier daemons left: sessions whose keepers live, sessions that have ended, and sessions that
 //! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
 
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::session::{Ending, Phase, Session};
 use abide_core::{Agent, End, Key, Millis, Mono, SessionId, Wall};
@@ -13,6 +15,10 @@ use crate::keeper::frame::Exited;
 use crate::keeper::tree;
 use crate::world::limits::{self, Moved};
 use crate::world::log::Log;
+use crate::world::socket;
+
+/// How long a keeper that is there may take to say so: it has to be given time first.
+const GREETING: Duration = Duration::from_secs(10);
 
 pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
     let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
@@ -28,19 +34,41 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
             continue;
         };
         let path = entry.path();
-        match folder::read_meta(&path) {
+        let (mut meta, mut kept) = (folder::read_meta(&path), true);
+        if let Ok(None) = meta {
+            // A spare goes with its daemon, unless that handed it a command in its last moment. Whoever
+            // greets has done what it was told before.
+            kept = greets(&path);
+            meta = folder::read_meta(&path);
+        }
+        match meta {
             Ok(Some(meta)) => {
                 keepers.hold(id, meta.contained_by);
                 let phase = phase(keepers, id, &path, &meta);
                 found.push((id, session(&meta, phase, &path)));
             }
-            // A spare that was never used: its keeper has gone with its daemon.
-            Ok(None) if keepers.connect(id).is_err() => drop(std::fs::remove_dir_all(&path)),
+            Ok(None) if !kept => drop(std::fs::remove_dir_all(&path)),
             Ok(None) => {}
             Err(e) => tracing::warn!("cannot read {}: {e}", path.display()),
         }
     }
     found
+}
+
+/// Whether the session in a folder has a keeper. Waits until that has said so.
+fn greets(path: &Path) -> bool {
+    let Ok(mut stream) = socket::connect(&path.join(folder::CTL)) else {
+        return false;
+    };
+    let _ = stream.set_read_timeout(Some(GREETING));
+    match stream.read(&mut [0]) {
+        Ok(said) => said > 0,
+        Err(e) if e.kind() == ErrorKind::ConnectionReset => false,
+        Err(e) => {
+            tracing::warn!("the keeper of {} does not answer: {e}", path.display());
+            true
+        }
+    }
 }
 
 fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Phase {
