@@ -2,6 +2,7 @@
 //! transaction a turn, synced before anybody is told.
 
 mod deliver;
+mod journal;
 mod list;
 mod read;
 mod schema;
@@ -20,6 +21,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
+use journal::Copier;
 pub use list::{Day, Ended, MessageCounts, Order, TimerPage, TimersWanted};
 pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
 pub use write::closing_word;
@@ -66,6 +68,7 @@ impl From<rusqlite::Error> for StoreFault {
 /// SQLite with a thread of its own, which does whatever may take long.
 pub struct Sqlite {
     writer: Arc<Writer>,
+    copier: Arc<Copier>,
     jobs: std_mpsc::SyncSender<Job>,
 }
 
@@ -73,7 +76,7 @@ enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
     Note(Note, oneshot::Sender<Result<(), StoreFault>>),
     Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
-    Checkpoint,
+    CopyJournal,
 }
 
 /// What may be queued for the writer. The loop awaits each turn; notes of wakers are few.
@@ -105,13 +108,18 @@ impl Sqlite {
         let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
         let past = Past::new(connect(path)?, connect(path)?, shuffle);
         let writer = Arc::new(Writer::new(db)?);
+        let copier = Arc::new(Copier::start(connect(path)?, writer.journal.clone())?);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
-        let serving = writer.clone();
+        let (serving, asking) = (writer.clone(), copier.clone());
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&serving, &queue))
+            .spawn(move || serve(&serving, &asking, &queue))
             .map_err(|e| StoreFault::Broken(e.to_string()))?;
-        let store = Sqlite { writer, jobs };
+        let store = Sqlite {
+            writer,
+            copier,
+            jobs,
+        };
         Ok(Opened {
             store,
             past,
@@ -122,7 +130,7 @@ impl Sqlite {
     }
 }
 
-fn serve(writer: &Writer, queue: &std_mpsc::Receiver<Job>) {
+fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(writer.commit(&records))),
@@ -130,10 +138,14 @@ fn serve(writer: &Writer, queue: &std_mpsc::Receiver<Job>) {
             Job::Tidy(before, done) => {
                 drop(done.send(writer.with(|db| write::tidy(db, before))));
             }
-            Job::Checkpoint => {}
+            Job::CopyJournal => {}
         }
         // Whoever waits has been answered first.
-        writer.checkpoint_if_long();
+        if writer.journal.is_too_long() {
+            writer.copy_journal();
+        } else if writer.journal.is_long() {
+            copier.ask();
+        }
     }
 }
 
@@ -142,9 +154,11 @@ impl Store for Sqlite {
         let (done, answer) = oneshot::channel();
         if let Some(result) = self.writer.commit_in_passing(&records) {
             let _ = done.send(result);
-            if self.writer.is_long() {
+            if self.writer.journal.is_too_long() {
                 // Where the queue is full, a later commit says it again.
-                let _ = self.jobs.try_send(Job::Checkpoint);
+                let _ = self.jobs.try_send(Job::CopyJournal);
+            } else if self.writer.journal.is_long() {
+                self.copier.ask();
             }
             return answer;
         }

@@ -5,13 +5,14 @@
 //! were quick. A disk that is slow, or becomes so, is left to the thread: then only the loop waits,
 //! and the doors go on.
 
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::{Record, message};
 use rusqlite::Connection;
 
+use super::journal::Journal;
 use super::{StoreFault, write};
 use crate::world::clock;
 
@@ -22,24 +23,21 @@ const SMALL: usize = 1;
 const QUICK_US: u64 = 400;
 /// So many in a row must have been.
 const IN_A_ROW: u32 = 8;
-/// Pages in the journal after which they are brought into the database itself.
-const LONG: i32 = 1_000;
 
 pub(super) struct Writer {
     db: Mutex<Connection>,
     /// How many commits were small and quick since one was not.
     quick: AtomicU32,
-    /// Pages in the journal after the last commit.
-    journal: Arc<AtomicI32>,
+    pub(super) journal: Arc<Journal>,
 }
 
 impl Writer {
     pub(super) fn new(mut db: Connection) -> Result<Self, StoreFault> {
-        let journal = Arc::new(AtomicI32::new(0));
-        let pages = journal.clone();
+        let journal = Arc::new(Journal::default());
+        let grown = journal.clone();
         // This takes the place of SQLite's own checkpoint, for which a commit would have to wait.
-        db.wal_hook(Some(move |_: &mut _, now| {
-            pages.store(now, Ordering::Relaxed);
+        db.wal_hook(Some(move |_: &mut _, pages| {
+            grown.has(pages);
             Ok(())
         }))?;
         Ok(Writer {
@@ -85,22 +83,10 @@ impl Writer {
         result
     }
 
-    /// Whether the journal is to be brought into the database.
-    pub(super) fn is_long(&self) -> bool {
-        self.journal.load(Ordering::Relaxed) >= LONG
-    }
-
-    /// Does so. Where that fails nothing is lost: what is in the journal stays there.
-    pub(super) fn checkpoint_if_long(&self) {
-        if !self.is_long() {
-            return;
-        }
-        let pragma = "PRAGMA wal_checkpoint(PASSIVE)";
-        let done = self.with(|db| db.query_row(pragma, [], |_| Ok(())));
-        self.journal.store(0, Ordering::Relaxed);
-        if let Err(fault) = done {
-            tracing::warn!("the journal stays long: {fault}");
-        }
+    /// Brings the journal into the database while nobody can commit, so that it is whole then and begins
+    /// anew: where more is written all the time, it would grow without end otherwise.
+    pub(super) fn copy_journal(&self) {
+        self.with(|db| self.journal.copy(db));
     }
 }
 
@@ -196,19 +182,5 @@ mod tests {
         other.execute_batch("ROLLBACK").unwrap();
         writer.commit(&[made(1, "m")]).unwrap();
         assert_eq!(timers(&writer), 1);
-    }
-
-    #[test]
-    fn a_long_journal_is_brought_into_the_database() {
-        let folder = tempfile::tempdir().unwrap();
-        let writer = writer(folder.path());
-        let text = "x".repeat(16 << 10);
-        let many: Vec<Record> = (0..300).map(|n| made(n, &text)).collect();
-        writer.commit(&many).unwrap();
-        assert!(writer.is_long());
-        writer.checkpoint_if_long();
-        writer.commit(&[made(300, "m")]).unwrap();
-        assert!(!writer.is_long(), "the journal has begun anew");
-        assert_eq!(timers(&writer), 301);
     }
 }
