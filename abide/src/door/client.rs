@@ -23,6 +23,10 @@ use crate::door::http::frame::Frame;
 use crate::door::http::wire::{AGENT_HEADER, QUIET_HEADER, ROOT_HEADER};
 use crate::world::peer::Peer;
 
+/// How often a daemon is asked that goes away in the middle. One that dies closes what it has open one by
+/// one: whoever hears of it and comes back may still find it listening, and be sent away once more.
+const ATTEMPTS: u32 = 5;
+
 /// Calls abide on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -96,23 +100,39 @@ impl Client {
     /// Asks and reads the whole answer.
     pub async fn get(&self, path: &str) -> Result<Value, Unanswered> {
         // Looking changes nothing, so a daemon that went away in the middle is asked again.
-        match self.stream(Method::GET, path, Bytes::new()).await {
-            Err(Unanswered::Broken(_)) => self.stream(Method::GET, path, Bytes::new()).await,
-            answer => answer,
-        }?
-        .json()
-        .await
+        self.again(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Has something done that may be done twice, and reads the whole answer: a daemon that went away in
+    /// the middle is asked again.
+    pub async fn post_again(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+        let body = Bytes::from(body.to_string());
+        self.again(Method::POST, path, body).await
+    }
+
+    async fn again(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+        for _ in 1..ATTEMPTS {
+            match self.whole(method.clone(), path, body.clone()).await {
+                Err(Unanswered::Broken(_)) => {}
+                answer => return answer,
+            }
+        }
+        self.whole(method, path, body).await
+    }
+
+    async fn whole(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+        self.stream(method, path, body).await?.json().await
     }
 
     /// Has something done and reads the whole answer.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
         let body = Bytes::from(body.to_string());
-        self.stream(Method::POST, path, body).await?.json().await
+        self.whole(Method::POST, path, body).await
     }
 
     /// Sends bytes as they are.
     pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, Unanswered> {
-        self.stream(Method::POST, path, body).await?.json().await
+        self.whole(Method::POST, path, body).await
     }
 
     /// Asks and takes the answer as it comes.

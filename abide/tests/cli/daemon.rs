@@ -86,6 +86,30 @@ fn s30_stopping_touches_no_session() {
     assert_eq!(output.status.code(), Some(3));
 }
 
+/// A daemon that dies closes its connections one by one, and may be listening still when it has let go of
+/// the first.
+#[test]
+fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::os::unix::fs::DirBuilderExt;
+    use std::os::unix::net::UnixListener;
+    let abide = Abide::new();
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .recursive(true)
+        .create(abide.path("abide/run"))
+        .unwrap();
+    let dying = UnixListener::bind(abide.socket()).unwrap();
+    let dying = std::thread::spawn(move || {
+        drop(dying.accept().unwrap());
+        // Here it is again.
+        poll(&mut [PollFd::new(&dying, PollFlags::IN)], None).unwrap();
+    });
+    let output = abide.output(["status", "--json"]);
+    dying.join().unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
 /// A daemon that is asked in the moment in which it stops says so, and goes.
 #[test]
 fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {

@@ -119,8 +119,9 @@ fn a_timer_is_told_alike_however_it_is_made() {
         let told = abide.good("POST /v1/timers", headers, body);
         assert_eq!(told["standing_by"], false, "{told}");
         assert_eq!(told["until"].is_null(), *body == plain, "{told}");
+        // Whether a condition has been looked at yet is a matter of how soon one asks.
         let told = told.as_object().expect("facts").keys().cloned();
-        names.push(told.collect::<Vec<_>>());
+        names.push(told.filter(|name| name != "last_look").collect::<Vec<_>>());
     }
     assert_eq!(names[0], names[1]);
     assert_eq!(names[1], names[2]);

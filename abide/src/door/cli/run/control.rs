@@ -242,7 +242,7 @@ impl Control {
         let mut given = client.post(&path, &body).await;
         let broken = matches!(given, Err(Unanswered::Broken(_)));
         if broken {
-            given = client.post(&path, &body).await;
+            given = client.post_again(&path, &body).await;
         }
         match given {
             // Where nobody heard the answer, the next daemon asks again.
@@ -335,9 +335,7 @@ impl Control {
         tokio::spawn(async move {
             // A daemon that went away in the middle is told again; one that has nothing left to do
             // this to has said so.
-            if let Err(Unanswered::Broken(_)) = client.post(&path, &body).await {
-                let _ = client.post(&path, &body).await;
-            }
+            let _ = client.post_again(&path, &body).await;
         });
     }
 
