@@ -45,12 +45,14 @@ pub enum Record {
         agent: Agent,
         /// What about.
         about: About,
-        /// Whether it is being told in the same turn.
+        /// Whether the answer of a call that stood by tells it. Where that arrives, there was no need
+        /// for a message.
         told: bool,
         /// When.
         at: Wall,
     },
-    /// These are being told.
+    /// These are being told, or were told to a call that lost its way: they are messages now,
+    /// whatever told them first.
     Told {
         /// Their numbers.
         numbers: Vec<u64>,
@@ -195,7 +197,7 @@ impl Outbox {
     }
 
     /// Nobody knows whether what a call was told has arrived: it is unread again. Returns what and whose.
-    pub fn undelivered(&mut self, call: CallId) -> Option<(Agent, Vec<MessageId>)> {
+    pub fn undelivered(&mut self, call: CallId) -> Option<(Agent, Vec<Told>)> {
         let (agent, numbers) = self.set_flight(call, None)?;
         let mut unread = Vec::new();
         for number in numbers {
@@ -208,7 +210,7 @@ impl Outbox {
                     ..entry
                 };
                 self.put(&agent, number, Some(entry));
-                unread.push(self.told(number, entry).id);
+                unread.push(self.told(number, entry));
             }
         }
         Some((agent, unread))

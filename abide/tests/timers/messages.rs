@@ -20,6 +20,39 @@ fn reading_waits_by_event() {
 }
 
 #[test]
+fn what_the_answer_of_a_call_told_is_no_message() {
+    let abide = Abide::new();
+    abide.start();
+    let waited = json!({"total_duration": 0.01, "reason": "r"});
+    assert_eq!(call(&abide, "timer", waited)["status"], "completed");
+    assert_eq!(abide.get("/v1/messages")["messages"], json!([]));
+    let id = mission(&abide, "m");
+    let message = newest(&abide, Value::is_object);
+    assert_eq!(message["timer_id"], id, "{message}");
+    let all = abide.get("/v1/messages");
+    assert_eq!(all["messages"].as_array().map(Vec::len), Some(1), "{all}");
+}
+
+#[test]
+fn what_the_answer_of_a_call_may_not_have_told_is_a_message_again() {
+    let abide = Abide::new();
+    abide.start_to_crash_at("message.seen.pre");
+    let waited = json!({"total_duration": 0.01, "reason": "r"});
+    let waited = abide.post("/v1/tools/timer", &waited).expect("an answer");
+    assert_eq!(waited.body["status"], "completed", "{}", waited.body);
+    look_for("the end of the daemon", || {
+        let answer = abide.request("GET", "/v1/health", &Value::Null);
+        answer.is_none().then_some(())
+    });
+    abide.start();
+    let message = newest(&abide, Value::is_object);
+    assert_eq!(message["timer_id"], waited.body["timer_id"], "{message}");
+    assert_eq!(message["seen_at"], Value::Null, "{message}");
+    let told = call(&abide, "read_messages", json!({}));
+    assert_eq!(told["messages"][0]["repeated"], true, "{told}");
+}
+
+#[test]
 fn a_message_is_appended_once_to_the_next_result() {
     let abide = Abide::new();
     abide.start();

@@ -185,8 +185,12 @@ impl House {
             return;
         };
         if !self.answer_reader(turn, &agent) {
+            let numbers = unread.iter().map(|message| message.number).collect();
+            let at = turn.now.wall;
+            let told = message::Record::Told { numbers, at };
+            turn.push(Effect::Record(Record::Message(told)));
             for message in unread {
-                let agent = agent.clone();
+                let (agent, message) = (agent.clone(), message.id);
                 turn.push(Effect::Posted { agent, message });
             }
         }

@@ -12,6 +12,7 @@ use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::deliver::{self, Delivery};
+use super::write::IN_ANSWER;
 use super::{StoreFault, at_once};
 
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
@@ -193,6 +194,10 @@ fn kind(word: &str) -> Kind {
 }
 
 fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
+    // The calls whose answers were to tell these are gone. Where a full disk does not let that be noted,
+    // whoever reads them does.
+    let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
+    db.execute(lost, [IN_ANSWER]).unwrap_or_default();
     let mut names = Names::default();
     let mut found = Vec::new();
     let mut select = db.prepare(
@@ -278,6 +283,8 @@ pub struct MessageRow {
     pub made: Wall,
     /// When it was seen.
     pub seen: Option<Wall>,
+    /// Whether the answer of a call that stood by tells it, so that nobody else needs to.
+    pub in_answer: bool,
     /// When its agent was woken for it, where that was before deliveries were kept.
     pub woken: Option<Wall>,
     /// What came of it, by each waker.
@@ -327,7 +334,8 @@ pub struct Stats {
 
 pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms FROM timer";
-const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms FROM message";
+const MESSAGE: &str =
+    "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms FROM message";
 
 impl Past {
     pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
@@ -422,14 +430,14 @@ impl Past {
             .flatten())
     }
 
-    /// Messages, the newest first.
+    /// Messages, the newest first, without those that the answer of a call tells.
     pub fn messages(&self, page: Page<'_>) -> Result<Vec<MessageRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(&format!(
             "{MESSAGE} WHERE (?1 IS NULL OR agent = ?1) AND (NOT ?3 OR seen_ms IS NULL) \
-             AND (?4 IS NULL OR number < ?4) ORDER BY number DESC LIMIT ?2"
+             AND (?4 IS NULL OR number < ?4) AND told_ms IS NOT ?5 ORDER BY number DESC LIMIT ?2"
         ))?;
-        let chosen = params![page.agent, page.most, page.unseen, page.before];
+        let chosen = params![page.agent, page.most, page.unseen, page.before, IN_ANSWER];
         let rows = select.query_map(chosen, |row| message_row(&db, row))?;
         Ok(rows
             .filter_map(Result::transpose)
@@ -482,6 +490,7 @@ fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Messag
         made: Wall(row.get(4)?),
         seen: row.get::<_, Option<u64>>(5)?.map(Wall),
         woken: row.get::<_, Option<u64>>(6)?.map(Wall),
+        in_answer: row.get::<_, Option<u64>>(7)? == Some(IN_ANSWER),
         deliveries: deliver::of_message(db, number)?,
     }))
 }

@@ -210,6 +210,11 @@ fn changed(
     Ok(())
 }
 
+/// Stands for the time at which a message was told where the answer of a call that stood by tells it.
+/// Where that answer arrives, nobody needs to hear of the message; where it does not, it is told anew, and
+/// then the time stands there.
+pub(super) const IN_ANSWER: u64 = 0;
+
 fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
     match record {
         message::Record::Posted {
@@ -234,7 +239,7 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
                 agent.0.as_ref(),
                 about,
                 at.0,
-                told.then_some(at.0),
+                told.then_some(IN_ANSWER),
             ])?;
         }
         message::Record::Told { numbers, at } => {

@@ -81,13 +81,17 @@ impl Teller {
                 }
                 Change::Message(agent, id) => {
                     let past = self.handle.past();
-                    if let Ok(Some(row)) = past.message(past.number_of(id)) {
+                    if let Ok(Some(row)) = past.message(past.number_of(id))
+                        && !row.in_answer
+                    {
                         let facts = messages::facts(&self.handle, &row);
                         self.send(Some(agent), "message", &facts);
                     }
                 }
                 Change::Handled(number) => {
-                    if let Ok(Some(row)) = self.handle.past().message(number) {
+                    if let Ok(Some(row)) = self.handle.past().message(number)
+                        && !row.in_answer
+                    {
                         let facts = messages::facts(&self.handle, &row);
                         let agent = Agent(row.agent.as_str().into());
                         self.send(Some(agent), "message", &facts);
