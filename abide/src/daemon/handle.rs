@@ -9,14 +9,17 @@ use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
 use abide_core::timer::Why;
-use abide_core::{Agent, Asking, CallId, Event, Outcome, QuestionId, Request, SessionId};
+use abide_core::{
+    Agent, Asking, CallId, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
+};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::board::{Board, QuestionView};
+use super::board::{Board, QuestionView, SessionView};
 use crate::config::Config;
 use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
+use crate::world::facts::{Facts, Looks};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
@@ -127,6 +130,7 @@ struct Shared {
     next_call: AtomicU64,
     watchers: AtomicU32,
     given: Mutex<HashMap<SessionId, Given>>,
+    looks: Mutex<HashMap<SessionId, Looks>>,
     attached: Mutex<HashMap<SessionId, u32>>,
 }
 
@@ -166,6 +170,7 @@ impl Handle {
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
             given: Mutex::default(),
+            looks: Mutex::default(),
             attached: Mutex::default(),
         };
         Handle {
@@ -253,12 +258,21 @@ impl Handle {
         }
     }
 
-    pub(super) fn forget_given(&self, id: SessionId) {
-        self.shared
-            .given
-            .lock()
-            .expect("no holder panics")
-            .remove(&id);
+    /// How busy a session has been since it was looked at before, in percent of one processor.
+    pub fn cpu_percent(&self, view: &SessionView, now: &Facts) -> u32 {
+        let Now { wall, mono, .. } = SystemClock.now();
+        let age = wall.0.saturating_sub(view.state.created.0);
+        let began = Mono(mono.0.saturating_sub(age));
+        let mut looks = self.shared.looks.lock().expect("no holder panics");
+        let looks = looks.entry(view.id).or_insert(Looks::since(began));
+        looks.cpu_percent(mono, now)
+    }
+
+    /// What was remembered of a session goes with it.
+    pub(super) fn forget(&self, id: SessionId) {
+        let shared = &self.shared;
+        shared.given.lock().expect("no holder panics").remove(&id);
+        shared.looks.lock().expect("no holder panics").remove(&id);
     }
 
     /// Makes a call. `launch` goes with [`Request::Run`].

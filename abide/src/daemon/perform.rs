@@ -331,7 +331,7 @@ impl Performer {
         let Some(state) = house.session(id) else {
             self.details.remove(&id);
             self.handle.board().forget(id);
-            self.handle.forget_given(id);
+            self.handle.forget(id);
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {

@@ -1,6 +1,8 @@
 //! What the kernel knows of a session right now: busy, asleep, stopped, or waiting for somebody to
 //! type. It is read from `/proc`, never guessed from what a command has written.
 
+use abide_core::{Millis, Mono};
+
 use crate::keeper::folder::Meta;
 use crate::keeper::proc::{self, Stat};
 use crate::keeper::tree;
@@ -44,6 +46,50 @@ impl Facts {
     pub fn cpu_percent(&self, earlier: &Facts, passed_ms: u64) -> u32 {
         let used = self.cpu_ms.saturating_sub(earlier.cpu_ms);
         (used * 100).checked_div(passed_ms).unwrap_or(0) as u32
+    }
+}
+
+/// The last looks at a session. Each new one tells how busy it has been lately.
+#[derive(Clone, Copy, Debug)]
+pub struct Looks {
+    older: Look,
+    newer: Look,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    at: Mono,
+    cpu_ms: u64,
+}
+
+/// Two looks that are closer to each other tell nothing: the kernel counts in hundredths of a second.
+const APART: Millis = Millis(100);
+
+impl Looks {
+    /// Of a session that began then.
+    pub fn since(began: Mono) -> Self {
+        let look = Look {
+            at: began,
+            cpu_ms: 0,
+        };
+        Looks {
+            older: look,
+            newer: look,
+        }
+    }
+
+    /// How much of one processor was used since the last look that is not too close, in percent.
+    pub fn cpu_percent(&mut self, at: Mono, now: &Facts) -> u32 {
+        if at.since(self.newer.at) >= APART {
+            self.older = self.newer;
+            self.newer = Look {
+                at,
+                cpu_ms: now.cpu_ms,
+            };
+        }
+        let used = now.cpu_ms.saturating_sub(self.older.cpu_ms);
+        let passed = at.since(self.older.at).0;
+        (used * 100).checked_div(passed).unwrap_or(0) as u32
     }
 }
 
@@ -284,4 +330,30 @@ pub(super) fn ticks_per_second() -> u64 {
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
         .unwrap_or(100)
         .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_busy_it_is_is_told_from_looks_that_are_apart() {
+        let look = |cpu_ms| Facts {
+            doing: Doing::Busy,
+            cpu_ms,
+            processes: 1,
+            memory: 0,
+            only_input: false,
+        };
+        let mut looks = Looks::since(Mono(1_000));
+        assert_eq!(looks.cpu_percent(Mono(1_000), &look(0)), 0);
+        assert_eq!(looks.cpu_percent(Mono(1_050), &look(50)), 100);
+        assert_eq!(looks.cpu_percent(Mono(2_000), &look(500)), 50);
+        // What has just been looked at is held against the look before that.
+        assert_eq!(looks.cpu_percent(Mono(2_003), &look(510)), 50);
+        assert_eq!(looks.cpu_percent(Mono(3_000), &look(500)), 0);
+        // A process that has ended takes its time along.
+        assert_eq!(looks.cpu_percent(Mono(4_000), &look(20)), 0);
+        assert_eq!(looks.cpu_percent(Mono(5_000), &look(2_020)), 200);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::door::tools;
+use abide::door::tools::{self, ToolResult};
 use serde_json::{Map, json};
 
 use crate::{Session, fact, lines, with_engine};
@@ -108,6 +108,22 @@ fn output_that_only_looks_like_a_prompt_is_no_wait_for_input() {
             assert_eq!(fact(&read, "waiting_for_input"), json!(false), "{prompt}");
             session.kill().await;
         }
+    });
+}
+
+#[test]
+fn how_busy_a_session_is_is_said_with_what_it_wrote() {
+    with_engine(|engine| async move {
+        let session = engine.start("echo up; sleep 100", json!({})).await;
+        let read = session
+            .act("read_output", json!({"timeout_seconds": 180}))
+            .await;
+        assert!(fact(&read, "cpu").is_u64(), "{:?}", read.facts);
+        session.kill().await;
+        let session = engine.start("while :; do :; done", json!({})).await;
+        let busy = |seen: &ToolResult| fact(seen, "cpu").as_u64() > Some(0);
+        session.looks("how busy it is", busy).await;
+        session.kill().await;
     });
 }
 

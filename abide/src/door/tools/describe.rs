@@ -149,7 +149,7 @@ fn session_output(status: Value) -> Value {
             "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."},
             "error": {"type": "string"},
             "waiting_for_input": {"type": "boolean"},
-            "cpu": {"type": "integer", "description": "Percent of one processor used just now."},
+            "cpu": {"type": "integer", "description": "Percent of one processor used lately."},
             "doing": {"type": "string"},
             "messages": timers::message_list()
         },

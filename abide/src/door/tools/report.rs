@@ -448,7 +448,7 @@ pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Val
     facts.insert("cpu".into(), json!(now.cpu_percent(&before, passed)));
     facts.insert(
         "doing".into(),
-        json!(doing(Some(&now), Some(now.cpu_percent(&before, passed)))),
+        json!(doing(Some(&now), now.cpu_percent(&before, passed))),
     );
 }
 
@@ -458,20 +458,26 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
-/// Whether a running session waits for somebody to type. One look, since this is said with every line
-/// that is read.
-pub(super) fn waits_for_input(meta: &Meta, facts: &mut Map<String, Value>) {
+/// The same by one look, since this is said with every line that is read: how busy it is, is told from
+/// the look before.
+pub(super) fn kernel_facts_now(
+    handle: &Handle,
+    view: &SessionView,
+    meta: &Meta,
+    facts: &mut Map<String, Value>,
+) {
     let now = facts::facts(meta);
+    let cpu = handle.cpu_percent(view, &now);
     facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
-    facts.insert("doing".into(), json!(doing(Some(&now), None)));
+    facts.insert("cpu".into(), json!(cpu));
+    facts.insert("doing".into(), json!(doing(Some(&now), cpu)));
 }
 
-/// What a command does, in words; with its use of the processor, where that was measured.
-fn doing(facts: Option<&Facts>, cpu_percent: Option<u32>) -> String {
+/// What a command does, in words, with its use of the processor.
+fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     match (facts.map(|facts| facts.doing), cpu_percent) {
-        (Some(Doing::Busy), Some(cpu)) => format!("busy (CPU {cpu}%)"),
-        (Some(Doing::Busy), None) => "busy".into(),
-        (Some(Doing::Sleeping), Some(cpu @ 1..)) => format!("sleeping (CPU {cpu}%)"),
+        (Some(Doing::Busy), cpu) => format!("busy (CPU {cpu}%)"),
+        (Some(Doing::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),
         (Some(Doing::Sleeping), _) => "sleeping".into(),
         (Some(Doing::Stopped), _) => "stopped".into(),
         (Some(Doing::WaitingForInput), _) => "waiting for input at its terminal".into(),
@@ -487,7 +493,7 @@ pub fn question_text(question: &QuestionView) -> String {
         question.state.idle,
         safe(&question.command),
         spoken(question.ran),
-        doing(question.facts.as_ref(), Some(question.cpu_percent))
+        doing(question.facts.as_ref(), question.cpu_percent)
     );
     let last = String::from_utf8_lossy(&question.last_line);
     let last = last.trim_end();
@@ -509,7 +515,7 @@ pub fn question_facts(question: &QuestionView) -> Value {
         "idle": question.state.idle.0 as f64 / 1_000.0,
         "running_for": question.ran.0 as f64 / 1_000.0,
         "last_line": safe(String::from_utf8_lossy(&question.last_line).trim_end()),
-        "doing": doing(question.facts.as_ref(), Some(question.cpu_percent)),
+        "doing": doing(question.facts.as_ref(), question.cpu_percent),
         "waiting_for_input": question.facts.is_some_and(|facts| facts.waiting_for_input()),
         "cpu": question.cpu_percent,
         "asked_at": question.state.asked.0,

@@ -42,7 +42,7 @@ impl Desk {
         if view.runs()
             && let Ok(Some(meta)) = folder::read_meta(&view.folder)
         {
-            report::waits_for_input(&meta, &mut more);
+            report::kernel_facts_now(&self.handle, &view, &meta, &mut more);
         }
         let whole: Vec<String> = lines
             .iter()

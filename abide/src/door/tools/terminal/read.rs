@@ -187,7 +187,7 @@ impl Desk {
         if view.runs()
             && let Some(meta) = &reading.meta
         {
-            report::waits_for_input(meta, &mut more);
+            report::kernel_facts_now(&self.handle, view, meta, &mut more);
         }
         more.insert("cursor".into(), json!(found.cursor.to_string()));
         more.insert("lines".into(), json!(found.lines.len()));
