@@ -20,6 +20,7 @@ pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
     let mut reading = Reading {
         cleaners: Default::default(),
         at: logs.from,
+        time: 0,
         logs,
     };
     let mut attempts = 0;
@@ -56,6 +57,8 @@ impl From<Trouble> for Stopped {
 struct Reading {
     logs: Logs,
     at: u64,
+    /// When came what is printed next.
+    time: u64,
     /// One for each stream: a sequence begun on one is not ended by the other.
     cleaners: [Cleaner; 3],
 }
@@ -85,6 +88,7 @@ impl Reading {
                     }
                 }
                 Some(Frame::Offset(offset)) => self.at = offset,
+                Some(Frame::Time(time)) => self.time = time,
                 Some(Frame::Gap(bytes)) => self.gap(bytes)?,
                 Some(Frame::Ended(_)) => return Ok(()),
                 Some(Frame::Accepted(_) | Frame::Question(_) | Frame::Closed(_)) => {}
@@ -110,12 +114,12 @@ impl Reading {
             Stream::Stderr => "stderr",
             Stream::Pty => "pty",
         };
+        let mut line = json!({"offset": self.at, "stream": stream, "time": self.time});
         match std::str::from_utf8(bytes) {
-            Ok(text) => json!({"offset": self.at, "stream": stream, "text": text}),
-            Err(_) => {
-                json!({"offset": self.at, "stream": stream, "base64": STANDARD.encode(bytes)})
-            }
+            Ok(text) => line["text"] = json!(text),
+            Err(_) => line["base64"] = json!(STANDARD.encode(bytes)),
         }
+        line
     }
 
     fn gap(&mut self, bytes: u64) -> Result<(), Trouble> {

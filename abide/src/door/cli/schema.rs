@@ -173,6 +173,7 @@ started_at integer : Unix milliseconds";
 const LINE: &str = "\
 offset? integer : where in the log
 stream? string : stdout, stderr or pty
+time? integer : when it came, Unix milliseconds
 text? string
 base64? string : instead of text, where it is not UTF-8
 gap? integer : bytes that are not kept";

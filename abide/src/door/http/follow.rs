@@ -135,8 +135,9 @@ fn size(piece: &Piece) -> usize {
 }
 
 /// A page as frames. `next` is the offset that the client counts to by itself; where that is not the
-/// one of the output that follows, the client is told.
-pub fn frames(page: Page, next: &mut u64) -> Bytes {
+/// one of the output that follows, the client is told. So it is of the time at which output came, where
+/// that is not the one that was `told` last.
+pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
         let chunk = match piece {
@@ -150,6 +151,12 @@ pub fn frames(page: Page, next: &mut u64) -> Bytes {
             Frame::Offset(chunk.offset).put(&mut out);
         }
         *next = chunk.offset + chunk.bytes.len() as u64;
+        if let Some(told) = &mut told
+            && chunk.at_wall_ms != **told
+        {
+            **told = chunk.at_wall_ms;
+            Frame::Time(chunk.at_wall_ms).put(&mut out);
+        }
         let stream = match chunk.stream {
             Stream::Stdout => frame::Stream::Stdout,
             Stream::Stderr => frame::Stream::Stderr,
@@ -245,6 +252,7 @@ pub async fn log(
         handle: state.handle.clone(),
         view,
         next: tail.at(),
+        time: 0,
         tail,
         format,
         over: false,
@@ -262,6 +270,8 @@ struct Streaming {
     tail: Tail,
     format: Format,
     next: u64,
+    /// When the output came that was told of last.
+    time: u64,
     over: bool,
 }
 
@@ -272,7 +282,7 @@ impl Streaming {
             if !page.is_empty() {
                 let bytes = match self.format {
                     Format::Raw => raw(page),
-                    Format::Frames => frames(page, &mut self.next),
+                    Format::Frames => frames(page, &mut self.next, Some(&mut self.time)),
                 };
                 return Ok(Some((bytes, self)));
             }

@@ -19,6 +19,8 @@ pub enum Frame {
     Output(Stream, Bytes),
     /// The output that follows begins at this offset of the log.
     Offset(u64),
+    /// The output that follows came at this time, in Unix milliseconds.
+    Time(u64),
     /// So many bytes are not in the log any more.
     Gap(u64),
     /// A question was put to people.
@@ -65,6 +67,7 @@ impl Frame {
             Frame::Closed(facts) => whole(out, 7, facts.to_string().as_bytes()),
             Frame::Ended(facts) => whole(out, 8, facts.to_string().as_bytes()),
             Frame::Gap(bytes) => whole(out, 9, &bytes.to_le_bytes()),
+            Frame::Time(at) => whole(out, 10, &at.to_le_bytes()),
         }
     }
 
@@ -101,6 +104,7 @@ impl Frame {
             7 => Frame::Closed(facts(&payload)?),
             8 => Frame::Ended(facts(&payload)?),
             9 => Frame::Gap(number(&payload)?),
+            10 => Frame::Time(number(&payload)?),
             _ => return Ok(None),
         }))
     }
@@ -137,6 +141,7 @@ mod tests {
         vec![
             Frame::Accepted(json!({"session_id": "session_k3v9x2bc"})),
             Frame::Offset(1 << 40),
+            Frame::Time(1_794_760_093_076),
             Frame::Output(Stream::Stdout, Bytes::from_static(b"a\0\xff")),
             Frame::Output(Stream::Stderr, Bytes::new()),
             Frame::Output(Stream::Pty, Bytes::from_static(b"\x1b[1m")),

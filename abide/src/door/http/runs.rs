@@ -160,7 +160,7 @@ impl Running {
             if let Some(tail) = &mut self.tail {
                 let page = tail.page().await?;
                 if !page.is_empty() {
-                    let bytes = frames(page, &mut self.from);
+                    let bytes = frames(page, &mut self.from, None);
                     return Ok(Some((bytes, self)));
                 }
             }

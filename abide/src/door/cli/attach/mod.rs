@@ -145,7 +145,8 @@ impl Seat {
                     Some(Frame::Offset(offset)) => self.at = offset,
                     Some(Frame::Gap(bytes)) => self.at += bytes,
                     Some(Frame::Ended(facts)) => return Ok(Left::Ended(facts)),
-                    Some(Frame::Accepted(_) | Frame::Question(_) | Frame::Closed(_)) => {}
+                    Some(Frame::Time(_) | Frame::Accepted(_)) => {}
+                    Some(Frame::Question(_) | Frame::Closed(_)) => {}
                     None => return Err(Unanswered::Broken("in the middle".into())),
                 },
                 read = self.terminal.read(&mut room) => {

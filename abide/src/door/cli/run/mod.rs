@@ -115,6 +115,7 @@ async fn follow(
                 shown.map_err(Stopped::Gone)?;
             }
             Frame::Offset(offset) => screen.at = offset,
+            Frame::Time(_) => {}
             Frame::Gap(bytes) => screen.gap(bytes),
             Frame::Question(facts) => control.ask(&facts),
             Frame::Closed(facts) => control.closed(&facts),
