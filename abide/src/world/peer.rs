@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::holders::holders;
+use crate::keeper::folder::Meta;
+use crate::keeper::tree;
 
 /// Who connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,19 @@ impl Peer {
                 let holders = holders(theirs, ours);
                 holders.is_empty() || holders.into_iter().any(peer_is_inside_a_session)
             }
+        }
+    }
+}
+
+impl Peer {
+    /// Whether a process of this very session is at the other end of a unix socket.
+    pub fn is_inside(self, session: &Meta) -> bool {
+        match self {
+            Peer::Process { pid: None } => true,
+            Peer::Process { pid: Some(pid) } => {
+                tree::glance(session).iter().any(|(own, _)| *own == pid)
+            }
+            Peer::Tcp { .. } => false,
         }
     }
 }

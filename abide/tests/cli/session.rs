@@ -46,6 +46,9 @@ fn c11_logs_are_clean_to_read_and_exact_when_raw() {
     let line: serde_json::Value = serde_json::from_str(lines.trim()).unwrap();
     assert_eq!(line["stream"], "stderr");
     assert_eq!(line["text"], "err");
+    let listed = abide.json(["session", "list", "--all", "--json"]);
+    let began = listed["sessions"][0]["created_at"].as_u64();
+    assert!(line["time"].as_u64() >= began, "{line}: {listed}");
     let read = abide.output(["session", "read", &id, "--stderr"]).stdout;
     assert_eq!(read, b"err");
 }
@@ -151,5 +154,28 @@ fn a_reader_that_goes_away_is_no_trouble() {
             .output()
             .unwrap();
         assert_eq!(text(&output.stderr), "", "{words:?}: {output:?}");
+    }
+}
+
+#[test]
+fn s13_a_command_cannot_move_its_own_limits() {
+    let abide = Abide::new();
+    let find =
+        "id=$(\"$ABIDE\" session list --json | grep -o 'session_[a-z0-9]\\{8\\}' | head -n 1)";
+    let tool = "<tool name=\"terminal_session\"><action>extend</action>\
+                <session_id>'$id'</session_id><timeout>3600</timeout></tool>";
+    for extend in [
+        "\"$ABIDE\" session extend $id --timeout 1h".to_owned(),
+        "setsid \"$ABIDE\" session extend $id --idle 1h".to_owned(),
+        format!("echo '{tool}' | \"$ABIDE\" call"),
+    ] {
+        let command = format!("{find}; {extend}");
+        let output = abide.output(["run", "--timeout", "10m", "--", &command]);
+        assert_eq!(output.status.code(), Some(1), "{extend}: {output:?}");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(
+            said.contains("a command cannot move its own limits"),
+            "{extend}: {said}"
+        );
     }
 }

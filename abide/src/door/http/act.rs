@@ -51,6 +51,7 @@ pub async fn extend(
 ) -> Answer {
     let view = who.session(&state, &id)?;
     let session = view.id;
+    not_its_own(&who, &view)?;
     let mut args = Args::new(body);
     let mut limit = |field: &str| args.seconds(field);
     let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
@@ -67,6 +68,16 @@ pub async fn extend(
     };
     act(&state, &who, request).await?;
     Ok(Json(facts(&*who.session(&state, &id)?)))
+}
+
+/// A limit that a command can move by itself is none.
+pub fn not_its_own(who: &Who, view: &SessionView) -> Result<(), Problem> {
+    match who.is_inside(view) {
+        false => Ok(()),
+        true => Err(Problem::forbidden(
+            "a command cannot move its own limits; whoever runs it can",
+        )),
+    }
 }
 
 async fn act(state: &State, who: &Who, request: Request) -> Result<Outcome, Problem> {

@@ -15,6 +15,7 @@ use super::problem::Problem;
 use super::{State, wire};
 use crate::config;
 use crate::daemon::SessionView;
+use crate::keeper::folder;
 use crate::world::logins::LoginId;
 use crate::world::peer::Peer;
 
@@ -78,6 +79,15 @@ impl Who {
             Way::Person(_) | Way::Agent => false,
             Way::Unknown => true,
         }
+    }
+
+    /// Whether the request comes out of this very session.
+    pub fn is_inside(&self, view: &SessionView) -> bool {
+        let Way::Local(peer) = self.way else {
+            return false;
+        };
+        let meta = folder::read_meta(&view.folder).ok().flatten();
+        meta.is_some_and(|meta| peer.is_inside(&meta))
     }
 
     /// Whether a person asks over TCP, who reads no agent's messages by asking.
