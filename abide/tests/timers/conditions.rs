@@ -99,10 +99,9 @@ fn the_time_runs_out_and_the_last_look_is_told() {
     let result = runs_out(&abide, json!({"port": port}), &refused);
     assert_eq!(result["seen"], refused, "{result}");
     let text = result["text"].as_str().unwrap();
-    assert!(
-        text.ends_with(&format!("Last look: port {port}: connection refused")),
-        "{text}"
-    );
+    // Behind that, a very slow machine says how late it is.
+    let last = format!("Last look: {refused}");
+    assert!(text.lines().any(|line| line.ends_with(&last)), "{text}");
 }
 
 #[test]
