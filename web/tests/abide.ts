@@ -154,6 +154,12 @@ async function keepNotes(page: Page): Promise<void> {
   });
 }
 
+/**
+ * Settings of a daemon at an address of its own: nobody else on this machine takes its port while it is away,
+ * and a page finds it there again.
+ */
+export const OWN_ADDRESS = `http = "127.${64 + ((process.pid >> 16) & 63)}.${(process.pid >> 8) & 255}.${process.pid & 255}:0"\n`;
+
 /** Waits until a note in the corner has said this, however soon it is gone. */
 export async function told(page: Page, text: string): Promise<void> {
   const kept = () => page.evaluate(() => (window as unknown as Keeping).keptNotes);

@@ -1,6 +1,6 @@
 import AxeBuilder from '@axe-core/playwright';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, note, quietCommand, test } from './abide';
+import { type Abide, expect, quietCommand, test, told } from './abide';
 
 /** Something of every kind. */
 async function furnish(abide: Abide): Promise<string> {
@@ -24,7 +24,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
   for (const [name, viewport] of Object.entries({ phone: { width: 360, height: 740 }, desk: { width: 1280, height: 800 } })) {
     test(`every view is accessible and fits: ${colorScheme}, ${name}`, async ({ abide, inside: page }) => {
       await page.setViewportSize(viewport);
-      await page.emulateMedia({ colorScheme });
+      await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       const id = await furnish(abide);
       await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
       await expect(page.getByRole('article', { name: 'tea' })).toBeVisible();
@@ -52,7 +52,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
 
 for (const colorScheme of ['light', 'dark'] as const) {
   test(`what opens on a card is accessible too: ${colorScheme}`, async ({ abide, inside: page }) => {
-    await page.emulateMedia({ colorScheme });
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await abide.timers({ total_duration: 600, reason: 'tea' });
     await abide.session('cat');
     const tea = page.getByRole('article', { name: 'tea' });
@@ -69,7 +69,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
   });
 
   test(`what opens in a list, and what is refused, is accessible too: ${colorScheme}`, async ({ abide, inside: page }) => {
-    await page.emulateMedia({ colorScheme });
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await abide.timers({ total_duration: 600, reason: 'tea' });
     await page.keyboard.press('c');
     await page.getByLabel('Folder').fill('/no/such/folder');
@@ -77,6 +77,8 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await expect(page.getByRole('dialog').getByRole('alert')).toBeVisible();
     await scan(page, 'a new terminal that is refused');
     await page.keyboard.press('Escape');
+    // Until it is gone, it has the keys to itself.
+    await expect(page.getByRole('dialog')).toBeHidden();
     await page.keyboard.press('2');
     await page.getByRole('button', { name: 'What to do with tea' }).click();
     await expect(page.getByRole('menu')).toBeVisible();
@@ -137,5 +139,5 @@ test('notifications are asked for by a click only, and refusal is told', async (
   expect(await page.evaluate(() => Notification.permission)).not.toBe('granted');
   await context.clearPermissions();
   await page.getByRole('button', { name: 'Notify me of questions' }).click();
-  await expect(note(page, 'This browser does not allow notifications')).toBeVisible();
+  await told(page, 'This browser does not allow notifications');
 });

@@ -4,7 +4,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, note, quietCommand, test } from './abide';
+import { type Abide, expect, quietCommand, test, told } from './abide';
 
 interface Gate {
   hold: () => void;
@@ -207,7 +207,7 @@ test('an act that comes too late is refused in the words of the daemon, and the 
   await page.evaluate(() => window.gate.hold());
   await abide.ask('POST', `/v1/timers/${id}/stop`, { reason: 'not needed' });
   await card.getByRole('button', { name: 'Cancel' }).click();
-  await expect(note(page, 'The timer was not sent to the background')).toBeVisible();
+  await told(page, 'The timer was not sent to the background');
   await expect(card.getByText('Running')).toBeVisible();
   await page.evaluate(() => window.gate.release());
   await expect(card).toBeHidden();

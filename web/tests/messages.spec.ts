@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, note, test, told } from './abide';
+import { expect, test, told } from './abide';
 
 test('a message comes as it is written; where nothing wakes its agent, sending it again is refused', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
@@ -9,8 +9,8 @@ test('a message comes as it is written; where nothing wakes its agent, sending i
   const message = page.getByRole('article', { name: 'Message to default' });
   await expect(message).toContainText('Not seen yet');
   await message.getByRole('button', { name: 'Send again' }).click();
-  await expect(note(page, 'The message was not sent again')).toBeVisible();
-  await expect(note(page, 'nothing wakes agent default')).toBeVisible();
+  await told(page, 'The message was not sent again');
+  await told(page, 'nothing wakes agent default');
   await page.getByRole('combobox', { name: 'Which' }).selectOption('Waking failed');
   await expect(page.getByText('No message is like that')).toBeVisible();
 });

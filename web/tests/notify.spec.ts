@@ -1,7 +1,7 @@
 // Questions as notifications of the browser: shown where they are allowed and wanted, and nowhere else.
 
 import type { Page } from '@playwright/test';
-import { expect, note, quietCommand, test } from './abide';
+import { expect, quietCommand, test, told } from './abide';
 
 interface Shown {
   title: string;
@@ -91,7 +91,7 @@ test('nobody who looks at the page, or has not asked for it, is shown one', asyn
 test('without permission nothing is shown, and the page says what to do', async ({ abide, inside: page }) => {
   await noteNotifications(page);
   await bell(page).click();
-  await expect(note(page, 'This browser does not allow notifications')).toBeVisible();
+  await told(page, 'This browser does not allow notifications');
   await expect(bell(page)).toHaveAttribute('aria-pressed', 'false');
   await leave(page);
   quietCommand(abide, 'sleep 1000');
@@ -112,7 +112,7 @@ test('a browser that lets pages show none does not break the page', async ({ abi
   await page.reload();
   await bell(page).click();
   quietCommand(abide, 'sleep 1000');
-  await expect(note(page, 'This browser shows no notifications of pages')).toBeVisible();
+  await told(page, 'This browser shows no notifications of pages');
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
 });

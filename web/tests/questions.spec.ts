@@ -1,4 +1,4 @@
-import { expect, note, quietCommand, test } from './abide';
+import { expect, quietCommand, test, told } from './abide';
 
 const COMMAND = `echo "step one"; echo "step two"; sleep 1000 # ${'a command that is long and never cut in its middle '.repeat(6)}end`;
 
@@ -35,8 +35,8 @@ test('yes for ten minutes asks no more', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   await page.getByRole('button', { name: 'Yes, and stop asking for 10 minutes' }).click();
   await expect(page.getByRole('heading', { name: '1 session running' })).toBeVisible();
-  const { questions } = await abide.ask<{ questions: unknown[] }>('GET', '/v1/questions');
-  expect(questions).toEqual([]);
+  const open = async () => (await abide.ask<{ questions: unknown[] }>('GET', '/v1/questions')).questions;
+  await expect.poll(open).toEqual([]);
 });
 
 test('a question is answered with keys alone, and only on its card', async ({ abide, inside: page }) => {
@@ -62,8 +62,8 @@ test('an answer that comes too late is told so and changes nothing', async ({ ab
     }),
   );
   await page.getByRole('button', { name: 'No, kill it' }).click();
-  await expect(note(page, 'Your answer was not taken')).toBeVisible();
-  await expect(note(page, 'The question has been answered already: yes.')).toBeVisible();
+  await told(page, 'Your answer was not taken');
+  await told(page, 'The question has been answered already: yes.');
   await expect(page.getByRole('button', { name: 'No, kill it' })).toBeEnabled();
 });
 

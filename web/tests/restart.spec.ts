@@ -1,4 +1,6 @@
-import { expect, note, quietCommand, test } from './abide';
+import { OWN_ADDRESS, expect, quietCommand, test, told } from './abide';
+
+test.use({ config: OWN_ADDRESS });
 
 test('a page outlives the daemon: it says so, and goes on without a reload', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 600, reason: 'before' });
@@ -9,7 +11,7 @@ test('a page outlives the daemon: it says so, and goes on without a reload', asy
   await expect(page.getByText('Reconnecting…')).toBeVisible();
   await expect(page.getByText('Not connected')).toBeAttached();
   await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Stop' }).click();
-  await expect(note(page, 'abide does not answer. It is not known')).toBeVisible();
+  await told(page, 'abide does not answer. It is not known');
   await abide.cli('status');
   await abide.timers({ total_duration: 600, reason: 'after' });
   await expect(page.getByText(/^Live, abide/)).toBeVisible();

@@ -1,4 +1,4 @@
-import { expect, note, test } from './abide';
+import { expect, test, told } from './abide';
 
 const tea = { total_duration: 600, timeout_duration: 60, reason: 'tea' };
 
@@ -67,8 +67,8 @@ test('a refused act is taken back and says why', async ({ abide, inside: page })
     }),
   );
   await card.getByRole('button', { name: 'Stop' }).click();
-  await expect(note(page, 'The timer was not stopped')).toBeVisible();
-  await expect(note(page, "Timer 'timer_x' has completed already.")).toBeVisible();
+  await told(page, 'The timer was not stopped');
+  await told(page, "Timer 'timer_x' has completed already.");
   await expect(card.getByText('Running')).toBeVisible();
 });
 

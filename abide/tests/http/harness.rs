@@ -92,11 +92,6 @@ impl Abide {
         address.expect("an address").parse().expect("an address")
     }
 
-    /// The name under which it is called.
-    pub fn host(&self) -> String {
-        format!("127.0.0.1:{}", self.address().port())
-    }
-
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address()).expect("the daemon listens");
         stream
@@ -132,14 +127,14 @@ impl Abide {
     /// Asks with these headers and shows nothing else.
     pub fn send_bare(&self, line: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = self.connect();
-        let (host, length) = (self.host(), body.len());
+        let (address, length) = (self.address(), body.len());
         let kind = match body {
             "" => "",
             _ => "content-type: application/json\r\n",
         };
         // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart.
         let request = format!(
-            "{line} HTTP/1.0\r\nhost: {host}\r\n{kind}{headers}\
+            "{line} HTTP/1.0\r\nhost: {address}\r\n{kind}{headers}\
              content-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("it is taken");
@@ -168,7 +163,7 @@ impl Abide {
     /// Logs in as a page does, and gives the headers that a browser sends from then on.
     pub fn log_in(&self) -> String {
         let code = json!({"code": self.code()}).to_string();
-        let origin = format!("origin: http://{}\r\n", self.host());
+        let origin = format!("origin: http://{}\r\n", self.address());
         let answer = Answer::begin(self.send_bare("POST /v1/login", &origin, &code));
         assert_eq!(answer.status, 204, "{:?}", answer.head);
         let cookie = answer.header("set-cookie").expect("a cookie");

@@ -68,11 +68,12 @@ impl Lock {
     pub fn new(token: String, logins: Arc<Logins>, address: SocketAddr) -> Self {
         let port = address.port();
         let mut hosts = Vec::from(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
-        if !address.ip().is_loopback() {
-            hosts.push(match address.ip() {
-                IpAddr::V4(ip) => ip.to_string(),
-                IpAddr::V6(ip) => format!("[{ip}]"),
-            });
+        let own = match address.ip() {
+            IpAddr::V4(ip) => ip.to_string(),
+            IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        if !hosts.contains(&own) {
+            hosts.push(own);
         }
         let mut authorities: Vec<String> =
             hosts.iter().map(|host| format!("{host}:{port}")).collect();
@@ -280,6 +281,8 @@ mod tests {
             lock("127.0.0.1:8931").authorities(),
             ["127.0.0.1:8931", "localhost:8931", "[::1]:8931"]
         );
+        let other = lock("127.0.0.2:8931");
+        assert_eq!(other.authorities().last().unwrap(), "127.0.0.2:8931");
         let beyond = lock("192.0.2.7:80");
         for name in ["localhost:80", "localhost", "192.0.2.7:80", "192.0.2.7"] {
             assert!(
