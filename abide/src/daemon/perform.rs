@@ -149,6 +149,10 @@ impl Performer {
                 Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
         }
+        if !self.heard.is_empty() {
+            // First those who wait get their answers.
+            tokio::task::yield_now().await;
+        }
         for id in self.heard.drain(..) {
             // A folder that is gone needs no mark.
             let _ = folder::mark_heard(&self.keepers.folder(id));

@@ -15,7 +15,8 @@ use crate::harness::Abide;
 use crate::power::Dice;
 use crate::shim::start_on;
 
-/// Writes down what is written to the database before it is, and that it was synced after it was.
+/// Writes down what is written to the database before it is, and that it was synced after it was, with how long the
+/// record was when the sync began: what another thread wrote since may not be part of it.
 const RECORDING_DISK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,6 +24,7 @@ const RECORDING_DISK: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -63,13 +65,17 @@ int ftruncate64(int fd, off64_t length) {
     return syscall(SYS_ftruncate, fd, length);
 }
 int ftruncate(int fd, off_t length) { return ftruncate64(fd, length); }
-static int synced(int fd, int done) {
+static int synced(int fd, long call) {
+    const char *record = getenv("RECORD");
+    struct stat before = {0};
     int file = which(fd);
-    if (done == 0 && file >= 0) note(SYNCED, file, 0, 0, 0);
+    if (record && file >= 0) stat(record, &before);
+    int done = syscall(call, fd);
+    if (done == 0 && file >= 0) note(SYNCED, file, before.st_size, 0, 0);
     return done;
 }
-int fsync(int fd) { return synced(fd, syscall(SYS_fsync, fd)); }
-int fdatasync(int fd) { return synced(fd, syscall(SYS_fdatasync, fd)); }
+int fsync(int fd) { return synced(fd, SYS_fsync); }
+int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
 "#;
 
 /// What a disk writes whole, or not.
@@ -78,7 +84,8 @@ const SECTOR: usize = 512;
 enum What {
     Written(usize, Vec<u8>),
     Cut(usize),
-    Synced,
+    /// With everything that the record had when it was so long.
+    Synced(u64),
 }
 
 /// Something that was done to the database or to its journal.
@@ -101,10 +108,14 @@ fn read_record(path: &Path) -> Vec<Done> {
         };
         let (kind, file, place, length) = (number(0), number(1), number(2), number(3));
         at += 32;
+        if at + length > bytes.len() {
+            // It is being written.
+            break;
+        }
         let what = match kind {
             0 => What::Written(place, bytes[at..at + length].to_vec()),
             1 => What::Cut(place),
-            _ => What::Synced,
+            _ => What::Synced(place as u64),
         };
         at += length;
         let upto = at as u64;
@@ -117,7 +128,7 @@ fn read_record(path: &Path) -> Vec<Done> {
 #[derive(Default)]
 struct Disk<'a> {
     certain: [Vec<u8>; 2],
-    since: [Vec<&'a What>; 2],
+    since: [Vec<&'a Done>; 2],
 }
 
 fn put(file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
@@ -131,14 +142,15 @@ fn put(file: &mut Vec<u8>, at: usize, bytes: &[u8]) {
 impl<'a> Disk<'a> {
     fn take(&mut self, done: &'a Done) {
         let (certain, since) = (&mut self.certain[done.file], &mut self.since[done.file]);
-        since.push(&done.what);
-        if matches!(done.what, What::Synced) {
-            for what in since.drain(..) {
-                match what {
-                    What::Written(at, bytes) => put(certain, *at, bytes),
-                    What::Cut(length) => certain.resize(*length, 0),
-                    What::Synced => {}
-                }
+        let What::Synced(with) = done.what else {
+            since.push(done);
+            return;
+        };
+        for done in since.extract_if(.., |done| done.upto <= with) {
+            match &done.what {
+                What::Written(at, bytes) => put(certain, *at, bytes),
+                What::Cut(length) => certain.resize(*length, 0),
+                What::Synced(_) => {}
             }
         }
     }
@@ -147,8 +159,8 @@ impl<'a> Disk<'a> {
     fn cut(&self, folder: &Path, dice: &mut Dice) {
         for (n, name) in ["abide.db", "abide.db-wal"].iter().enumerate() {
             let mut file = self.certain[n].clone();
-            for what in &self.since[n] {
-                match what {
+            for done in &self.since[n] {
+                match &done.what {
                     What::Written(at, bytes) => {
                         for (sector, bytes) in bytes.chunks(SECTOR).enumerate() {
                             let kept = match dice.roll(4) {
@@ -162,7 +174,7 @@ impl<'a> Disk<'a> {
                         }
                     }
                     What::Cut(length) if dice.roll(2) == 0 => file.resize(*length, 0),
-                    What::Cut(_) | What::Synced => {}
+                    What::Cut(_) | What::Synced(_) => {}
                 }
             }
             fs::write(folder.join(name), file).expect("a file");
@@ -268,6 +280,14 @@ fn holds(promised: &BTreeMap<String, Promised>, length: u64, folder: &Path) -> R
     Ok(())
 }
 
+/// Whether the journal was brought into the database, after the sync of making it.
+fn was_brought(done: &[Done]) -> bool {
+    let synced = done
+        .iter()
+        .filter(|done| done.file == 0 && matches!(done.what, What::Synced(_)));
+    synced.count() >= 2
+}
+
 fn power_cuts(cuts: usize, seed: u64) {
     let abide = Abide::new();
     start_on(&abide, RECORDING_DISK, "RECORD");
@@ -275,8 +295,9 @@ fn power_cuts(cuts: usize, seed: u64) {
     let mut life = Life { abide, promised };
     let mut dice = Dice(seed);
     let mut running = Vec::new();
-    // The journal is brought into the database after a thousand pages.
-    for n in 0..600 {
+    // The journal is brought into the database after a thousand pages, a while after the commit that made it so long.
+    let mut n = 0;
+    while n < 600 || n % 50 != 0 || !was_brought(&read_record(&life.abide.path("mark"))) {
         let short = dice.roll(4) == 0;
         let id = life.make(n, short);
         if !short {
@@ -286,13 +307,10 @@ fn power_cuts(cuts: usize, seed: u64) {
             let any = dice.roll(running.len() as u64) as usize;
             life.stop(&running.swap_remove(any));
         }
+        n += 1;
     }
     life.abide.kill_daemon();
     let done = read_record(&life.abide.path("mark"));
-    let brought = done
-        .iter()
-        .filter(|done| done.file == 0 && matches!(done.what, What::Synced));
-    assert!(brought.count() >= 2, "the journal was never brought in");
 
     let first = life.promised.values().map(|promised| promised.made).min();
     let first = first.expect("a promise");
