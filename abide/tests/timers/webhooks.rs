@@ -122,7 +122,11 @@ fn a_server_that_is_gone_is_sent_nothing_more() {
     assert!(fault.contains("410 Gone"), "{fault}");
     abide.kill_daemon();
     abide.start();
-    mission(&abide, "second");
+    let second = mission(&abide, "second");
+    let skipped = delivered(&abide, |delivery| delivery["attempts"] == 0);
+    assert_eq!(skipped["timer_id"], second, "{skipped}");
+    assert_eq!(skipped["deliveries"][0]["state"], "given_up", "{skipped}");
+    assert_eq!(skipped["deliveries"][0]["fault"], fault, "{skipped}");
     // Both would have been sent by the time that this one has completed and was told.
     let passed = json!({"total_duration": 0.5, "reason": "the second is due"});
     id_of(&call(&abide, "timer", passed));

@@ -96,6 +96,7 @@ fn print_delivery(delivery: &Value, now: u64) {
     let waker = one_line(delivery["waker"].as_str().unwrap_or_default());
     let state = delivery["state"].as_str().unwrap_or_default();
     let tries = match delivery["attempts"].as_u64().unwrap_or(0) {
+        0 if state == "given_up" => "not tried".into(),
         0 => "not tried yet".into(),
         1 => "tried once".into(),
         many => format!("tried {many} times"),

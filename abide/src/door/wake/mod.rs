@@ -57,7 +57,7 @@ pub async fn keep_awake(
             change = changes.recv() => match change {
                 Ok(Change::Message(agent, id)) => {
                     let number = watch.handle.past().number_of(id);
-                    watch.posted(&agent, number);
+                    watch.posted(&agent, number).await;
                 }
                 Ok(_) => {}
                 Err(RecvError::Lagged(_)) => watch.catch_up(),
@@ -166,11 +166,13 @@ impl Watch {
         agent != OWNER && config.is_for(agent) && !self.ended.contains_key(&config.id())
     }
 
-    fn posted(&mut self, agent: &Agent, message: u64) {
+    async fn posted(&mut self, agent: &Agent, message: u64) {
         let now = self.now();
         let wakers = self.handle.config().wakers.clone();
+        let mut unwanted = Vec::new();
         for (place, config) in wakers.iter().enumerate() {
             if !self.is_woken_by(config, &agent.0) {
+                unwanted.extend(self.unwanted(config, agent, message));
                 continue;
             }
             let place = self.place(place, config, agent, message);
@@ -178,6 +180,30 @@ impl Watch {
                 watched.waker.posted(now, message);
             }
         }
+        if !unwanted.is_empty() {
+            self.note(Note::Deliveries(unwanted)).await;
+        }
+    }
+
+    /// What is said of a message that would be sent, were its waker not wanted no more.
+    fn unwanted(
+        &self,
+        config: &WakerConfig,
+        agent: &Agent,
+        message: u64,
+    ) -> Option<(u64, Delivery)> {
+        let why = self.ended.get(&config.id())?;
+        let delivery = self.delivery(message, config);
+        let would = *agent.0 != *OWNER && config.is_for(&agent.0);
+        (would && delivery.state == DeliveryState::Waiting).then(|| {
+            let over = Delivery {
+                state: DeliveryState::GivenUp,
+                fault: Some(why.clone()),
+                next_ms: None,
+                ..delivery
+            };
+            (message, over)
+        })
     }
 
     /// Who is woken for a message: where a client is, the conversation that the message comes of.
