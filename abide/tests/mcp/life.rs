@@ -193,6 +193,31 @@ fn a_pipe_that_is_only_written_to_gets_its_answers() {
     assert!(text(&said[1]["result"]).contains("o timers"), "{said:?}");
 }
 
+/// Nobody can be gone behind a file, so even an answer that takes longer than a client would wait comes.
+#[test]
+fn a_file_of_requests_gets_every_answer() {
+    let home = Home::new();
+    let requests = home.path("requests");
+    let initialize = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "a file", "version": "1"},
+        },
+    });
+    let call = json!({
+        "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": {"name": "shell", "arguments": {"command": "sleep 3; echo at last"}},
+    });
+    std::fs::write(&requests, format!("{initialize}\n{call}\n")).expect("a file");
+    let mut front = home.abide(&["mcp"]);
+    front.stdin(std::fs::File::open(&requests).expect("the file"));
+    let said = front.output().expect("abide mcp runs").stdout;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("at last"), "{said}");
+}
+
 #[test]
 fn s2_a_request_id_that_is_used_again_is_another_call() {
     let home = Home::new();

@@ -34,6 +34,8 @@ const BREAKS: usize = 5;
 /// client that is gone does not mind, and one that ends us is patient for longer; a pipe that was only
 /// written to gets what it asked for, unless that takes long.
 const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
+/// The same where the input is a file, behind which nobody can be gone: as long as it takes.
+const ALL_ANSWERS: Duration = Duration::from_secs(365 * 86_400);
 /// Lines that want no answer and wait for the next connection.
 const HELD: usize = 256;
 /// How much is read at once.
@@ -237,7 +239,8 @@ impl Front {
                 }
             }
             if !more {
-                self.hear_last_answers();
+                let is_file = input.metadata().is_ok_and(|input| input.is_file());
+                self.hear_last_answers(if is_file { ALL_ANSWERS } else { LAST_ANSWERS });
                 return Ok(());
             }
         }
@@ -259,7 +262,7 @@ impl Front {
 
     /// Waits for as long as one answer follows another. While there is no daemon yet to answer, none can
     /// be late: it is started, or that is given up, which answers everything too.
-    fn hear_last_answers(&self) {
+    fn hear_last_answers(&self, patience: Duration) {
         let mut state = self.state();
         while !state.unanswered.is_empty() {
             let waiting = state.unanswered.len();
@@ -276,7 +279,7 @@ impl Front {
                 |state: &mut State| state.link.is_some() && state.unanswered.len() == waiting;
             let (next, waited) = self
                 .changed
-                .wait_timeout_while(state, LAST_ANSWERS, quiet)
+                .wait_timeout_while(state, patience, quiet)
                 .expect("no holder panics");
             if waited.timed_out() {
                 return;
