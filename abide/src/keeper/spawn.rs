@@ -304,7 +304,12 @@ impl Step {
             Step::Run => {
                 let program = launch.argv.first().map(Vec::as_slice).unwrap_or_default();
                 let program = String::from_utf8_lossy(program);
-                Failure::new(format_args!("cannot run '{program}'"), &fault)
+                let mut failure = Failure::new(format_args!("cannot run '{program}'"), &fault);
+                if errno == libc::E2BIG {
+                    let next = "; put long text into a file or into the command's input";
+                    failure.sentence.push_str(next);
+                }
+                failure
             }
         }
     }

@@ -63,8 +63,9 @@ fn m20_a_start_that_fails_names_the_step() {
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (errno, _) = refused(&nursery, |launch| launch.argv = argv);
     assert_eq!(errno, libc::ENOEXEC);
-    let (errno, _) = refused(&nursery, |launch| launch.argv[2] = vec![b'x'; 8 << 20]);
+    let (errno, sentence) = refused(&nursery, |launch| launch.argv[2] = vec![b'x'; 8 << 20]);
     assert_eq!(errno, libc::E2BIG);
+    assert!(sentence.contains("put long text into a file"), "{sentence}");
     let (errno, _) = refused(&nursery, |launch| launch.argv[2] = b"a\0b".to_vec());
     assert_eq!(errno, libc::EINVAL);
     let (errno, _) = refused(&nursery, |launch| launch.argv.clear());
