@@ -48,6 +48,12 @@ pub(super) fn read(args: &mut Args) -> Result<Send, BadInput> {
     Ok(Send { input, keys })
 }
 
+/// How many bytes a terminal shows of what is typed: a key that is no letter as two, such as `^C`.
+fn shown(typed: &[u8]) -> u64 {
+    let of = |byte: &u8| 1 + u64::from(byte.is_ascii_control());
+    typed.iter().map(of).sum()
+}
+
 impl Desk {
     pub(super) async fn send(&self, named: &Named, send: Send) -> Option<Done> {
         let view = match self.session(named) {
@@ -70,6 +76,7 @@ impl Desk {
         let mut reading = self.reading(&view, SETTLE);
         let settled = Settled {
             sent_at,
+            shown: if view.pty { shown(&bytes) } else { 0 },
             quiet: QUIET,
             prompt: PROMPT,
             waits: &|| report::waits_for_input_alone(&view),
