@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use abide_core::SessionId;
+
 use super::holders::holders;
 use crate::keeper::folder::Meta;
 use crate::keeper::tree;
@@ -24,16 +26,36 @@ pub enum Peer {
     },
 }
 
+/// Where a process that belongs to a session was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// In this session's control group.
+    Session(SessionId),
+    /// Below the keeper with this process id.
+    Keeper(i32),
+    /// Started by the daemon itself, or not to be looked at.
+    Somewhere,
+}
+
 impl Peer {
+    /// Where in which session a process is at the other end of a unix socket; `None`: in no session.
+    pub fn inside(self) -> Option<Inside> {
+        match self {
+            Peer::Process { pid: Some(pid) } => place_of_peer(pid),
+            Peer::Process { pid: None } | Peer::Tcp { .. } => Some(Inside::Somewhere),
+        }
+    }
+
     /// Whether a command that is kept here is at the other end, or one of several that hold it.
     /// Where nobody can be found there, nothing speaks for them. Over TCP this looks through all
     /// processes and takes a while.
     pub fn is_inside_a_session(self) -> bool {
         match self {
-            Peer::Process { pid } => pid.is_none_or(peer_is_inside_a_session),
+            Peer::Process { pid } => pid.is_none_or(|pid| place_of_peer(pid).is_some()),
             Peer::Tcp { theirs, ours } => {
                 let holders = holders(theirs, ours);
-                holders.is_empty() || holders.into_iter().any(peer_is_inside_a_session)
+                let inside = |pid| place_of_peer(pid).is_some();
+                holders.is_empty() || holders.into_iter().any(inside)
             }
         }
     }
@@ -59,42 +81,46 @@ const GROUP: &str = "abide-session_";
 /// Processes have no longer line of ancestors than this, or something is wrong with them.
 const ANCESTORS: usize = 4_096;
 
-/// Whether a process belongs to a session: to the tree of a command that is kept here. So does what
+/// Where a process belongs to a session: to the tree of a command that is kept here. So does what
 /// the daemon itself has started, such as the command of a condition: no person was ever started by
 /// it. One that cannot be looked at (any more) counts as such, because nothing speaks for it.
-fn peer_is_inside_a_session(pid: i32) -> bool {
+fn place_of_peer(pid: i32) -> Option<Inside> {
     let daemon = i32::try_from(std::process::id()).unwrap_or(0);
-    is_inside(Path::new("/proc"), pid, daemon)
+    place(Path::new("/proc"), pid, daemon)
 }
 
-fn is_inside(proc: &Path, pid: i32, daemon: i32) -> bool {
+fn place(proc: &Path, pid: i32, daemon: i32) -> Option<Inside> {
     let mut pid = pid;
     for _ in 0..ANCESTORS {
         let folder = proc.join(pid.to_string());
         let Ok(groups) = std::fs::read_to_string(folder.join("cgroup")) else {
-            return true;
+            return Some(Inside::Somewhere);
         };
-        if groups
-            .split(['/', '\n'])
-            .any(|name| name.starts_with(GROUP))
-        {
-            return true;
+        let mut names = groups.split(['/', '\n']);
+        if let Some(session) = names.rfind(|name| name.starts_with(GROUP)) {
+            let id = session
+                .strip_prefix("abide-")
+                .and_then(|id| id.parse().ok());
+            return Some(id.map_or(Inside::Somewhere, Inside::Session));
         }
         let Ok(stat) = std::fs::read(folder.join("stat")) else {
-            return true;
+            return Some(Inside::Somewhere);
         };
         let Some((name, parent)) = name_and_parent(&stat) else {
-            return true;
+            return Some(Inside::Somewhere);
         };
-        if name == KEEPER.as_bytes() || parent == daemon {
-            return true;
+        if name == KEEPER.as_bytes() {
+            return Some(Inside::Keeper(pid));
+        }
+        if parent == daemon {
+            return Some(Inside::Somewhere);
         }
         if parent <= 0 {
-            return false;
+            return None;
         }
         pid = parent;
     }
-    true
+    Some(Inside::Somewhere)
 }
 
 /// The name stands in parentheses and may itself hold any byte.
@@ -142,17 +168,26 @@ mod tests {
             "user.slice/abide-session_k3v9x2bc/deeper",
         );
         for outside in [1, 10, 40] {
-            assert!(!is_inside(proc, outside, 40), "{outside}");
+            assert_eq!(place(proc, outside, 40), None, "{outside}");
         }
-        for inside in [20, 21, 22, 30, 31, 41, 42] {
-            assert!(is_inside(proc, inside, 40), "{inside}");
+        let session = Inside::Session("session_k3v9x2bc".parse().unwrap());
+        for (inside, wanted) in [
+            (20, Inside::Keeper(20)),
+            (21, Inside::Keeper(20)),
+            (22, Inside::Keeper(20)),
+            (30, session),
+            (31, session),
+            (41, Inside::Somewhere),
+            (42, Inside::Somewhere),
+        ] {
+            assert_eq!(place(proc, inside, 40), Some(wanted), "{inside}");
         }
     }
 
     #[test]
     fn nothing_speaks_for_a_process_that_is_gone() {
         let proc = tempfile::tempdir().unwrap();
-        assert!(is_inside(proc.path(), 99, 1));
+        assert!(place(proc.path(), 99, 1).is_some());
     }
 
     #[test]
@@ -160,6 +195,6 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 7, "a", 8, "");
         process(proc.path(), 8, "b", 7, "");
-        assert!(is_inside(proc.path(), 7, 1));
+        assert!(place(proc.path(), 7, 1).is_some());
     }
 }

@@ -95,6 +95,71 @@ fn s13_a_command_that_only_its_keeper_holds_cannot_answer_either() {
     refused_from_inside(&abide);
 }
 
+#[test]
+fn s13_a_command_acts_as_its_agent_and_for_nobody_else() {
+    acts_as_its_agent(&Abide::new());
+}
+
+#[test]
+fn s13_a_command_that_only_its_keeper_holds_acts_as_its_agent_too() {
+    let abide = Abide::new();
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(abide.path("abide"))
+        .unwrap();
+    std::fs::write(
+        abide.path("abide/config.toml"),
+        "containment = \"subreaper\"\n",
+    )
+    .unwrap();
+    acts_as_its_agent(&abide);
+}
+
+fn acts_as_its_agent(abide: &Abide) {
+    let start = |agent: &str| {
+        let started = abide.json(["session", "start", "--json", "--agent", agent, "--", "cat"]);
+        started["session_id"].as_str().unwrap().to_owned()
+    };
+    let (own, other) = (start("ann"), start("bob"));
+    let inside = |command: &str| {
+        let command = command.replace("abide ", "\"$ABIDE\" ");
+        abide.output(["run", "--agent", "ann", "--", &command])
+    };
+    let listed = inside("abide session list --json");
+    let listed = text(&listed.stdout);
+    assert!(
+        listed.contains(&own) && !listed.contains(&other),
+        "{listed}"
+    );
+    for command in ["read", "kill", "screen", "extend --idle 5m"] {
+        let (verb, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let refused = inside(&format!("abide session {verb} {other} {rest}"));
+        let said = text(&refused.stderr);
+        assert!(
+            said.contains(&format!("Session '{other}' not found")),
+            "{refused:?}"
+        );
+    }
+    let refused = inside("abide stop");
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("an agent cannot stop the daemon; only a person can"),
+        "{refused:?}"
+    );
+    let sessions = abide.json(["session", "list", "--json"]);
+    let sessions = sessions["sessions"].as_array().unwrap();
+    let runs = |id: &str| {
+        sessions
+            .iter()
+            .any(|one| one["session_id"] == id && one["status"] == "running")
+    };
+    assert!(runs(&own) && runs(&other), "{sessions:?}");
+    // What is its agent's own it may end.
+    let killed = inside(&format!("abide session kill {own}"));
+    assert_eq!(killed.status.code(), Some(0), "{killed:?}");
+    abide.output(["session", "kill", &other]);
+}
+
 fn refused_from_inside(abide: &Abide) {
     let (seat, id) = asked(abide, "sleep 1000");
     let from_inside = [

@@ -400,6 +400,41 @@ fn is_progress(message: &Value) -> bool {
 }
 
 #[test]
+fn a_call_that_waits_tells_of_progress_from_the_beginning() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let file = home.path(&format!("there{era:?}"));
+        let until = json!({"file": file});
+        let id = client.request(
+            "tools/call",
+            json!({
+                "name": "timer",
+                "arguments": {"total_duration": 1000, "reason": "a file", "until": until},
+                "_meta": {"progressToken": "p1"},
+            }),
+        );
+        let told = client.notified("notifications/progress");
+        assert_eq!(told["progressToken"], "p1");
+        // The next one would come after twelve seconds.
+        assert!(
+            told["progress"]
+                .as_f64()
+                .is_some_and(|seconds| seconds < 12.0),
+            "{told}"
+        );
+        let message = told["message"].as_str().expect("a message");
+        assert!(message.starts_with("waiting for "), "{told}");
+        std::fs::write(file, "").expect("a file");
+        let result = client.result(id);
+        assert_eq!(
+            result["structuredContent"]["completed_by"], "condition",
+            "{result}"
+        );
+    }
+}
+
+#[test]
 fn tells_of_progress_where_it_is_wanted() {
     let home = Home::new();
     for era in ERAS {

@@ -52,8 +52,11 @@ fn ask(path: &Path, what: &str) -> io::Result<Vec<u8>> {
         .ok_or(io::ErrorKind::UnexpectedEof)?;
     let line = String::from_utf8_lossy(&answer[..end]);
     if line.split_ascii_whitespace().nth(1) != Some("200") {
+        let said = serde_json::from_slice::<Value>(&answer[end + head.len()..]).ok();
+        let said = said.as_ref().and_then(|problem| problem["detail"].as_str());
         let line = line.lines().next().unwrap_or_default();
-        return Err(io::Error::other(format!("it answered {line}")));
+        let why = said.map_or_else(|| format!("it answered {line}"), str::to_owned);
+        return Err(io::Error::other(why));
     }
     Ok(answer.split_off(end + head.len()))
 }

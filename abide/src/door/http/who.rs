@@ -17,14 +17,15 @@ use crate::config;
 use crate::daemon::SessionView;
 use crate::keeper::folder;
 use crate::world::logins::LoginId;
-use crate::world::peer::Peer;
+use crate::world::peer::{Inside, Peer};
 
 /// The longest name of an agent, in bytes.
 const AGENT_LIMIT: usize = 200;
 
 /// Who asks.
 pub struct Who {
-    /// The agent that the request names; a person at the command line names none and sees all.
+    /// The agent that the request names, or to which the command belongs that it comes out of; a person at
+    /// the command line names none and sees all.
     pub agent: Option<Agent>,
     way: Way,
 }
@@ -113,10 +114,10 @@ impl Who {
     }
 }
 
-impl<S: Sync> FromRequestParts<S> for Who {
+impl FromRequestParts<State> for Who {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
         let named = named_agent(&parts.headers)?;
         let peer = parts.extensions.get::<ConnectInfo<Peer>>();
         let login = match parts.extensions.get::<Shown>() {
@@ -125,7 +126,10 @@ impl<S: Sync> FromRequestParts<S> for Who {
         };
         let (agent, way) = match peer.map(|info| info.0) {
             None => (named, Way::Unknown),
-            Some(peer @ Peer::Process { .. }) => (named, Way::Local(peer)),
+            Some(peer @ Peer::Process { .. }) => {
+                let own = || peer.inside().map(|place| agent_at(state, place));
+                (named.or_else(own), Way::Local(peer))
+            }
             Some(Peer::Tcp { .. }) if says_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
                     return Err(Problem::bad_input(format!(
@@ -140,6 +144,25 @@ impl<S: Sync> FromRequestParts<S> for Who {
         };
         Ok(Who { agent, way })
     }
+}
+
+/// The agent on whose behalf a command runs: what it does through the command line it may do as that agent, not
+/// as a person who sees all. Where nobody knows whose it is, nobody's things are its own.
+fn agent_at(state: &State, place: Inside) -> Agent {
+    let board = state.handle.board();
+    let view = match place {
+        Inside::Session(id) => board.session(id),
+        Inside::Keeper(pid) => {
+            let mut running = board.sessions().into_iter().filter(|view| view.runs());
+            running.find(|view| {
+                let meta = folder::read_meta(&view.folder).ok().flatten();
+                meta.is_some_and(|meta| i32::try_from(meta.keeper.pid) == Ok(pid))
+            })
+        }
+        Inside::Somewhere => None,
+    };
+    view.map(|view| view.state.agent.clone())
+        .unwrap_or_default()
 }
 
 /// Whether a connection was found to be held from outside every session. Looking takes a while, and

@@ -33,6 +33,8 @@ use crate::world::clock::{Clock, SystemClock, pause};
 const MOST_ROUNDS: u32 = 8;
 /// How often a client hears that the call is alive.
 const PROGRESS: Duration = Duration::from_secs(12);
+/// A call that starts no command is waiting if it is not answered by then.
+const FIRST: Duration = Duration::from_millis(100);
 
 /// Answers a `tools/call`.
 pub async fn run(
@@ -461,14 +463,16 @@ impl Asked {
     }
 }
 
-/// Tells a client that asked for it, once the command is there and then every so often, that its call
-/// is alive. A call that is taken up again goes on counting where it was: what is told must grow.
+/// Tells a client that asked for it that its call is alive: once the command is there, or the call is not answered
+/// at once, and then every so often. A call that is taken up again goes on counting where it was: what is told must grow.
 struct Progress {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     /// When the command began, on the calendar.
     since: u64,
     last: f64,
+    /// What it is doing, in a word.
+    what: &'static str,
     doing: Doing,
 }
 
@@ -484,12 +488,14 @@ impl Progress {
             token: cx.meta.get_progress_token()?,
             since: SystemClock.now().wall.0,
             last: -1.0,
-            doing: Doing::Pausing(Box::pin(pause(PROGRESS))),
+            what: "waiting",
+            doing: Doing::Pausing(Box::pin(pause(FIRST))),
         })
     }
 
     fn begin(&mut self, since: Option<u64>) {
         self.since = since.unwrap_or(self.since);
+        self.what = "running";
         self.doing = self.telling();
     }
 
@@ -499,7 +505,7 @@ impl Progress {
         self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
         let whole = Millis(run.0 / 1_000 * 1_000);
         let told = ProgressNotificationParam::new(self.token.clone(), self.last)
-            .with_message(format!("running for {whole}"));
+            .with_message(format!("{} for {whole}", self.what));
         let peer = self.peer.clone();
         Doing::Telling(Box::pin(async move {
             let _ = peer.notify_progress(told).await;
