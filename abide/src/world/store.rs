@@ -76,7 +76,6 @@ enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
     Note(Note, oneshot::Sender<Result<(), StoreFault>>),
     Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
-    CopyJournal,
 }
 
 /// What may be queued for the writer. The loop awaits each turn; notes of wakers are few.
@@ -108,7 +107,7 @@ impl Sqlite {
         let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
         let past = Past::new(connect(path)?, connect(path)?, shuffle);
         let writer = Arc::new(Writer::new(db)?);
-        let copier = Arc::new(Copier::start(connect(path)?, writer.journal.clone())?);
+        let copier = Arc::new(Copier::start(connect(path)?, writer.clone())?);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
         let (serving, asking) = (writer.clone(), copier.clone());
         std::thread::Builder::new()
@@ -138,12 +137,9 @@ fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>) {
             Job::Tidy(before, done) => {
                 drop(done.send(writer.with(|db| write::tidy(db, before))));
             }
-            Job::CopyJournal => {}
         }
         // Whoever waits has been answered first.
-        if writer.journal.is_too_long() {
-            writer.copy_journal();
-        } else if writer.journal.is_long() {
+        if writer.journal.is_long() {
             copier.ask();
         }
     }
@@ -154,10 +150,7 @@ impl Store for Sqlite {
         let (done, answer) = oneshot::channel();
         if let Some(result) = self.writer.commit_in_passing(&records) {
             let _ = done.send(result);
-            if self.writer.journal.is_too_long() {
-                // Where the queue is full, a later commit says it again.
-                let _ = self.jobs.try_send(Job::CopyJournal);
-            } else if self.writer.journal.is_long() {
+            if self.writer.journal.is_long() {
                 self.copier.ask();
             }
             return answer;

@@ -1,7 +1,9 @@
 //! The database's journal, into which every commit goes first, and when it is brought into the database itself.
 //!
-//! That is done beside the commits, over a connection of its own: a commit that had to wait for it would be
-//! late by some ten milliseconds, and whoever waits for that commit too.
+//! Most of that is done beside the commits, over a connection of its own: a commit that had to wait for it would be
+//! late by some ten milliseconds, and whoever waits for that commit too. Only for the little that was committed
+//! meanwhile they wait: a journal that was copied as a whole begins anew, and one that grows takes the disk longer
+//! with every commit.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -9,12 +11,10 @@ use std::sync::{Arc, mpsc};
 use rusqlite::Connection;
 
 use super::StoreFault;
+use super::writer::Writer;
 
 /// Pages after which they are brought over.
 const LONG: i32 = 1_000;
-/// Pages after which commits wait for that: what is copied while others write is never all of it, and only
-/// a journal that was copied as a whole begins anew.
-const TOO_LONG: i32 = 16 * LONG;
 
 /// How long the journal is.
 #[derive(Default)]
@@ -47,11 +47,6 @@ impl Journal {
         new >= LONG
     }
 
-    /// Whether commits have to wait while it is copied.
-    pub(super) fn is_too_long(&self) -> bool {
-        self.is_long() && self.pages.load(Ordering::Relaxed) >= TOO_LONG
-    }
-
     /// Brings over what can be. Where that fails nothing is lost: what is in the journal stays there.
     pub(super) fn copy(&self, db: &Connection) {
         let pragma = "PRAGMA wal_checkpoint(PASSIVE)";
@@ -66,16 +61,17 @@ impl Journal {
 pub(super) struct Copier(mpsc::SyncSender<()>);
 
 impl Copier {
-    /// Copies over `db` on a thread of its own, until nobody can ask any more.
-    pub(super) fn start(db: Connection, journal: Arc<Journal>) -> Result<Self, StoreFault> {
+    /// Copies over `db` on a thread of its own, and the rest over the `writer`'s, until nobody can ask any more.
+    pub(super) fn start(db: Connection, writer: Arc<Writer>) -> Result<Self, StoreFault> {
         let (asked, asks) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("abide-journal".into())
             .spawn(move || {
                 while asks.recv().is_ok() {
                     // Whoever asked while this went on may have been answered by it.
-                    if journal.is_long() {
-                        journal.copy(&db);
+                    if writer.journal.is_long() {
+                        writer.journal.copy(&db);
+                        writer.with(|db| writer.journal.copy(db));
                     }
                 }
             })
@@ -122,7 +118,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let journal = Arc::new(Journal::default());
         let db = filled(&folder.path().join("abide.db"), &journal, LONG);
-        assert!(journal.is_long() && !journal.is_too_long());
+        assert!(journal.is_long());
         journal.copy(&db);
         assert!(!journal.is_long());
         one_more(&db);
@@ -155,19 +151,17 @@ mod tests {
     }
 
     #[test]
-    fn commits_wait_only_for_what_is_new_in_one_that_is_too_long() {
+    fn it_is_long_by_what_is_new() {
         let journal = Journal::default();
-        for (pages, copied, long, too_long) in [
-            (LONG - 1, 0, false, false),
-            (LONG, 0, true, false),
-            (TOO_LONG, 0, true, true),
-            (TOO_LONG, TOO_LONG, false, false),
-            (TOO_LONG + LONG, TOO_LONG, true, true),
+        for (pages, copied, long) in [
+            (LONG - 1, 0, false),
+            (LONG, 0, true),
+            (2 * LONG - 1, LONG, false),
+            (2 * LONG, LONG, true),
         ] {
             journal.has(pages);
             journal.copied.store(copied, Ordering::Relaxed);
             assert_eq!(journal.is_long(), long, "{pages} {copied}");
-            assert_eq!(journal.is_too_long(), too_long, "{pages} {copied}");
         }
         journal.has(1);
         assert!(!journal.is_long(), "it has begun anew");

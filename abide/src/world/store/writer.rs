@@ -82,12 +82,6 @@ impl Writer {
         self.quick.store(now, Ordering::Relaxed);
         result
     }
-
-    /// Brings the journal into the database while nobody can commit, so that it is whole then and begins
-    /// anew: where more is written all the time, it would grow without end otherwise.
-    pub(super) fn copy_journal(&self) {
-        self.with(|db| self.journal.copy(db));
-    }
 }
 
 /// How many rows some records write.
