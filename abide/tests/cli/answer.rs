@@ -75,13 +75,8 @@ fn a_withdrawn_question_says_so() {
     assert_eq!(seat.end().0.code(), Some(0));
 }
 
-#[test]
-fn s13_a_command_cannot_answer() {
-    refused_from_inside(&Abide::new());
-}
-
-#[test]
-fn s13_a_command_that_only_its_keeper_holds_cannot_answer_either() {
+/// Sessions that have no control group of their own.
+fn held_by_keepers_alone() -> Abide {
     let abide = Abide::new();
     std::fs::DirBuilder::new()
         .mode(0o700)
@@ -92,7 +87,17 @@ fn s13_a_command_that_only_its_keeper_holds_cannot_answer_either() {
         "containment = \"subreaper\"\n",
     )
     .unwrap();
-    refused_from_inside(&abide);
+    abide
+}
+
+#[test]
+fn s13_a_command_cannot_answer() {
+    refused_from_inside(&Abide::new());
+}
+
+#[test]
+fn s13_a_command_that_only_its_keeper_holds_cannot_answer_either() {
+    refused_from_inside(&held_by_keepers_alone());
 }
 
 #[test]
@@ -102,17 +107,7 @@ fn s13_a_command_acts_as_its_agent_and_for_nobody_else() {
 
 #[test]
 fn s13_a_command_that_only_its_keeper_holds_acts_as_its_agent_too() {
-    let abide = Abide::new();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(abide.path("abide"))
-        .unwrap();
-    std::fs::write(
-        abide.path("abide/config.toml"),
-        "containment = \"subreaper\"\n",
-    )
-    .unwrap();
-    acts_as_its_agent(&abide);
+    acts_as_its_agent(&held_by_keepers_alone());
 }
 
 fn acts_as_its_agent(abide: &Abide) {
