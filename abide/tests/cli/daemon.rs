@@ -86,19 +86,25 @@ fn s30_stopping_touches_no_session() {
     assert_eq!(output.status.code(), Some(3));
 }
 
-/// A daemon that dies closes its connections one by one, and may be listening still when it has let go of
-/// the first.
-#[test]
-fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
-    use rustix::event::{PollFd, PollFlags, poll};
+/// Where no daemon runs, and somebody may play one.
+fn with_a_place_to_listen() -> Abide {
     use std::os::unix::fs::DirBuilderExt;
-    use std::os::unix::net::UnixListener;
     let abide = Abide::new();
     std::fs::DirBuilder::new()
         .mode(0o700)
         .recursive(true)
         .create(abide.path("abide/run"))
         .unwrap();
+    abide
+}
+
+/// A daemon that dies closes its connections one by one, and may be listening still when it has let go of
+/// the first.
+#[test]
+fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::os::unix::net::UnixListener;
+    let abide = with_a_place_to_listen();
     let dying = UnixListener::bind(abide.socket()).unwrap();
     let dying = std::thread::spawn(move || {
         drop(dying.accept().unwrap());
@@ -114,14 +120,8 @@ fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
 #[test]
 fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
     use std::io::{Read, Write};
-    use std::os::unix::fs::DirBuilderExt;
     use std::os::unix::net::UnixListener;
-    let abide = Abide::new();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .recursive(true)
-        .create(abide.path("abide/run"))
-        .unwrap();
+    let abide = with_a_place_to_listen();
     let socket = abide.socket();
     let stopping = UnixListener::bind(&socket).unwrap();
     let stopping = std::thread::spawn(move || {

@@ -147,7 +147,7 @@ impl FromRequestParts<State> for Who {
 }
 
 /// The agent on whose behalf a command runs: what it does through the command line it may do as that agent, not
-/// as a person who sees all. Where nobody knows whose it is, nobody's things are its own.
+/// as a person who sees all. Where nobody knows whose it is, it is the agent that callers without a name are.
 fn agent_at(state: &State, place: Inside) -> Agent {
     let board = state.handle.board();
     let view = match place {
