@@ -418,10 +418,18 @@ impl Runtime {
     }
 }
 
+/// The longest path, in bytes, that a database can have with what is written beside it.
+const LONGEST_DATABASE: usize = 500;
+
 /// Why the database cannot be used, and what to do.
 fn unopened(places: &Places, fault: StoreFault) -> anyhow::Error {
     let path = places.database();
+    let length = path.as_os_str().len();
     match fault {
+        StoreFault::Unwritable(_) if length > LONGEST_DATABASE => anyhow::anyhow!(
+            "the path of the database has {length} bytes, and at most {LONGEST_DATABASE} can be opened; \
+             choose a folder with a shorter path by ABIDE_DIR"
+        ),
         StoreFault::Unwritable(_) => anyhow::Error::new(fault).context("cannot open the database"),
         StoreFault::Broken(why) => anyhow::anyhow!(
             "{} is damaged: {why}. Move it away to begin with an empty one; timers, questions and \

@@ -166,13 +166,7 @@ fn began(held: &Held, start_ticks: u64) -> bool {
 
 /// Sends a signal to the whole tree below `root`. Returns how many processes there were.
 pub(super) fn signal_all(root: i32, leaf: Option<&Leaf>, signals: &[Signal]) -> usize {
-    let mut seen = HashSet::new();
-    walk(root, |held, _| {
-        seen.insert(held.pid);
-        for signal in signals {
-            held.signal(*signal);
-        }
-    });
+    let mut seen = signal_below(root, signals, |_| true);
     if let Some(leaf) = leaf {
         for pid in leaf.processes() {
             if !seen.contains(&pid)
@@ -192,11 +186,26 @@ pub(super) fn signal_all(root: i32, leaf: Option<&Leaf>, signals: &[Signal]) -> 
 
 /// Sends a signal to those below `root` that are in the process group.
 pub(super) fn signal_group(root: i32, group: i32, signal: Signal) {
+    signal_below(root, &[signal], |stat| stat.pgrp == group);
+}
+
+/// Sends signals to those below `root` who are meant, and tells who they were. All are found before the
+/// first hears of it: a parent that dies of it leaves its children where the walk has been already.
+fn signal_below(root: i32, signals: &[Signal], meant: impl Fn(&Stat) -> bool) -> HashSet<i32> {
+    let mut found = Vec::new();
     walk(root, |held, stat| {
-        if stat.pgrp == group {
-            held.signal(signal);
+        if meant(stat) {
+            found.push((held.pid, stat.start_ticks));
         }
     });
+    for (pid, start_ticks) in &found {
+        if let Some(held) = Held::open(*pid).filter(|held| began(held, *start_ticks)) {
+            for signal in signals {
+                held.signal(*signal);
+            }
+        }
+    }
+    found.into_iter().map(|(pid, _)| pid).collect()
 }
 
 /// How often a tree that forks is looked at again before it is killed as far as it is known.

@@ -42,7 +42,7 @@ pub trait Store: Send + Sync {
 /// The database failed. Nothing of what was to be written is there.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// It may work again: the disk is full, another program holds it.
+    /// It may work again: the disk is full, another program holds it, no file can be opened.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
     /// Nobody knows what is on the disk any more. Only reading it anew tells.
@@ -58,6 +58,7 @@ impl From<rusqlite::Error> for StoreFault {
                 ErrorCode::DiskFull
                 | ErrorCode::DatabaseBusy
                 | ErrorCode::DatabaseLocked
+                | ErrorCode::CannotOpen
                 | ErrorCode::ReadOnly,
             ) => StoreFault::Unwritable(e.to_string()),
             _ => StoreFault::Broken(e.to_string()),

@@ -44,6 +44,22 @@ fn whoever_keeps_the_same_state_finds_the_same_daemon() {
 }
 
 #[test]
+fn a_path_that_is_too_long_is_said_to_be() {
+    let abide = Abide::new();
+    let deep = abide.path(&"d".repeat(250)).join("e".repeat(250));
+    std::fs::create_dir_all(&deep).unwrap();
+    let mut status = abide.command(["status"]);
+    let output = status.env("ABIDE_DIR", &deep).output().unwrap();
+    let complaint = text(&output.stderr);
+    assert!(!output.status.success(), "{complaint}");
+    assert!(
+        complaint.contains("a shorter path by ABIDE_DIR"),
+        "{complaint}"
+    );
+    assert!(!complaint.contains("damaged"), "{complaint}");
+}
+
+#[test]
 fn status_counts_what_there_is() {
     let abide = Abide::new();
     abide.output(["run", "--", "true"]);

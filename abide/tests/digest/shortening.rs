@@ -204,12 +204,18 @@ fn gaps_are_told_where_they_are() {
     );
     assert_eq!(digested.bytes_total, 9 + 1_234 + 4);
     assert_eq!(digested.bytes_left_out, 1_234);
+    assert!(!digested.uncounted);
     let mut digest = Digest::new(&limits(10_000));
     digest.push(novel(3_000).as_bytes());
     digest.gap(Gap::Unread(99));
     digest.push(b"error: behind the gap\n");
     digest.push(novel(3_000).as_bytes());
-    let text = digest.finish().text;
+    let digested = digest.finish();
+    assert!(
+        digested.uncounted,
+        "nobody knows how many lines 99 bytes are"
+    );
+    let text = digested.text;
     assert!(
         text.contains(
             "[… 99 bytes from here on were not looked at …]\ngap+1: error: behind the gap"

@@ -158,8 +158,16 @@ fn what_runs_on_in_the_background_is_named_and_lives_on() {
         assert_eq!(left.len(), 1);
         assert_eq!(left[0]["command"], format!("sleep {mark}"));
         assert_eq!(living(&format!("sleep {mark}")).len(), 1);
-        engine.kill(session).await;
+        let kill = json!({"action": "kill", "session_id": session});
+        let killed = engine.call("terminal_session", kill.clone()).await;
+        let said = format!(
+            "Session '{session}' had ended already; what it left in the background is killed\n"
+        );
+        assert!(killed.text.starts_with(&said), "{}", killed.text);
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+        let again = engine.call("terminal_session", kill).await;
+        let said = format!("Session '{session}' had ended already\n");
+        assert!(again.text.starts_with(&said), "{}", again.text);
     });
 }
 

@@ -1,6 +1,6 @@
 //! Input, terminals, and being told of output.
 
-use abide::keeper::frame::{FromKeeper, INPUT_WINDOW, Size, Stdin, ToKeeper};
+use abide::keeper::frame::{FromKeeper, Hold, INPUT_WINDOW, Size, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
 
@@ -232,5 +232,46 @@ fn what_a_terminal_wrote_last_is_never_short() {
         let ran = keeper.finish();
         assert_eq!(ran.exited.bytes, 20_000);
         assert_eq!(output(&ran.folder, None).len(), 20_000);
+    }
+}
+
+#[test]
+fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
+    let nursery = Nursery::new();
+    // Whether a parent is gone before its children are looked at is chance.
+    for hold in [Hold::Auto, Hold::Subreaper].repeat(20) {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("sh -c 'echo ready; exec sleep 1000'; :");
+        launch.containment = hold;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(5);
+        keeper.say(&ToKeeper::Signal {
+            number: libc::SIGTERM,
+        });
+        let ran = keeper.finish();
+        assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGTERM)));
+        assert_eq!(ran.output(Stream::Stdout), b"ready\n");
+    }
+}
+
+#[test]
+fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
+    let nursery = Nursery::new();
+    for _ in 0..20 {
+        let mut keeper = nursery.ready();
+        let child = "trap \"echo asked; exit\" TERM; echo ready; while :; do sleep 0.01; done";
+        let mut launch = keeper.shell(&format!("sh -c '{child}'; :"));
+        launch.containment = Hold::Subreaper;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.expect_growth(5);
+        keeper.say(&ToKeeper::Kill {
+            end: End::Agent,
+            grace_ms: 60_000,
+        });
+        let ran = keeper.finish();
+        assert_eq!(ran.exited.end, End::Agent);
+        assert_eq!(ran.output(Stream::Stdout), b"ready\nasked\n");
     }
 }

@@ -115,6 +115,8 @@ pub struct Digested {
     pub lines_left_out: u64,
     /// Their bytes (without escape sequences), and those in gaps.
     pub bytes_left_out: u64,
+    /// Whether there are more such lines than were counted, since a part was not looked at.
+    pub uncounted: bool,
     /// Whether anything was left out.
     pub shortened: bool,
 }
@@ -126,6 +128,7 @@ pub struct Digest {
     gap_bytes: u64,
     newlines: u64,
     ends_open: bool,
+    uncounted: bool,
 }
 
 enum Way {
@@ -188,6 +191,7 @@ impl Digest {
             gap_bytes: 0,
             newlines: 0,
             ends_open: false,
+            uncounted: false,
         }
     }
 
@@ -210,6 +214,7 @@ impl Digest {
             Gap::Dropped(bytes) => (bytes, "are no longer in the log"),
             Gap::Unread(bytes) => (bytes, "were not looked at"),
         };
+        self.uncounted |= matches!(gap, Gap::Unread(_));
         self.gap_bytes += bytes;
         let text = format!("[… {bytes} bytes from here on {why} …]");
         match &mut self.way {
@@ -229,6 +234,7 @@ impl Digest {
             bytes_total: self.bytes + self.gap_bytes,
             lines_left_out: left_out.lines,
             bytes_left_out: left_out.bytes + self.gap_bytes,
+            uncounted: self.uncounted,
             shortened: shortened || self.gap_bytes > 0,
         }
     }

@@ -250,6 +250,7 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
         log,
         only,
         end,
+        dropped: ending.map_or(0, |ending| ending.dropped),
         hasty: struck,
     };
     if end <= READ_ON_THE_SPOT {
@@ -272,6 +273,8 @@ struct Reading {
     log: Log,
     only: Option<Stream>,
     end: u64,
+    /// How much of the log is known to have fallen out.
+    dropped: u64,
     hasty: bool,
 }
 
@@ -289,7 +292,16 @@ impl Reading {
         let until = self.hasty.then(|| SystemClock.now().mono + HASTE);
         let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
         if read_to < tail {
-            digest.gap(Gap::Unread(tail - read_to));
+            // What fell out of the log lies in its middle.
+            let unread = tail - read_to;
+            let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
+            if dropped > 0 {
+                digest.gap(Gap::Dropped(dropped));
+                fed.dropped += dropped;
+            }
+            if unread > dropped {
+                digest.gap(Gap::Unread(unread - dropped));
+            }
         }
         if read_to < self.end {
             self.feed(&mut digest, read_to.max(tail)..self.end, None, &mut fed);
@@ -342,10 +354,19 @@ pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Op
         format!(
             "{name} was shortened: {}, {} bytes left out; the rest is in {session} \
              (terminal_session search, or read_output with since)",
-            counted(stream.lines_left_out),
+            lines_left_out(stream),
             stream.bytes_left_out
         )
     })
+}
+
+/// How many lines are missing, as far as anybody knows.
+fn lines_left_out(stream: &Digested) -> String {
+    match (stream.uncounted, stream.lines_left_out) {
+        (true, 0) => "uncounted lines".into(),
+        (true, lines) => format!("at least {}", counted(lines)),
+        (false, lines) => counted(lines),
+    }
 }
 
 /// Says that the log on disk is not complete.

@@ -160,18 +160,22 @@ impl Desk {
         if let Err(sentence) = self.ask(request).await? {
             return Some(Err(sentence));
         }
+        let left = matches!(view.state.phase, Phase::Leftover { .. });
         let view = self.newest(&view);
         if view.runs() {
             return Some(Err(undying(view.id)));
         }
+        let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         let mut text = format!("Session '{}' killed", view.id);
         if view.ending().is_some_and(|ending| !ending.end.is_kill()) {
             text = format!("Session '{}' had ended already", view.id);
+            if left && gone {
+                text.push_str("; what it left in the background is killed");
+            }
         }
         text.push('\n');
         text.push_str(&report::ending_line(&view));
         let by = view.contained_by.map(|by| by.as_str());
-        let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         if let Some(by) = by.filter(|_| gone) {
             text.push_str(&format!(" [its process tree is gone; contained by {by}]"));
         }
