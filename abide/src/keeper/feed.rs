@@ -1,13 +1,18 @@
 //! What the child has still to read.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::frame::INPUT_WINDOW;
+use super::frame::{INPUT_WINDOW, Once};
 
 /// The character that ends the input of a terminal.
 const END_OF_INPUT: u8 = 4;
+
+/// Of how many names it is known how much came under them. Only what a daemon that died has not
+/// answered is said again.
+const NAMES: usize = 64;
 
 /// The way to a child's standard input.
 pub struct Feed {
@@ -15,6 +20,8 @@ pub struct Feed {
     terminal: bool,
     queue: Vec<u8>,
     closing: bool,
+    /// How much came under each of the last names.
+    named: VecDeque<(Vec<u8>, u64)>,
 }
 
 impl Feed {
@@ -25,20 +32,38 @@ impl Feed {
             terminal,
             queue: Vec::new(),
             closing: false,
+            named: VecDeque::new(),
         }
     }
 
-    /// Puts bytes behind those that wait. What comes after the end is of no use to anybody and
-    /// counts as taken: how much that is, is returned.
-    pub fn push(&mut self, bytes: Vec<u8>) -> u64 {
+    /// Puts bytes behind those that wait. What came before under the same name, and what comes after
+    /// the end, is of no use to anybody and counts as taken: how much that is, is returned.
+    pub fn push(&mut self, mut bytes: Vec<u8>, once: Option<Once>) -> u64 {
         if self.to.is_none() || self.closing {
             return bytes.len() as u64;
         }
+        let known = once.map_or(0, |once| self.known(once, bytes.len()));
+        bytes.drain(..known);
         if self.queue.is_empty() {
             self.queue = bytes;
         } else {
             self.queue.extend_from_slice(&bytes);
         }
+        known as u64
+    }
+
+    /// How many of the bytes came before. From now on all of them did.
+    fn known(&mut self, once: Once, length: usize) -> usize {
+        let until = once.from.saturating_add(length as u64);
+        if let Some((_, came)) = self.named.iter_mut().find(|(key, _)| *key == once.key) {
+            let known = came.saturating_sub(once.from).min(length as u64);
+            *came = until.max(*came);
+            return known as usize;
+        }
+        if self.named.len() == NAMES {
+            self.named.pop_front();
+        }
+        self.named.push_back((once.key, until));
         0
     }
 

@@ -45,6 +45,8 @@ pub enum ToKeeper {
     Input {
         /// What.
         bytes: Vec<u8>,
+        /// Where whoever types may say it again: what was taken before is not taken twice.
+        once: Option<Once>,
     },
     /// The child finds the end of its input after what was sent.
     CloseInput,
@@ -68,6 +70,15 @@ pub enum ToKeeper {
         /// The path of the folder.
         folder: Vec<u8>,
     },
+}
+
+/// Names a piece of input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// All that is typed at once has the same.
+    pub key: Vec<u8>,
+    /// How many bytes under this key come before.
+    pub from: u64,
 }
 
 /// From the keeper.
@@ -167,8 +178,12 @@ impl ToKeeper {
             ToKeeper::Watch { beyond } => {
                 put.u8(5).u64(*beyond);
             }
-            ToKeeper::Input { bytes } => {
+            ToKeeper::Input { bytes, once } => {
                 put.u8(INPUT_KIND).bytes(bytes);
+                // Keepers of before pass over it.
+                if let Some(once) = once {
+                    put.bytes(&once.key).u64(once.from);
+                }
             }
             ToKeeper::CloseInput => {
                 put.u8(7);
@@ -214,6 +229,7 @@ impl ToKeeper {
             },
             INPUT_KIND => ToKeeper::Input {
                 bytes: take.bytes()?.to_vec(),
+                once: Once::take(&mut take)?,
             },
             7 => ToKeeper::CloseInput,
             8 => ToKeeper::Resize {
@@ -313,6 +329,18 @@ impl FromKeeper {
             8 => FromKeeper::InputTaken { bytes: take.u64()? },
             9 => FromKeeper::KillPending { left: take.u32()? },
             _ => return Ok(None),
+        }))
+    }
+}
+
+impl Once {
+    fn take(take: &mut Take<'_>) -> Result<Option<Self>, Malformed> {
+        if take.0.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Once {
+            key: take.bytes()?.to_vec(),
+            from: take.u64()?,
         }))
     }
 }
@@ -421,6 +449,14 @@ mod tests {
             ToKeeper::Watch { beyond: 1 << 40 },
             ToKeeper::Input {
                 bytes: vec![0, 255],
+                once: None,
+            },
+            ToKeeper::Input {
+                bytes: vec![1],
+                once: Some(Once {
+                    key: b"k".to_vec(),
+                    from: 1 << 40,
+                }),
             },
             ToKeeper::CloseInput,
             ToKeeper::Resize { cols: 2, rows: 3 },

@@ -146,7 +146,7 @@ impl Run {
         match &launch.stdin {
             Stdin::None if spawned.pty.is_none() => feed.close(),
             Stdin::Bytes(bytes) => {
-                feed.push(bytes.clone());
+                feed.push(bytes.clone(), None);
                 feed.close();
                 feed.flush();
             }
@@ -345,8 +345,8 @@ impl Run {
             }
             ToKeeper::Look => self.notices.push(self.grew()),
             ToKeeper::Watch { beyond } => self.watch = Some(beyond),
-            ToKeeper::Input { bytes } => {
-                let unwanted = self.feed.push(bytes);
+            ToKeeper::Input { bytes, once } => {
+                let unwanted = self.feed.push(bytes, once);
                 self.fed(unwanted);
                 self.feed_child();
             }

@@ -125,6 +125,23 @@ fn piped_input_reaches_the_command_to_its_end() {
 }
 
 #[test]
+fn input_that_its_daemon_did_not_live_to_acknowledge_comes_once() {
+    let abide = Abide::new();
+    let mut first = abide.command(["status"]);
+    first.env("ABIDE_CRASH_AT", "input.post_send");
+    assert!(first.output().unwrap().status.success());
+    let mut child = abide
+        .command(["run", "--", "cat"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"once\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(text(&output.stdout), "once\n");
+}
+
+#[test]
 fn input_that_nobody_reads_holds_nothing_up() {
     let abide = Abide::new();
     let mut child = abide

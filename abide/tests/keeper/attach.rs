@@ -30,6 +30,7 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
     assert_eq!(keeper.hear(), None);
     again.say(&ToKeeper::Input {
         bytes: b"hello\n".to_vec(),
+        once: None,
     });
     let ran = again.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(4)));

@@ -15,6 +15,7 @@ fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
     keeper.expect_started();
     keeper.say(&abide::keeper::frame::ToKeeper::Input {
         bytes: b"in\n".to_vec(),
+        once: None,
     });
     keeper.expect_growth(2);
     keeper.say(&abide::keeper::frame::ToKeeper::CloseInput);

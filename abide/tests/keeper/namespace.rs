@@ -130,6 +130,7 @@ fn leftovers_live_on_and_are_listed() {
     assert!(left[0].command.contains("read line"), "{left:?}");
     keeper.say(&ToKeeper::Input {
         bytes: b"go\n".to_vec(),
+        once: None,
     });
     let ran = keeper.wind_up(exited);
     assert_eq!(text(&ran, Stream::Stdout), "FIRST\nLATE\n");

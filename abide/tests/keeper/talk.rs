@@ -1,6 +1,6 @@
 //! Input, terminals, and being told of output.
 
-use abide::keeper::frame::{FromKeeper, Hold, INPUT_WINDOW, Size, Stdin, ToKeeper};
+use abide::keeper::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
 
@@ -9,6 +9,7 @@ use crate::harness::{Nursery, output};
 fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
     ToKeeper::Input {
         bytes: bytes.into(),
+        once: None,
     }
 }
 
@@ -47,6 +48,38 @@ fn open_input_flows_until_it_is_closed() {
     keeper.say(&ToKeeper::CloseInput);
     let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"one\ntwo\n");
+}
+
+#[test]
+fn input_that_is_said_again_under_its_name_is_taken_once() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec cat");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    let named = |key: &str, from: u64, text: &str| ToKeeper::Input {
+        bytes: text.into(),
+        once: Some(Once {
+            key: key.into(),
+            from,
+        }),
+    };
+    keeper.say(&named("a", 0, "one\n"));
+    keeper.say(&named("b", 0, "two\n"));
+    // A daemon that comes after another cuts it in other places, perhaps.
+    let mut again = keeper.again();
+    again.expect_started();
+    again.say_at_once(&[
+        named("a", 0, "on"),
+        named("a", 2, "e\nmore\n"),
+        named("b", 0, "two\n"),
+        named("c", 0, "three\n"),
+        input("four\n"),
+        ToKeeper::CloseInput,
+    ]);
+    let ran = again.finish();
+    assert_eq!(ran.output(Stream::Stdout), b"one\ntwo\nmore\nthree\nfour\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Home, LEGACY, Process, setup, text};
+use crate::harness::{Client, ERAS, Home, LEGACY, Process, is_error, setup, text};
 
 #[test]
 fn a_killed_daemon_goes_unnoticed() {
@@ -26,6 +26,34 @@ fn a_killed_daemon_goes_unnoticed() {
             assert_eq!(result["structuredContent"]["exit_code"], 3, "{result}");
             assert_eq!(home.lines(&count), 1, "{name}");
         }
+    }
+}
+
+#[test]
+fn what_was_typed_when_the_daemon_died_is_not_typed_again() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        let name = format!("{era:?}typed");
+        let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
+        let (ear_at, go_at) = (ear.path(), go.path());
+        // It says nothing, so that the call is still waiting for what comes back.
+        let command =
+            format!("read a; echo $a > {ear_at}; cat {go_at}; read b; echo $b > {ear_at}");
+        let start = json!({"action": "start", "command": command, "pty": false});
+        let started = client.call("terminal_session", start);
+        let session = started["structuredContent"]["session_id"].clone();
+        let send =
+            |input: &str| json!({"action": "send_input", "session_id": session, "input": input});
+        let id = client.begin("terminal_session", send("one\n"));
+        assert_eq!(ear.hear(), "one");
+        home.kill_daemon();
+        let result = client.result(id);
+        assert!(!is_error(&result), "{result}");
+        let id = client.begin("terminal_session", send("two\n"));
+        std::fs::write(home.path(&format!("{name}.go")), "").expect("the program reads");
+        assert_eq!(ear.hear(), "two");
+        client.result(id);
     }
 }
 

@@ -21,7 +21,7 @@ use super::wire::PtySize;
 use crate::daemon::SessionView;
 use crate::door::signals;
 use crate::door::tools::{self, Args, BadInput};
-use crate::keeper::frame::ToKeeper;
+use crate::keeper::frame::{Once, ToKeeper};
 use crate::world::screen::Size;
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
@@ -137,12 +137,17 @@ pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()
     Ok(())
 }
 
+/// The longest key of input.
+const LONGEST_KEY: usize = 256;
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// Whether the command finds the end of its input after these bytes.
     #[serde(default)]
     eof: bool,
+    /// Names these bytes: sent again under the same key, they are not written twice.
+    key: Option<String>,
 }
 
 /// Writes the body to the command's input as it comes, no faster than the command takes it.
@@ -153,7 +158,12 @@ pub async fn input(
     input: Result<Query<Input>, QueryRejection>,
     body: Body,
 ) -> Result<Json<Value>, Problem> {
-    let Input { eof } = query(input)?;
+    let Input { eof, key } = query(input)?;
+    if key.as_ref().is_some_and(|key| key.len() > LONGEST_KEY) {
+        return Err(Problem::bad_input(format!(
+            "`key` must have at most {LONGEST_KEY} bytes"
+        )));
+    }
     let view = who.session(&state, &id)?;
     let _present = state.handle.attend(who.caller(), view.id).await;
     let mut written = 0;
@@ -161,7 +171,11 @@ pub async fn input(
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::bad_input("the body could not be read"))?;
         still_runs(&*who.session(&state, &id)?)?;
-        write(&state, view.id, &part).await?;
+        let once = key.as_ref().map(|key| Once {
+            key: key.as_bytes().to_vec(),
+            from: written as u64,
+        });
+        write(&state, view.id, &part, once).await?;
         written += part.len();
     }
     if eof {
@@ -171,9 +185,15 @@ pub async fn input(
 }
 
 /// Types bytes, as fast as the command takes them.
-pub async fn write(state: &State, id: SessionId, bytes: &[u8]) -> Result<(), Problem> {
+pub async fn write(
+    state: &State,
+    id: SessionId,
+    bytes: &[u8],
+    once: Option<Once>,
+) -> Result<(), Problem> {
+    let keepers = state.handle.keepers();
     tokio::select! {
-        written = state.handle.keepers().input(id, bytes) => written.map_err(|_| ended(id)),
+        written = keepers.input(id, bytes, once) => written.map_err(|_| ended(id)),
         // What nobody reads any more would never be taken.
         () = until_ended(state, id) => Err(ended(id)),
     }

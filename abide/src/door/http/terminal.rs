@@ -86,7 +86,7 @@ async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>)
     while let Some(Ok(message)) = typed.next().await {
         match message {
             // What a session does not take any more is not typed; how it ended is told elsewhere.
-            Message::Binary(bytes) => drop(act::write(state, id, &bytes).await),
+            Message::Binary(bytes) => drop(act::write(state, id, &bytes, None).await),
             Message::Text(text) => resize(state, id, &text).await,
             Message::Close(_) => return,
             Message::Ping(_) | Message::Pong(_) => {}

@@ -8,8 +8,9 @@ use abide_core::{Containment, Event, Millis, Mono, SessionId};
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::{Keepers, found};
+use crate::keeper::crash_point;
 use crate::keeper::folder;
-use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, ToKeeper};
+use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::stream::Stream;
 
@@ -110,7 +111,7 @@ impl Link {
         self.send(&ToKeeper::Watch { beyond: least });
     }
 
-    pub async fn input(&self, bytes: &[u8]) -> io::Result<()> {
+    pub async fn input(&self, bytes: &[u8], mut once: Option<Once>) -> io::Result<()> {
         for part in bytes.chunks(INPUT_WINDOW / 4) {
             let room = u32::try_from(part.len()).unwrap_or(u32::MAX);
             let permit = self
@@ -121,7 +122,12 @@ impl Link {
             permit.forget();
             self.send(&ToKeeper::Input {
                 bytes: part.to_vec(),
+                once: once.clone(),
             });
+            if let Some(once) = &mut once {
+                once.from += part.len() as u64;
+            }
+            crash_point("input.post_send");
         }
         Ok(())
     }
@@ -133,6 +139,7 @@ impl Link {
             permit.forget();
             self.send(&ToKeeper::Input {
                 bytes: bytes.to_vec(),
+                once: None,
             });
         }
     }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub use link::{Follower, Tide};
 
 use crate::keeper::folder;
-use crate::keeper::frame::{Launch, ToKeeper};
+use crate::keeper::frame::{Launch, Once, ToKeeper};
 use crate::world::limits::{self, Moved};
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
@@ -171,10 +171,11 @@ impl Keepers {
         }
     }
 
-    /// Writes to the command's input; waits while the command does not take it.
-    pub async fn input(&self, id: SessionId, bytes: &[u8]) -> io::Result<()> {
+    /// Writes to the command's input; waits while the command does not take it. What has a name is
+    /// written once, however often it is said.
+    pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
         let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
-        link.input(bytes).await
+        link.input(bytes, once).await
     }
 
     /// Types an answer that the terminal owes the command. Where the command has more input waiting

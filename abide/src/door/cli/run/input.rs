@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::door::cli::client::{Client, Unanswered};
+use crate::world::entropy;
 
 /// What is passed on at once.
 const PART: usize = 64 << 10;
@@ -65,7 +66,9 @@ async fn feed_keys(
 }
 
 async fn send(client: &Client, session: &str, part: Bytes, last: bool) -> Result<(), Unanswered> {
-    let path = format!("/v1/sessions/{session}/input?eof={last}");
+    // Said again, it is not written twice.
+    let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+    let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
     for _ in 1..ATTEMPTS {
         match client.post_bytes(&path, part.clone()).await {
             Err(Unanswered::Broken(_)) => {}

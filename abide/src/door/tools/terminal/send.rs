@@ -8,6 +8,7 @@ use super::read::Settled;
 use super::{Args, BadInput, Desk, Done, Named, ended, fields, report};
 use crate::daemon::SessionView;
 use crate::door::keys;
+use crate::keeper::frame::Once;
 use crate::world::clock::pause;
 use crate::world::log::Log;
 use crate::world::screen::Modes;
@@ -123,9 +124,15 @@ impl Desk {
     /// Hands input over, no faster than the program takes it.
     async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), String> {
         let mut sent = 0;
+        let keepers = self.handle.keepers();
         for part in bytes.chunks(PART) {
+            // A request that is taken up again types nothing twice.
+            let once = self.context.request_key.as_ref().map(|key| Once {
+                key: key.as_bytes().to_vec(),
+                from: sent as u64,
+            });
             tokio::select! {
-                taken = self.handle.keepers().input(view.id, part) => {
+                taken = keepers.input(view.id, part, once) => {
                     taken.map_err(|_| ended(view.id))?;
                 }
                 () = pause(STALL) => {
