@@ -4,10 +4,8 @@
 //! before it have come; what was read while it was there already is still unread for it. All other
 //! callers of an agent are one reader.
 
-use std::path::Path;
-
 use super::lines::Cursor;
-use crate::world::unread;
+use crate::world::unread::Unread;
 
 /// Callers that are not connected.
 const CALLERS: &str = "-";
@@ -27,16 +25,16 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// How far it has read.
-    pub fn position(self, folder: &Path) -> Cursor {
-        let known = Positions::read(folder);
+    pub fn position(self, unread: &mut Unread) -> Cursor {
+        let known = Positions::read(unread);
         let own = known.of(self.name());
         let begin = || self.client.and_then(|_| known.of(FURTHEST));
         own.or_else(begin).unwrap_or_default()
     }
 
     /// It has read up to here.
-    pub fn remember(self, folder: &Path, cursor: Cursor) {
-        let before = Positions::read(folder);
+    pub fn remember(self, unread: &mut Unread, cursor: Cursor) {
+        let before = Positions::read(unread);
         let mut known = before.clone();
         if self.client.is_some() {
             let furthest = known.of(FURTHEST).unwrap_or_default();
@@ -51,7 +49,7 @@ impl Reader<'_> {
         }
         known.set(self.name(), cursor);
         if known != before {
-            known.write(folder);
+            known.write(unread);
         }
     }
 
@@ -64,9 +62,9 @@ impl Reader<'_> {
 struct Positions(Vec<(String, Cursor)>);
 
 impl Positions {
-    fn read(folder: &Path) -> Self {
+    fn read(unread: &mut Unread) -> Self {
         let read = |(name, cursor): (String, String)| Some((name, cursor.parse().ok()?));
-        let known = unread::positions(folder);
+        let known = unread.positions();
         Positions(known.into_iter().filter_map(read).collect())
     }
 
@@ -82,7 +80,7 @@ impl Positions {
         }
     }
 
-    fn write(&self, folder: &Path) {
+    fn write(&self, unread: &mut Unread) {
         let is_client = |name: &str| name != CALLERS && name != FURTHEST;
         let clients = self.0.iter().filter(|(name, _)| is_client(name)).count();
         let mut surplus = clients.saturating_sub(MOST);
@@ -94,7 +92,7 @@ impl Positions {
         let kept: Vec<_> = kept
             .map(|(name, cursor)| (name.as_str(), cursor.to_string()))
             .collect();
-        unread::remember(folder, &kept);
+        unread.remember(&kept);
     }
 }
 
@@ -112,7 +110,7 @@ mod tests {
     #[test]
     fn nobody_takes_anything_from_anybody() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path();
+        let path = &mut Unread::of(folder.path());
         let both = ["a".to_owned(), "b".to_owned()];
         let (a, b) = (client("a", &both), client("b", &both));
         let caller = Reader {
@@ -135,12 +133,13 @@ mod tests {
     #[test]
     fn clients_without_number_are_not_remembered() {
         let folder = tempfile::tempdir().unwrap();
+        let unread = &mut Unread::of(folder.path());
         for n in 0..100 {
             let name = format!("front{n}");
-            client(&name, &[]).remember(folder.path(), Cursor::at(n));
+            client(&name, &[]).remember(unread, Cursor::at(n));
         }
-        assert_eq!(Positions::read(folder.path()).0.len(), MOST + 1);
-        let last = client("front99", &[]).position(folder.path());
+        assert_eq!(Positions::read(unread).0.len(), MOST + 1);
+        let last = client("front99", &[]).position(unread);
         assert_eq!(last, Cursor::at(99));
     }
 }

@@ -40,12 +40,17 @@ pub fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&room[..length])
 }
 
-/// A file of the kernel's. They have no size, so they are read into room that is mostly enough.
+/// A file of the kernel's. They have no size, so they are read into room that is mostly enough: the
+/// kernel fills what it is given, and what is left half empty was the end.
 pub fn text(path: impl AsRef<Path>) -> std::io::Result<String> {
-    let mut bytes = Vec::with_capacity(4 << 10);
-    std::fs::File::open(path)?
-        .take(u64::MAX)
-        .read_to_end(&mut bytes)?;
+    const ROOM: usize = 4 << 10;
+    let mut file = std::fs::File::open(path)?;
+    let mut bytes = vec![0; ROOM];
+    let length = file.read(&mut bytes)?;
+    bytes.truncate(length);
+    if length > ROOM / 2 {
+        file.read_to_end(&mut bytes)?;
+    }
     String::from_utf8(bytes).map_err(std::io::Error::other)
 }
 

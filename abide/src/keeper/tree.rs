@@ -74,12 +74,11 @@ pub fn glance(meta: &Meta) -> Vec<(i32, Stat)> {
         },
     };
     let keeper = meta.keeper.pid as i32;
-    let children = proc::children_of(keeper, 1);
-    // Where the group knows them all, nobody else can have taken over the keeper's number.
-    let known = children.iter().all(|pid| pids.contains(pid));
-    if !known && proc::stat(keeper).is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
+    // Where the group knows somebody, whoever left it is found below those it knows.
+    if pids.is_empty()
+        && proc::stat(keeper).is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
     {
-        add_new(&mut pids, children);
+        pids = proc::children_of(keeper, 1);
     }
     let mut seen = Vec::with_capacity(pids.len());
     let mut next = 0;

@@ -240,21 +240,19 @@ impl Segment {
 
     /// The line that has the byte `at`, where there is one. The newest come first: those who follow a
     /// log ask for them.
-    fn line_of(&self, at: u64) -> io::Result<Option<u64>> {
+    fn line_of(&self, at: u64) -> io::Result<Option<(u64, Entry)>> {
         let holds = |entry: &Entry| entry.offset <= at && at < entry.end();
         let count = self.count()?;
         if at < self.base || count == 0 {
             return Ok(None);
         }
         let last = count - 1;
-        if self.entry(last)?.is_some_and(|entry| holds(&entry)) {
-            return Ok(Some(last));
+        if let Some(entry) = self.entry(last)?.filter(holds) {
+            return Ok(Some((last, entry)));
         }
         let line = self.line_at(at)?;
-        Ok(self
-            .entry(line)?
-            .is_some_and(|entry| holds(&entry))
-            .then_some(line))
+        let entry = self.entry(line)?.filter(holds);
+        Ok(entry.map(|entry| (line, entry)))
     }
 
     /// The first line whose bytes reach beyond `at`.
@@ -287,7 +285,7 @@ impl Pieces {
         self.at
     }
 
-    /// For those who know how far the log has come: beyond that no other segment is looked for.
+    /// For those who know how far the log has come: beyond that nothing is looked for.
     pub fn known_to(self, known: u64) -> Self {
         Pieces { known, ..self }
     }
@@ -349,13 +347,15 @@ impl Pieces {
 
     /// The first entry that has bytes at or beyond the present offset; its segment is left open.
     fn find(&mut self) -> io::Result<Option<Entry>> {
-        self.take_up()?;
+        if self.at >= self.known {
+            return Ok(None);
+        }
+        if let Some(entry) = self.take_up()? {
+            return Ok(Some(entry));
+        }
         loop {
             if let Some(entry) = self.find_here()? {
                 return Ok(Some(entry));
-            }
-            if self.at >= self.known {
-                return Ok(None);
             }
             let Some(next) = self.beyond()? else {
                 return Ok(None);
@@ -374,15 +374,16 @@ impl Pieces {
 
     /// Begins where the log was read last, if the present offset is there. A byte is in one segment
     /// only, whatever others there are by now.
-    fn take_up(&mut self) -> io::Result<()> {
+    fn take_up(&mut self) -> io::Result<Option<Entry>> {
         if self.segment.is_none()
             && let Some(last) = self.log.last_read()
-            && let Some(line) = last.line_of(self.at)?
+            && let Some((line, entry)) = last.line_of(self.at)?
         {
             self.line = line;
             self.segment = Some(last);
+            return Ok(Some(entry));
         }
-        Ok(())
+        Ok(None)
     }
 
     fn find_here(&mut self) -> io::Result<Option<Entry>> {

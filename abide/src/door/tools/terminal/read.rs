@@ -19,6 +19,7 @@ use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
 use crate::world::search::Pattern;
+use crate::world::unread::Unread;
 
 pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
 
@@ -72,7 +73,10 @@ impl Desk {
             .context
             .standby
             .map_or(read.timeout, |standby| read.timeout.min(standby));
-        let from = read.since.unwrap_or_else(|| self.position(&view));
+        let mut unread = Unread::of(&view.folder);
+        let from = read
+            .since
+            .unwrap_or_else(|| self.position(&view, &mut unread));
         let mut reading = self.reading(&view, timeout);
         let found = match &read.until {
             Some(pattern) => reading.until(from, pattern, read.max_lines).await,
@@ -83,7 +87,7 @@ impl Desk {
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
         if read.since.is_none() {
-            self.has_read(&view, found.cursor);
+            self.has_read(&view, &mut unread, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = Map::new();
@@ -100,15 +104,15 @@ impl Desk {
     }
 
     /// How far the caller has read.
-    pub(super) fn position(&self, view: &SessionView) -> Cursor {
+    pub(super) fn position(&self, view: &SessionView, unread: &mut Unread) -> Cursor {
         let connected = self.connected(view);
-        self.reader(&connected).position(&view.folder)
+        self.reader(&connected).position(unread)
     }
 
     /// The caller has read up to here.
-    pub(super) fn has_read(&self, view: &SessionView, cursor: Cursor) {
+    pub(super) fn has_read(&self, view: &SessionView, unread: &mut Unread, cursor: Cursor) {
         let connected = self.connected(view);
-        self.reader(&connected).remember(&view.folder, cursor);
+        self.reader(&connected).remember(unread, cursor);
     }
 
     fn connected(&self, view: &SessionView) -> Vec<String> {

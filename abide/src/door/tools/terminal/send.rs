@@ -12,6 +12,7 @@ use crate::keeper::frame::Once;
 use crate::world::clock::pause;
 use crate::world::log::Log;
 use crate::world::screen::Modes;
+use crate::world::unread::Unread;
 
 pub(super) const FIELDS: &str = "action, session_id, input, keys";
 
@@ -73,7 +74,8 @@ impl Desk {
         if let Err(sentence) = self.type_in(&view, &bytes).await {
             return Some(Err(sentence));
         }
-        let from = self.position(&view);
+        let mut unread = Unread::of(&view.folder);
+        let from = self.position(&view, &mut unread);
         let mut reading = self.reading(&view, SETTLE);
         let settled = Settled {
             sent_at,
@@ -86,7 +88,7 @@ impl Desk {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
-        self.has_read(&view, found.cursor);
+        self.has_read(&view, &mut unread, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = fields! {"sent": bytes.len()};
         if view.runs() && self.modes(&view).await.full_screen {
