@@ -49,10 +49,13 @@ pub fn gemini() -> PathBuf {
         .join(".gemini/settings.json")
 }
 
-/// The variables that say where abide keeps its things. Not every client hands them on to the servers
-/// it starts, and a server without them would serve another abide.
+/// The variables that say where abide keeps its things.
+pub const OWN_VARIABLES: [&str; 3] = ["ABIDE_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"];
+
+/// Those of them that are set here. Not every client hands them on to the servers it starts, and a
+/// server without them would serve another abide.
 pub fn own_variables() -> Vec<(String, String)> {
-    ["ABIDE_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"]
+    OWN_VARIABLES
         .into_iter()
         .filter_map(|name| {
             let folder = folder_from(name)?.into_os_string().into_string().ok()?;

@@ -134,6 +134,54 @@ fn an_entry_that_stood_there_before_comes_back() {
 }
 
 #[test]
+fn what_a_person_set_in_the_entry_stays() {
+    for (client, file, key) in CLIENTS {
+        let abide = Abide::new();
+        let path = home(&abide, file);
+        done(&abide, &[client, "--yes"]);
+        let ours = "\"args\": [";
+        let theirs = "\"trust\": true, // mine\n      \"args\": [";
+        let set = read(&path).replacen(ours, theirs, 1);
+        let set = set.replacen("\"env\": {", "\"env\": {\n        \"MINE\": \"1\",", 1);
+        put(&path, &set);
+        assert!(done(&abide, &[client, "--yes"]).contains("nothing to change"));
+        assert_eq!(read(&path), set, "{client}");
+        done(&abide, &[client, "--yes", "--agent", "another"]);
+        assert_eq!(
+            read(&path),
+            set.replace(&format!("\"{client}\""), "\"another\"")
+        );
+        done(&abide, &[client, "--undo", "--yes"]);
+        assert!(!path.exists(), "{client} of {key}: {}", read(&path));
+    }
+}
+
+#[test]
+fn an_entry_for_another_folder_or_an_address_is_made_right() {
+    let abide = Abide::new();
+    let path = home(&abide, ".gemini/settings.json");
+    put(
+        &path,
+        r#"{"mcpServers": {"abide": {"command": "x", "env": {"XDG_STATE_HOME": "/old", "MINE": "1"}}}}"#,
+    );
+    done(&abide, &["gemini", "--yes"]);
+    let made: Value = serde_json::from_str(&read(&path)).unwrap();
+    let env = &made["mcpServers"]["abide"]["env"];
+    let folder = abide.path("abide");
+    let wanted = json!({"MINE": "1", "ABIDE_DIR": folder, "ABIDE_CALL_LIMIT": "3600"});
+    assert_eq!(*env, wanted);
+    put(
+        &path,
+        r#"{"mcpServers": {"abide": {"httpUrl": "http://127.0.0.1:1/mcp"}}}"#,
+    );
+    done(&abide, &["gemini", "--yes"]);
+    let made: Value = serde_json::from_str(&read(&path)).unwrap();
+    let entry = &made["mcpServers"]["abide"];
+    assert_eq!(entry["command"], env!("CARGO_BIN_EXE_abide"));
+    assert_eq!(entry["httpUrl"], Value::Null);
+}
+
+#[test]
 fn codex_keeps_its_comments_and_is_told_to_wait() {
     let abide = Abide::new();
     let path = abide.path("codex/config.toml");

@@ -92,6 +92,14 @@ impl Edit {
         }
     }
 
+    /// Whether what is there is what an earlier setup has put there, if for another agent or program.
+    fn looks_set_up(&self, text: &str) -> Result<bool, Fault> {
+        match self {
+            Edit::Server(form, _) => form.has_own(text),
+            Edit::Waker(waker) => toml::has_waker(text, waker),
+        }
+    }
+
     fn put_into(&self, text: &str) -> Result<String, Fault> {
         match self {
             Edit::Server(form, server) => form.add(text, server),
@@ -250,7 +258,9 @@ impl Change {
         // A copy of a file that was set up already would not show how it was before abide.
         let was_in = self.edit.is_in(self.text());
         let was_in = was_in.map_err(|fault| self.unreadable(&fault))?;
-        let keep = self.before.is_none() || (was_in && self.copied()?.is_some());
+        let by_setup = self.edit.looks_set_up(self.text());
+        let by_setup = by_setup.map_err(|fault| self.unreadable(&fault))?;
+        let keep = self.before.is_none() || by_setup || (was_in && self.copied()?.is_some());
         self.copy = if keep { Copy::Keep } else { Copy::Make };
         self.after = Some(new);
         Ok(self)
@@ -273,7 +283,7 @@ impl Change {
                 let rest = self.edit.take_out_of(self.text(), copied.as_deref());
                 let rest = rest.map_err(|fault| self.unreadable(&fault))?;
                 // A file that was made for this alone goes with it.
-                let needless = copied.is_none() && rest.trim().is_empty();
+                let needless = copied.is_none() && matches!(rest.trim(), "" | "{}");
                 (!needless).then_some(rest)
             }
         };

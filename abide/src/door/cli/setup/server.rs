@@ -1,9 +1,11 @@
 //! The clients that can be set up: where each keeps its servers, and what it is told about abide.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use serde_json::{Map, Value};
 
 use super::jsonc::{self, Fault};
 use super::toml;
@@ -28,6 +30,17 @@ pub struct Server {
     pub env: Vec<(String, String)>,
     /// Seconds that a call may take.
     pub call_limit: Option<u64>,
+}
+
+impl Server {
+    /// The variables of abide's own that are not set for it: with one from an earlier time it would serve
+    /// another abide.
+    pub fn unwanted(&self) -> impl Iterator<Item = &'static str> {
+        let wanted = |name: &str| self.env.iter().any(|(set, _)| set == name);
+        clients::OWN_VARIABLES
+            .into_iter()
+            .filter(move |name| !wanted(name))
+    }
 }
 
 /// In which words a client's file says it.
@@ -125,9 +138,10 @@ impl ClientName {
                 "Worth adding under [mcp_servers.abide], or each call is put to you: \
                  default_tools_approval_mode = \"approve\"",
             ),
-            ClientName::Gemini => {
-                Some("Gemini CLI starts servers only in folders that you have told it to trust.")
-            }
+            ClientName::Gemini => Some(
+                "Gemini CLI starts servers only in folders that you have told it to trust. Worth \
+                 adding to the entry, or each call is put to you: \"trust\": true",
+            ),
             ClientName::Vscode => Some("There, `MCP: List Servers` shows and starts it."),
             ClientName::Cursor => None,
         }
@@ -180,6 +194,21 @@ impl Form {
         }
     }
 
+    /// Whether abide is set up in this text with the words that are written here.
+    pub fn has_own(self, text: &str) -> Result<bool, Fault> {
+        let command = self.command(text)?.unwrap_or_default();
+        let args = match self {
+            Form::Json { key, .. } => {
+                let args = jsonc::get(text, &[key, NAME, "args"])?;
+                args.and_then(|args| serde_json::from_value(args).ok())
+            }
+            Form::Codex => toml::args_of(text, NAME)?,
+        };
+        let args: Vec<String> = args.unwrap_or_default();
+        let ours = matches!(&args[..], [mcp, agent, _] if mcp == "mcp" && agent == "--agent");
+        Ok(ours && Path::new(&command).file_name() == Some(OsStr::new(NAME)))
+    }
+
     /// The text with abide.
     pub fn add(self, text: &str, server: &Server) -> Result<String, Fault> {
         match self {
@@ -189,12 +218,12 @@ impl Form {
                     typed,
                     limit,
                 };
-                let wanted =
-                    serde_json::to_value(&entry).map_err(|fault| Fault(fault.to_string()))?;
-                if jsonc::get(text, &[key, NAME])? == Some(wanted) {
-                    return Ok(text.to_owned());
+                match jsonc::get(text, &[key, NAME])? {
+                    Some(Value::Object(found)) if found.contains_key("command") => {
+                        entry.amend(text, key, &found)
+                    }
+                    _ => jsonc::set(text, &[key, NAME], &entry),
                 }
-                jsonc::set(text, &[key, NAME], &entry)
             }
             Form::Codex => toml::add_server(text, NAME, server),
         }
@@ -228,6 +257,31 @@ struct Entry<'a> {
     limit: bool,
 }
 
+impl Entry<'_> {
+    /// Sets what is ours in an entry that is there; what somebody has set in it besides stays.
+    fn amend(&self, text: &str, key: &str, found: &Map<String, Value>) -> Result<String, Fault> {
+        let wanted = serde_json::to_value(self).map_err(|fault| Fault(fault.to_string()))?;
+        let mut text = text.to_owned();
+        for (name, value) in wanted.as_object().into_iter().flatten() {
+            if name != "env" && found.get(name) != Some(value) {
+                text = jsonc::set(&text, &[key, NAME, name], value)?;
+            }
+        }
+        let old = |name: &str| found.get("env").and_then(|env| env.get(name)?.as_str());
+        for name in self.server.unwanted() {
+            if old(name).is_some() {
+                text = jsonc::remove(&text, &[key, NAME, "env", name])?;
+            }
+        }
+        for (name, value) in &self.server.env {
+            if old(name) != Some(value) {
+                text = jsonc::set(&text, &[key, NAME, "env", name], value)?;
+            }
+        }
+        Ok(text)
+    }
+}
+
 impl Serialize for Entry<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
@@ -237,7 +291,7 @@ impl Serialize for Entry<'_> {
         map.serialize_entry("command", &self.server.command)?;
         map.serialize_entry("args", &self.server.args)?;
         if !self.server.env.is_empty() {
-            let env: serde_json::Map<_, _> = self
+            let env: Map<_, _> = self
                 .server
                 .env
                 .iter()

@@ -40,14 +40,28 @@ pub fn has_server(text: &str, name: &str) -> Result<bool> {
     Ok(servers(&parse(text)?).is_some_and(|servers| servers.contains_key(name)))
 }
 
-/// The program that a server is started with, and its words.
+/// A setting of the server.
+fn setting<'a>(document: &'a DocumentMut, name: &str, of: &str) -> Option<&'a Item> {
+    servers(document)?.get(name)?.as_table_like()?.get(of)
+}
+
+/// The program that a server is started with.
 pub fn command_of(text: &str, name: &str) -> Result<Option<String>> {
     let document = parse(text)?;
-    let server = servers(&document).and_then(|servers| servers.get(name));
-    let command = server.and_then(|server| server.as_table_like()?.get("command"));
-    Ok(command
-        .and_then(|command| command.as_str())
-        .map(str::to_owned))
+    let command = setting(&document, name, "command").and_then(Item::as_str);
+    Ok(command.map(str::to_owned))
+}
+
+/// The words that it is started with; `None` where one of them is no word.
+pub fn args_of(text: &str, name: &str) -> Result<Option<Vec<String>>> {
+    let document = parse(text)?;
+    let args = setting(&document, name, "args").and_then(Item::as_array);
+    let words = |args: &toml_edit::Array| -> Option<Vec<String>> {
+        args.iter()
+            .map(|arg| Some(arg.as_str()?.to_owned()))
+            .collect()
+    };
+    Ok(args.and_then(words))
 }
 
 /// The text with this server.
@@ -92,12 +106,24 @@ fn fill(table: &mut dyn TableLike, server: &Server) {
     if let Some(limit) = server.call_limit {
         put("tool_timeout_sec", limit.cast_signed().into());
     }
-    let mut env = InlineTable::new();
-    for (name, text) in &server.env {
-        env.insert(name, text.as_str().into());
-    }
-    if !env.is_empty() {
-        put("env", env.into());
+    // A server is either started or called at an address.
+    table.remove("url");
+    fill_env(table, server);
+}
+
+fn fill_env(table: &mut dyn TableLike, server: &Server) {
+    if let Some(env) = table.get_mut("env").and_then(Item::as_table_like_mut) {
+        for name in server.unwanted() {
+            env.remove(name);
+        }
+        for (name, text) in &server.env {
+            if env.get(name).and_then(Item::as_str) != Some(text) {
+                env.insert(name, value(text));
+            }
+        }
+    } else if !server.env.is_empty() {
+        let pairs = server.env.iter().map(|(name, text)| (name, text.as_str()));
+        table.insert("env", value(InlineTable::from_iter(pairs)));
     }
 }
 
@@ -236,6 +262,25 @@ mod tests {
             back.contains("command = \"old\"") && back.contains("[later]"),
             "{back}"
         );
+    }
+
+    #[test]
+    fn what_somebody_set_besides_stays() {
+        for text in [
+            "[mcp_servers.abide]\nurl = \"http://old\"\nenv = { MINE = \"1\", ABIDE_DIR = \"/old\" }\n",
+            "[mcp_servers.abide]\n\n[mcp_servers.abide.env]\nMINE = \"1\"\nABIDE_DIR = \"/old\"\n",
+        ] {
+            let with = add_server(text, "abide", &server()).unwrap();
+            let document = parse(&with).unwrap();
+            let entry = &document["mcp_servers"]["abide"];
+            assert_eq!(entry["env"]["MINE"].as_str(), Some("1"), "{with}");
+            assert_eq!(entry["env"]["A"].as_str(), Some("b"), "{with}");
+            assert!(
+                !with.contains("ABIDE_DIR") && !with.contains("url"),
+                "{with}"
+            );
+            assert_eq!(add_server(&with, "abide", &server()).unwrap(), with);
+        }
     }
 
     #[test]
