@@ -111,7 +111,7 @@ deny: ## licences, sources and bans (needs cargo-deny)
 
 guide: ## the guide as web pages in guide/book (installs mdbook if it is missing)
 	export PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH"
-	command -v mdbook >/dev/null || $(CARGO) install --locked mdbook --no-default-features --features search
+	command -v mdbook >/dev/null || $(CARGO) install --locked mdbook@^0.5 --no-default-features --features search
 	mdbook build guide
 
 reference: ## the guide's reference, written anew out of the program
