@@ -81,3 +81,14 @@ test('sessions are found by their command', async ({ abide, inside: page }) => {
   await expect(rows).toHaveCount(1);
   await expect(rows).toContainText('exit code 1');
 });
+
+test('what was written without a terminal fits a phone', async ({ abide, inside: page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  await abide.cli('run', '--', `echo ${'word '.repeat(60)}`);
+  await page.getByRole('link', { name: /^echo word/ }).click();
+  await expect(page.getByTestId('terminal-state')).toHaveText(/^Ended/);
+  const screen = page.locator('.screen');
+  await expect(screen).toContainText('word word');
+  await expect.poll(async () => (await screen.boundingBox())?.height).toBeLessThan(300);
+  expect(await screen.evaluate((box) => box.scrollWidth - box.clientWidth)).toBe(0);
+});

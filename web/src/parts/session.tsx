@@ -50,7 +50,7 @@ export function Quiet({ session, pulse }: { session: Session; pulse: Pulse | und
   return (
     <span>
       quiet <b>{duration(quiet)}</b>
-      {limit !== null && ` of ${duration(limit)}`}
+      {limit !== null && (quiet > limit ? `, limit ${duration(limit)}` : ` of ${duration(limit)}`)}
     </span>
   );
 }

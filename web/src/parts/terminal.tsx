@@ -1,5 +1,6 @@
 // A live terminal. It keeps the session's own size, since an agent looks at the same screen; the
-// letters shrink to fit. Only who asks for it gives the session another size.
+// letters shrink to fit. Only who asks for it gives the session another size. What a command without a
+// terminal wrote has no size: its lines break where the page ends, and it takes the room that it needs.
 
 import { Terminal as Xterm } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
@@ -10,6 +11,10 @@ import { withSheets } from './sheets';
 
 const LARGEST = 14;
 const SMALLEST = 9;
+/** Letters of what was written without a terminal. */
+const PLAIN = 13;
+/** The least rows that look like a place for output. */
+const FEWEST = 4;
 /** Width and height of a letter, by its size. */
 const WIDE = 0.6023;
 const HIGH = 1.21;
@@ -84,8 +89,24 @@ export default function Terminal({ id, pty, silent }: Props) {
       if (event.type === 'keydown') document.querySelector<HTMLElement>('[data-after-terminal]')?.focus();
       return false;
     });
+    let ended = false;
+    let most = terminal.rows;
+    // An end below which nothing will be written needs no empty rows.
+    const settle = () => {
+      if (pty || !ended) return;
+      const { baseY, cursorX, cursorY } = terminal.buffer.active;
+      const lines = baseY + cursorY + (cursorX > 0 ? 1 : 0);
+      terminal.resize(terminal.cols, Math.min(most, Math.max(FEWEST, lines)));
+    };
     const shrink = () => {
       const room = box.clientWidth - 32;
+      if (!pty) {
+        terminal.options.fontSize = PLAIN;
+        const cols = Math.max(20, Math.floor(room / (PLAIN * WIDE)));
+        if (cols !== terminal.cols) terminal.resize(cols, terminal.rows);
+        settle();
+        return;
+      }
       const fitting = Math.floor((room / (terminal.cols * WIDE)) * 2) / 2;
       terminal.options.fontSize = Math.min(LARGEST, Math.max(SMALLEST, fitting));
     };
@@ -97,7 +118,8 @@ export default function Terminal({ id, pty, silent }: Props) {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const resize = (word: Word) => {
       if (!word.cols || !word.rows) return;
-      terminal.resize(word.cols, word.rows);
+      most = word.rows;
+      terminal.resize(pty ? word.cols : terminal.cols, word.rows);
       setSize([word.cols, word.rows]);
       shrink();
     };
@@ -109,13 +131,16 @@ export default function Terminal({ id, pty, silent }: Props) {
         resize(word);
         terminal.options.disableStdin = !(word.pty && word.running);
         terminal.options.cursorBlink = word.running ?? false;
+        ended = !word.running;
         setState(word.running ? 'live' : 'ended');
       } else if (word.type === 'resized') {
         resize(word);
       } else {
         over = true;
+        ended = true;
         terminal.options.disableStdin = true;
         terminal.options.cursorBlink = false;
+        settle();
         setState('ended');
       }
     };
@@ -127,7 +152,7 @@ export default function Terminal({ id, pty, silent }: Props) {
       socket.current = ws;
       ws.onmessage = (event: MessageEvent<string | ArrayBuffer>) => {
         if (typeof event.data === 'string') hear(JSON.parse(event.data) as Word);
-        else terminal.write(new Uint8Array(event.data));
+        else terminal.write(new Uint8Array(event.data), settle);
       };
       ws.onclose = (event) => {
         if (socket.current === ws) socket.current = null;

@@ -88,6 +88,25 @@ function Said({ id }: { id: string }) {
   );
 }
 
+/** Who has run something already need not be told how. */
+function Idle({ known }: { known: boolean }) {
+  if (known) {
+    return (
+      <Empty title="Nothing runs">
+        <span>Whatever an agent runs through abide shows up here.</span>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="Nothing runs">
+      <span>Whatever an agent runs through abide shows up here. Give your agent abide, if it has it not yet:</span>
+      <Try command="abide setup claude-code" />
+      <span>Or run something yourself:</span>
+      <Try command="abide run --idle 60s -- make test" />
+    </Empty>
+  );
+}
+
 function More({ all, shown, word, href }: { all: number; shown: number; word: string; href: string }) {
   if (all <= shown) return null;
   return (
@@ -127,12 +146,7 @@ export function Now() {
               <Link href="/sessions">All sessions</Link>
             </div>
             {sessions.length === 0 ? (
-              <Empty title="Nothing runs">
-                <span>Whatever an agent runs through abide shows up here. Give your agent abide, if it has it not yet:</span>
-                <Try command="abide setup claude-code" />
-                <span>Or run something yourself:</span>
-                <Try command="abide run --idle 60s -- make test" />
-              </Empty>
+              <Idle known={lately.length > 0} />
             ) : (
               <div className="cards">
                 {sessions.map((id) => (
