@@ -26,12 +26,25 @@ pub fn as_many_as_allowed() {
     }
 }
 
-/// Lets a program that is about to be started have as many as this process had in the beginning.
+/// Lets a program that is about to be started have as many as this process had in the beginning, or as
+/// many as there may be now, where somebody has taken some away.
 pub fn as_before(command: &mut Command) {
     let Some(before) = BEFORE.get().cloned() else {
         return;
     };
-    let set_back = move || setrlimit(Resource::Nofile, before).map_err(io::Error::from);
-    // SAFETY: only one system call is made between fork and exec, and nothing is allocated.
+    let set_back = move || {
+        let most = getrlimit(Resource::Nofile).maximum;
+        let now = Rlimit {
+            current: least(before.current, most),
+            maximum: least(before.maximum, most),
+        };
+        setrlimit(Resource::Nofile, now).map_err(io::Error::from)
+    };
+    // SAFETY: only system calls are made between fork and exec, and nothing is allocated.
     unsafe { command.pre_exec(set_back) };
+}
+
+/// The lower of two limits; `None` is no limit.
+fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }

@@ -261,6 +261,15 @@ fn m6_without_files_the_daemon_rests_and_goes_on_when_there_are_some() {
         let answer = receive(call).expect("an answer");
         assert_eq!(answer.body["status"], "running", "{}", answer.body);
     }
+    // Sessions take files as well: one after the other is started, until there are none.
+    let start = json!({"action": "start", "command": "sleep 1000", "pty": false});
+    let refused = (0..64).find_map(|_| {
+        let started = call(&abide, "terminal_session", start.clone());
+        let said = started["text"].as_str().unwrap_or_default().to_owned();
+        started["session_id"].is_null().then_some(said)
+    });
+    let refused = refused.expect("not that many can be kept");
+    assert!(refused.contains("too_many_open_files"), "{refused}");
     files(pid, before.current.unwrap_or(1_024));
     let shell = call(&abide, "shell", json!({"command": "echo it works"}));
     assert_eq!(shell["status"], "SUCCESS", "{shell}");

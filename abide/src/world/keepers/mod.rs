@@ -34,6 +34,9 @@ const ROOM: u64 = 64 << 10;
 const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
 
+/// Said where a keeper has gone before its command was there.
+const UNBORN: &str = "no keeper could be started for it; see the daemon's log";
+
 /// All keepers of one daemon.
 pub struct Keepers {
     sessions: PathBuf,
@@ -44,6 +47,8 @@ pub struct Keepers {
     spares: Mutex<VecDeque<SessionId>>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
+    /// Why the last keeper that was wanted could not be made.
+    unborn: Mutex<Option<String>>,
     leaving: CancellationToken,
 }
 
@@ -75,6 +80,7 @@ impl Keepers {
             spares: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
+            unborn: Mutex::default(),
             leaving: CancellationToken::new(),
         })
     }
@@ -83,6 +89,10 @@ impl Keepers {
     pub fn warm_up(self: &Arc<Self>) {
         while self.spares.lock().expect("no holder panics").len() < self.spare_target {
             let id = self.fresh();
+            // What cannot be made now is made when it is needed, or then it is said why not.
+            if self.link(id).is_none() {
+                return;
+            }
             self.spares.lock().expect("no holder panics").push_back(id);
         }
     }
@@ -100,8 +110,15 @@ impl Keepers {
 
     /// An id whose keeper is on its way or ready already.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
-        let spare = self.spares.lock().expect("no holder panics").pop_front();
-        spare.unwrap_or_else(|| self.fresh())
+        let mut spares = self.spares.lock().expect("no holder panics");
+        while let Some(spare) = spares.pop_front() {
+            // One that was killed is of no use.
+            if self.link(spare).is_some() {
+                return spare;
+            }
+        }
+        drop(spares);
+        self.fresh()
     }
 
     /// Gives an id back that was not needed.
@@ -115,10 +132,10 @@ impl Keepers {
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
         match (self.link(id), self.disk_is_full()) {
             (Some(link), false) => link.send(&ToKeeper::Start(Box::new(launch))),
-            (None, false) => self.fail(
-                id,
-                "no keeper could be started for it; see the daemon's log",
-            ),
+            (None, false) => {
+                let unborn = self.unborn.lock().expect("no holder panics").take();
+                self.fail(id, unborn.as_deref().unwrap_or(UNBORN));
+            }
             (link, true) => {
                 self.fail(id, FULL);
                 link.inspect(|link| link.close());
@@ -272,7 +289,10 @@ impl Keepers {
         let id = self.unused();
         match self.make(&self.folder(id)) {
             Ok(stream) => self.adopt(id, stream, true),
-            Err(e) => tracing::error!("cannot start a keeper: {e}"),
+            Err(e) => {
+                tracing::error!("cannot start a keeper: {e}");
+                *self.unborn.lock().expect("no holder panics") = Some(unborn(&e));
+            }
         }
         id
     }
@@ -299,7 +319,8 @@ impl Keepers {
     fn make(&self, folder: &Path) -> io::Result<Stream> {
         let mut nursery = self.nursery.lock().expect("no holder panics");
         // A nursery that has died is replaced once; a second failure is the machine's.
-        for _ in 0..2 {
+        let mut again = true;
+        loop {
             let born = match nursery.as_mut() {
                 Some(nursery) => nursery.make(folder),
                 None => Nursery::start(&self.program)
@@ -307,13 +328,17 @@ impl Keepers {
             };
             match born {
                 Ok(stream) => return Ok(stream),
+                // Another one would take even more of them.
+                Err(e) if is_want_of_files(&e) => return Err(e),
                 Err(e) => {
                     tracing::warn!("the nursery failed: {e}");
                     *nursery = None;
+                    if !std::mem::take(&mut again) {
+                        return Err(e);
+                    }
                 }
             }
         }
-        Err(io::Error::other("the nursery does not start"))
     }
 
     fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, ours: bool) {
@@ -328,4 +353,19 @@ impl Keepers {
     fn connect(&self, id: SessionId) -> io::Result<Stream> {
         Stream::new(socket::connect(&self.folder(id).join(folder::CTL))?)
     }
+}
+
+/// Whether this process, or the machine, has as many files open as it may.
+fn is_want_of_files(fault: &io::Error) -> bool {
+    matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Why a keeper could not be made, and what to do.
+fn unborn(fault: &io::Error) -> String {
+    if is_want_of_files(fault) {
+        return "too_many_open_files: the daemon can open no more of them; end some sessions, or let it \
+                have more (`ulimit -n`)"
+            .into();
+    }
+    format!("no keeper could be started for it: {fault}; see the daemon's log")
 }
