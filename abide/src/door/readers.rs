@@ -3,8 +3,13 @@
 //! A client that is connected is a reader of its own. Whoever connects later goes on where clients
 //! before it have come; what was read while it was there already is still unread for it. All other
 //! callers of an agent are one reader.
+//!
+//! A daemon may die when it has written down how far was read and nobody has the answer yet. So it is
+//! known from where each client's last request has read: said again, it reads the same again.
 
 use super::lines::Cursor;
+use super::mcp::front_of;
+use crate::keeper::crash_point;
 use crate::world::unread::Unread;
 
 /// Callers that are not connected.
@@ -21,15 +26,22 @@ pub struct Reader<'a> {
     pub client: Option<&'a str>,
     /// The connections of the agent that are there now.
     pub connected: &'a [String],
+    /// Names the request that reads, where it may be said again.
+    pub request: Option<&'a str>,
 }
 
 impl Reader<'_> {
     /// How far it has read.
     pub fn position(self, unread: &mut Unread) -> Cursor {
-        let known = Positions::read(unread);
-        let own = known.of(self.name());
-        let begin = || self.client.and_then(|_| known.of(FURTHEST));
-        own.or_else(begin).unwrap_or_default()
+        self.begin(&Positions::read(unread))
+    }
+
+    /// Where this request begins to read.
+    fn begin(self, known: &Positions) -> Cursor {
+        let again = self.request.and_then(|request| known.of(request));
+        let own = || known.of(self.name());
+        let first = || self.client.and_then(|_| known.of(FURTHEST));
+        again.or_else(own).or_else(first).unwrap_or_default()
     }
 
     /// It has read up to here.
@@ -47,9 +59,16 @@ impl Reader<'_> {
                 known.set(FURTHEST, cursor);
             }
         }
+        if let (Some(client), Some(request)) = (self.client, self.request)
+            && self.begin(&before) != cursor
+        {
+            known.0.retain(|(name, _)| front_of(name) != Some(client));
+            known.set(request, self.begin(&before));
+        }
         known.set(self.name(), cursor);
         if known != before {
             known.write(unread);
+            crash_point("read.noted");
         }
     }
 
@@ -81,14 +100,15 @@ impl Positions {
     }
 
     fn write(&self, unread: &mut Unread) {
-        let is_client = |name: &str| name != CALLERS && name != FURTHEST;
-        let clients = self.0.iter().filter(|(name, _)| is_client(name)).count();
-        let mut surplus = clients.saturating_sub(MOST);
-        let kept = self.0.iter().filter(|(name, _)| {
-            let goes = surplus > 0 && is_client(name);
-            surplus -= usize::from(goes);
-            !goes
-        });
+        let is_client =
+            |name: &str| name != CALLERS && name != FURTHEST && front_of(name).is_none();
+        let names = self.0.iter().map(|(name, _)| name.as_str());
+        let clients: Vec<&str> = names.filter(|name| is_client(name)).collect();
+        let gone = &clients[..clients.len().saturating_sub(MOST)];
+        let kept = self
+            .0
+            .iter()
+            .filter(|(name, _)| !gone.contains(&front_of(name).unwrap_or(name)));
         let kept: Vec<_> = kept
             .map(|(name, cursor)| (name.as_str(), cursor.to_string()))
             .collect();
@@ -104,6 +124,7 @@ mod tests {
         Reader {
             client: Some(name),
             connected,
+            request: None,
         }
     }
 
@@ -116,6 +137,7 @@ mod tests {
         let caller = Reader {
             client: None,
             connected: &both,
+            request: None,
         };
         a.remember(path, Cursor::at(5));
         assert_eq!(a.position(path), Cursor::at(5));
@@ -131,15 +153,42 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_is_said_again_reads_the_same_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let unread = &mut Unread::of(folder.path());
+        let keys = [1, 2, 3].map(|ordinal| crate::door::mcp::client::key("a", ordinal));
+        let [first, second, third] = keys.each_ref().map(|key| Reader {
+            request: Some(key),
+            ..client("a", &[])
+        });
+        first.remember(unread, Cursor::at(5));
+        assert_eq!(first.position(unread), Cursor::at(0));
+        first.remember(unread, Cursor::at(7));
+        assert_eq!(first.position(unread), Cursor::at(0));
+        assert_eq!(second.position(unread), Cursor::at(7));
+        second.remember(unread, Cursor::at(9));
+        assert_eq!(second.position(unread), Cursor::at(7));
+        // What found nothing has nothing to read again.
+        third.remember(unread, Cursor::at(9));
+        assert_eq!(second.position(unread), Cursor::at(7));
+        assert_eq!(third.position(unread), Cursor::at(9));
+        assert_eq!(client("a", &[]).position(unread), Cursor::at(9));
+    }
+
+    #[test]
     fn clients_without_number_are_not_remembered() {
         let folder = tempfile::tempdir().unwrap();
         let unread = &mut Unread::of(folder.path());
         for n in 0..100 {
             let name = format!("front{n}");
-            client(&name, &[]).remember(unread, Cursor::at(n));
+            let reader = Reader {
+                request: Some(&crate::door::mcp::client::key(&name, 7)),
+                ..client(&name, &[])
+            };
+            reader.remember(unread, Cursor::at(n + 1));
         }
-        assert_eq!(Positions::read(unread).0.len(), MOST + 1);
+        assert_eq!(Positions::read(unread).0.len(), 2 * MOST + 1);
         let last = client("front99", &[]).position(unread);
-        assert_eq!(last, Cursor::at(99));
+        assert_eq!(last, Cursor::at(100));
     }
 }

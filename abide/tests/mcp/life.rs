@@ -58,6 +58,32 @@ fn what_was_typed_when_the_daemon_died_is_not_typed_again() {
 }
 
 #[test]
+fn what_was_read_when_the_daemon_died_is_read_again() {
+    for era in ERAS {
+        let home = Home::new();
+        let mut first = home.abide(&["status"]);
+        first.env("ABIDE_CRASH_AT", "read.noted");
+        assert!(first.output().expect("abide runs").status.success());
+        let mut client = Client::start(&home, setup(era));
+        let command = "echo one; read line; echo $line";
+        let start = json!({"action": "start", "command": command, "pty": false});
+        let started = client.call("terminal_session", start);
+        let session = started["structuredContent"]["session_id"].clone();
+        let read = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60});
+        let result = client.call("terminal_session", read.clone());
+        assert!(text(&result).starts_with("[stdout] one\n"), "{result}");
+        let send = json!({"action": "send_input", "session_id": session, "input": "two\n"});
+        client.call("terminal_session", send);
+        let read = json!({"action": "read_output", "session_id": session, "since": "0"});
+        let result = client.call("terminal_session", read);
+        assert!(
+            text(&result).starts_with("[stdout] one\n[stdout] two\n"),
+            "{result}"
+        );
+    }
+}
+
+#[test]
 fn a_shell_call_whose_command_others_end_says_so() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);

@@ -7,7 +7,7 @@
 mod ask;
 mod call;
 mod cancel;
-mod client;
+pub(crate) mod client;
 mod decode;
 mod front;
 mod hello;

@@ -123,6 +123,7 @@ impl Desk {
         Reader {
             client: self.context.client.as_deref(),
             connected,
+            request: self.context.request_key.as_deref(),
         }
     }
 
