@@ -80,6 +80,11 @@ impl Places {
         self.runtime.join("lock")
     }
 
+    /// Says of which version that daemon is, where a newer one may take its place.
+    pub fn daemon_version(&self) -> PathBuf {
+        self.runtime.join("version")
+    }
+
     /// HTTP for the command line.
     pub fn http_socket(&self) -> PathBuf {
         self.runtime.join("http.sock")

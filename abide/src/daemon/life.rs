@@ -59,16 +59,29 @@ pub fn connect(places: &Places, door: Door) -> io::Result<UnixStream> {
 
 /// The same for a program that is not abide itself: `program` is.
 pub fn connect_starting(places: &Places, door: Door, program: &Path) -> io::Result<UnixStream> {
-    if let Ok(stream) = socket::connect(&door.path(places)) {
+    if let Ok(stream) = connect_current(places, door) {
         return Ok(stream);
     }
     make_folders(places)?;
     let starting = open_private(&places.runtime.join("starting"))?;
     starting.lock()?;
-    if let Ok(stream) = socket::connect(&door.path(places)) {
+    if let Ok(stream) = connect_current(places, door) {
         return Ok(stream);
     }
-    start(places, program)?;
+    match start(places, program) {
+        Ok(()) => socket::connect(&door.path(places)),
+        // An older one that does not make way can still be called.
+        Err(fault) => socket::connect(&door.path(places)).map_err(|_| fault),
+    }
+}
+
+/// Connects to a daemon that runs already and is not older than this program. An older one makes way for
+/// the one that is started next.
+pub fn connect_current(places: &Places, door: Door) -> io::Result<UnixStream> {
+    let version = std::fs::read_to_string(places.daemon_version()).unwrap_or_default();
+    if older(&version, env!("CARGO_PKG_VERSION")) {
+        return Err(io::Error::other("the daemon that runs is older"));
+    }
     socket::connect(&door.path(places))
 }
 
@@ -452,6 +465,7 @@ async fn run(
     }
     let handle = runtime.handle.clone();
     let seal = Arc::new(mcp::Seal::new(seal(&places.state.join("seal"))?));
+    tell_version(&places, &handed)?;
     let http_listener = listen(&places.http_socket(), &mut sockets)?;
     let mcp_listener = listen(&places.mcp_socket(), &mut sockets)?;
     if let Some(elsewhere) = sockets.left() {
@@ -493,6 +507,20 @@ async fn run(
     }
     tracing::info!("stopped; sessions go on");
     ended
+}
+
+/// Lets those who come later know that a newer one may take our place. Whoever handed us our sockets also
+/// decides who gets them next.
+fn tell_version(places: &Places, handed: &Handed) -> anyhow::Result<()> {
+    let path = places.daemon_version();
+    let told = match handed.sockets {
+        0 => secret::write(&path, env!("CARGO_PKG_VERSION")),
+        _ => std::fs::remove_file(&path).or_else(|fault| match fault.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(fault),
+        }),
+    };
+    told.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Listens at `path`, or takes the socket that listens there already for us.

@@ -202,7 +202,7 @@ impl Way {
 
 /// A daemon that runs is reached at once; starting one takes a while, and a thread.
 async fn connect(places: &Places, program: &Path) -> std::io::Result<UnixStream> {
-    if let Ok(stream) = life::connect_running(places, Door::Http) {
+    if let Ok(stream) = life::connect_current(places, Door::Http) {
         return from_std(stream);
     }
     let (places, program) = (places.clone(), program.to_owned());

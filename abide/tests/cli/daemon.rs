@@ -1,7 +1,11 @@
 //! The daemon's life as the command line sees it: started by whoever comes first, killed, stopped.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
+use std::thread::JoinHandle;
 
 use crate::harness::{Abide, feed, text, wait_for_line};
 
@@ -119,7 +123,6 @@ fn with_a_place_to_listen() -> Abide {
 #[test]
 fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
     use rustix::event::{PollFd, PollFlags, poll};
-    use std::os::unix::net::UnixListener;
     let abide = with_a_place_to_listen();
     let dying = UnixListener::bind(abide.socket()).unwrap();
     let dying = std::thread::spawn(move || {
@@ -135,8 +138,6 @@ fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
 /// A daemon that is asked in the moment in which it stops says so, and goes.
 #[test]
 fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixListener;
     let abide = with_a_place_to_listen();
     let socket = abide.socket();
     let stopping = UnixListener::bind(&socket).unwrap();
@@ -158,6 +159,68 @@ fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
     stopping.join().unwrap();
     assert_eq!(text(&output.stdout), "hello\n", "{output:?}");
     assert_eq!(output.status.code(), Some(0));
+}
+
+/// Plays a daemon of an earlier version until it was asked for so many things. It may be stopped or not.
+fn older_daemon(abide: &Abide, most: usize, goes: bool) -> JoinHandle<Vec<String>> {
+    let lock = File::create(abide.path("abide/run/lock")).unwrap();
+    lock.lock().unwrap();
+    std::fs::write(abide.path("abide/run/version"), "0.0.9").unwrap();
+    let socket = abide.socket();
+    let listener = UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        let mut asked_for = Vec::new();
+        while asked_for.len() < most {
+            let (mut asked, _) = listener.accept().unwrap();
+            let mut head = [0; 4 << 10];
+            let length = asked.read(&mut head).unwrap();
+            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            let words: Vec<&str> = head.split(' ').take(2).collect();
+            let what = words.join(" ");
+            let stop = what == "POST /v1/stop";
+            if stop && goes {
+                std::fs::remove_file(&socket).unwrap();
+            }
+            let refused = stop && !goes;
+            let status = if refused { "403 Forbidden" } else { "200 OK" };
+            let body = r#"{"daemon": {"version": "0.0.9"}}"#;
+            asked_for.push(what);
+            write!(
+                asked,
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            )
+            .unwrap();
+        }
+        drop(lock);
+        asked_for
+    })
+}
+
+#[test]
+fn a_newer_command_line_has_an_older_daemon_make_way() {
+    let abide = with_a_place_to_listen();
+    let older = older_daemon(&abide, 2, true);
+    let output = abide.output(["run", "--", "echo hello"]);
+    assert_eq!(text(&output.stdout), "hello\n", "{output:?}");
+    assert_eq!(older.join().unwrap(), ["GET /v1/status", "POST /v1/stop"]);
+    let status = abide.json(["status", "--json"]);
+    assert_eq!(status["daemon"]["version"], env!("CARGO_PKG_VERSION"));
+    // From now on there is nothing to replace.
+    let pid = &status["daemon"]["pid"];
+    assert_eq!(*pid, abide.daemon_pid());
+}
+
+#[test]
+fn an_older_daemon_that_does_not_make_way_is_called_all_the_same() {
+    let abide = with_a_place_to_listen();
+    let older = older_daemon(&abide, 3, false);
+    let status = abide.json(["status", "--json"]);
+    assert_eq!(status["daemon"]["version"], "0.0.9");
+    let asked_for = older.join().unwrap();
+    let wanted = ["GET /v1/status", "POST /v1/stop", "GET /v1/status"];
+    assert_eq!(asked_for, wanted);
+    std::fs::remove_file(abide.socket()).unwrap();
 }
 
 #[test]
