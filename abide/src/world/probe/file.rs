@@ -100,32 +100,37 @@ struct Watches {
 impl Watches {
     /// Watches the file where there is one, and every folder on the way to it for the next name: each
     /// may come, go, or be moved. A link leads on to where it points, whether there is anything or not.
+    /// From the top down: what comes before its folder is watched is found there, what comes later is told.
     fn renewed(self, path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Self {
         let mut fresh = Watches::default();
-        fresh.take(watcher.watch(path, None, EVERYTHING, changed));
-        fresh.near = !fresh.all.is_empty();
         let mut ways = Vec::from([path.to_owned()]);
         let mut links = 0;
         while let Some(way) = ways.pop() {
-            let mut what = EVERYTHING;
-            let mut child = way.as_path();
-            while let Some(folder) = child.parent() {
-                if let Some(name) = child.file_name() {
-                    let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
-                    fresh.near |= watch.is_some() && what == EVERYTHING;
-                    // The nearest that is there; those above matter only when they go.
-                    if watch.is_some() || folder.exists() {
-                        what = COMING_AND_GOING;
-                    }
-                    fresh.take(watch);
-                }
-                if let Some(target) = link(child).filter(|_| links < LINKS) {
+            let mut steps: Vec<&Path> = way.ancestors().collect();
+            while let Some(folder) = steps.pop() {
+                let next = steps.last().copied();
+                let Some((next, name)) = next.and_then(|next| Some((next, next.file_name()?)))
+                else {
+                    continue;
+                };
+                let is_nearest = next == way || !next.exists();
+                let what = match is_nearest {
+                    true => EVERYTHING,
+                    // What is above matters only when it goes.
+                    false => COMING_AND_GOING,
+                };
+                let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
+                fresh.near |= watch.is_some() && is_nearest;
+                fresh.take(watch);
+                if let Some(target) = link(next).filter(|_| links < LINKS) {
                     links += 1;
                     ways.push(folder.join(target));
                 }
-                child = folder;
             }
         }
+        let itself = watcher.watch(path, None, EVERYTHING, changed);
+        fresh.near |= itself.is_some();
+        fresh.take(itself);
         fresh
     }
 
