@@ -129,7 +129,7 @@ pub struct Config {
     pub log_quota: u64,
     /// Days that ended sessions are kept.
     pub keep_days: u64,
-    /// Bytes of logs of ended sessions that are kept in all.
+    /// Bytes that ended sessions may take on the disk in all, with their logs.
     pub keep_bytes: u64,
     /// Seconds between asking a tree to end and making it.
     pub kill_grace: f64,

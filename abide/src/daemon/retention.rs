@@ -1,6 +1,7 @@
 //! What is kept of the past, and for how long: so many days, so many bytes of logs, whichever comes
 //! first. Only what has ended is ever removed, and its folder goes before it is forgotten.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,18 +101,23 @@ impl Past {
     }
 }
 
+/// What it takes on the disk: of many small ones that is far more than they hold.
 fn size_of(folder: &Path) -> u64 {
+    let itself = std::fs::symlink_metadata(folder).map_or(0, |found| taken(&found));
     let Ok(entries) = std::fs::read_dir(folder) else {
-        return 0;
+        return itself;
     };
-    entries
-        .flatten()
-        .map(|entry| match entry.metadata() {
-            Ok(found) if found.is_dir() => size_of(&entry.path()),
-            Ok(found) => found.len(),
-            Err(_) => 0,
-        })
-        .sum()
+    let within = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => size_of(&entry.path()),
+        Ok(found) => taken(&found),
+        Err(_) => 0,
+    });
+    itself + within.sum::<u64>()
+}
+
+fn taken(found: &std::fs::Metadata) -> u64 {
+    const BLOCK: u64 = 512;
+    found.blocks() * BLOCK
 }
 
 const DAY: u64 = 86_400_000;
@@ -154,5 +160,16 @@ mod tests {
         let now = Wall(DAY);
         let all = vec![past(1, 1, 60), past(2, 2, 50), past(3, 3, 40)];
         assert_eq!(choose(all, now, 30, 100), [SessionId::from_bits(1)]);
+    }
+
+    #[test]
+    fn small_files_count_for_what_they_take() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        std::fs::create_dir(&log).unwrap();
+        for name in ["meta", "log/0", "log/0.index"] {
+            std::fs::write(folder.path().join(name), "x").unwrap();
+        }
+        assert!(size_of(folder.path()) >= 3 * 512);
     }
 }

@@ -118,6 +118,11 @@ fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
         deadline: meta.deadline_ms.map(Millis),
         unasked_until: Mono(0),
     });
+    let bytes = match &phase {
+        // The log of one that is over has no more than its ending tells, and most are over.
+        Phase::Ended { ending } => ending.bytes,
+        _ => Log::open(path).end().unwrap_or(0),
+    };
     Session {
         agent: Agent(meta.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.command).into(),
@@ -126,7 +131,7 @@ fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
         idle: limits.idle,
         inactivity: limits.inactivity,
         unasked_until: limits.unasked_until,
-        bytes: Log::open(path).end().unwrap_or(0),
+        bytes,
         phase,
     }
 }
