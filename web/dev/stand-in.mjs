@@ -1,5 +1,6 @@
 // A stand-in for the daemon, for drawing the page with data of every kind. It is no part of the
 // product and of no test; `node dev/stand-in.mjs [timers] [sessions]` serves dist/ on port 7420.
+import { createHash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join } from 'node:path';
@@ -143,10 +144,21 @@ function lists(path, query) {
   return one ? [...sessions, ...ended].find((s) => s.session_id === one[1]) : undefined;
 }
 
-function events(request, response) {
-  response.writeHead(200, { 'content-type': 'text/event-stream' });
+/** A text as one message of a WebSocket. */
+function message(text) {
+  const body = Buffer.from(text);
+  if (body.length < 126) return Buffer.concat([Buffer.from([0x81, body.length]), body]);
+  const head = Buffer.from([0x81, 127, 0, 0, 0, 0, 0, 0, 0, 0]);
+  head.writeUInt32BE(body.length, 6);
+  return Buffer.concat([head, body]);
+}
+
+function events(request, socket) {
+  const key = `${request.headers['sec-websocket-key']}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`;
+  const accept = createHash('sha1').update(key).digest('base64');
+  socket.write(`HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: ${accept}\r\n\r\n`);
   let id = 0;
-  const send = (event, data) => response.write(`id: 1-${(id += 1)}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
+  const send = (event, data) => socket.write(message(`id: 1-${(id += 1)}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`));
   send('hello', { version: '0.1.0', pid: 1, started_at: begun, now: Date.now() });
   let n = 0;
   const beat = setInterval(() => {
@@ -157,12 +169,11 @@ function events(request, response) {
     }
     if (timers.length > 100) for (let k = 0; k < 20; k += 1) send('timer', { ...timers[(n * 20 + k) % timers.length], remaining_time: 30 + k });
   }, 500);
-  request.on('close', () => clearInterval(beat));
+  socket.on('close', () => clearInterval(beat)).on('error', () => socket.destroy());
 }
 
 createServer((request, response) => {
   const { pathname, searchParams } = new URL(request.url, 'http://localhost');
-  if (pathname === '/v1/events') return events(request, response);
   if (pathname.startsWith('/v1/')) {
     const told = request.method === 'GET' ? lists(pathname, searchParams) : undefined;
     if (request.method === 'POST' && pathname === '/v1/login') return response.writeHead(204).end();
@@ -174,4 +185,4 @@ createServer((request, response) => {
   if (!existsSync(file)) return response.writeHead(404).end();
   response.writeHead(200, { 'content-type': KINDS[extname(file)] ?? 'application/octet-stream', 'content-security-policy': POLICY });
   createReadStream(file).pipe(response);
-}).listen(7420, '127.0.0.1', () => console.log('http://127.0.0.1:7420'));
+}).on('upgrade', events).listen(7420, '127.0.0.1', () => console.log('http://127.0.0.1:7420'));

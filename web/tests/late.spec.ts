@@ -24,20 +24,23 @@ async function gateEvents(page: Page): Promise<void> {
     gate.hold = () => {
       open = new Promise((done) => (gate.release = done));
     };
-    const decoder = new TextDecoder();
-    const through = () =>
-      new TransformStream<Uint8Array, Uint8Array>({
-        async transform(chunk, out) {
-          await open;
-          gate.heard += decoder.decode(chunk, { stream: true });
-          out.enqueue(chunk);
-        },
-      });
-    const real = window.fetch.bind(window);
-    window.fetch = async (input, init) => {
-      const response = await real(input, init);
-      if (typeof input !== 'string' || !input.startsWith('/v1/events') || !response.body) return response;
-      return new Response(response.body.pipeThrough(through()), { status: response.status, headers: response.headers });
+    // Messages pass in their order, none before the gate is open.
+    window.WebSocket = class extends WebSocket {
+      override set onmessage(take: ((message: MessageEvent<string>) => void) | null) {
+        if (!new URL(this.url).pathname.startsWith('/v1/events')) {
+          super.onmessage = take;
+          return;
+        }
+        let before = Promise.resolve();
+        super.onmessage = (message: MessageEvent<string>) => {
+          before = before
+            .then(() => open)
+            .then(() => {
+              gate.heard += message.data;
+              take?.(message);
+            });
+        };
+      }
     };
     Object.assign(window, { gate });
   });

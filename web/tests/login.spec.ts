@@ -1,4 +1,5 @@
 import { expect, test } from './abide';
+import { pageFromDisk } from './from-disk';
 
 test('who is not known is told how to get in, and gets in by the code', async ({ abide, page }) => {
   await page.goto(`http://${abide.address()}/timers`);
@@ -33,4 +34,19 @@ test('logging out ends it', async ({ inside: page }) => {
 
 test('a script cannot read the cookie', async ({ inside: page }) => {
   expect(await page.evaluate(() => document.cookie)).toBe('');
+});
+
+test('many pages of one browser are live at once', async ({ abide, context, inside: page }) => {
+  const address = `http://${abide.address()}/`;
+  for (let n = 0; n < 9; n += 1) {
+    const another = await context.newPage();
+    await pageFromDisk(another, address);
+    await another.goto(`${address}timers`);
+    await expect(another.getByText(/^Live, abide/)).toBeVisible();
+  }
+  // Pages that were left are not in the way either.
+  for (const view of ['timers', 'sessions', 'messages', 'timers', 'sessions', 'messages', 'timers', 'sessions']) {
+    await page.goto(address + view);
+    await expect(page.getByText(/^Live, abide/)).toBeVisible();
+  }
 });

@@ -1,6 +1,10 @@
 //! What happens, as a page hears of it.
 
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
+use tungstenite::client::IntoClientRequest;
+use tungstenite::{Message, WebSocket};
 
 use crate::harness::{Abide, Answer, feed};
 
@@ -260,6 +264,61 @@ fn whoever_logs_out_hears_nothing_more() {
         204
     );
     assert!(!stream.rest().contains("data:"), "the stream ends");
+}
+
+/// The next event that a page hears over a WebSocket: its id, its name and its facts.
+fn said(page: &mut WebSocket<TcpStream>) -> Option<(String, String, Value)> {
+    loop {
+        let text = match page.read().expect("a message") {
+            Message::Text(text) => text,
+            Message::Close(close) => {
+                assert_eq!(u16::from(close.expect("a reason").code), 1000);
+                return None;
+            }
+            other => panic!("{other:?}"),
+        };
+        let field = |name: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(name));
+            value.unwrap_or_default().to_owned()
+        };
+        if let Ok(facts) = serde_json::from_str(&field("data: ")) {
+            return Some((field("id: "), field("event: "), facts));
+        }
+    }
+}
+
+fn page(abide: &Abide, browser: &str, query: &str) -> WebSocket<TcpStream> {
+    let url = format!("ws://{}/v1/events{query}", abide.address());
+    let mut request = url.into_client_request().expect("a request");
+    for line in browser.lines() {
+        let (name, value) = line.split_once(": ").expect("a header");
+        let name = tungstenite::http::HeaderName::try_from(name).expect("a name");
+        let value = value.parse().expect("a value");
+        request.headers_mut().insert(name, value);
+    }
+    tungstenite::client(request, abide.connect())
+        .expect("a channel")
+        .0
+}
+
+#[test]
+fn a_page_hears_the_same_over_a_web_socket_and_takes_it_up_again() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let mut first = page(&abide, &browser, "?tails=true");
+    assert_eq!(said(&mut first).expect("hello").1, "hello");
+    timer(&abide, "a", &json!({"mission": "first"}));
+    let (id, name, told) = said(&mut first).expect("an event");
+    assert_eq!((&*name, &told["mission"]), ("timer", &json!("first")));
+    drop(first);
+    timer(&abide, "a", &json!({"mission": "second"}));
+    let mut again = page(&abide, &browser, &format!("?last={id}"));
+    assert_eq!(said(&mut again).expect("hello").1, "hello");
+    let (_, _, told) = said(&mut again).expect("what it missed");
+    assert_eq!(told["mission"], "second");
+    let (status, _) = abide.ask_bare("POST /v1/logout", &browser, &json!({}));
+    assert_eq!(status, 204);
+    assert_eq!(said(&mut again), None, "it ends with the login");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 // about it all the while.
 
 import type { Hello, Message, Pulse, Question, Session, Timer } from '../wire';
-import { Refused, refusal } from './api';
+import { get, Refused, withQuery } from './api';
 import { now, setClock } from './clock';
 import { house } from './house';
 import { EventParser, type ServerEvent } from './sse';
@@ -72,12 +72,12 @@ async function keepAlive(signal: AbortSignal): Promise<void> {
         link.set({ state: 'live' });
       });
     } catch (fault) {
-      if (over()) return;
-      if (fault instanceof Refused && fault.status === 401) {
+      if (!over() && fault instanceof Refused && fault.status === 401) {
         link.set({ state: 'stranger' });
         return;
       }
     }
+    if (over()) return;
     const pause = pauseBefore(tries);
     tries += 1;
     link.set({ state: 'broken', tries, nextAt: now() + pause });
@@ -106,28 +106,51 @@ async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
     if (!own.signal.aborted) onLive();
   };
   signal.addEventListener('abort', end, { once: true });
-  let watchdog = setTimeout(end, SILENCE);
   try {
-    const headers: Record<string, string> = { accept: 'text/event-stream' };
-    if (lastId) headers['last-event-id'] = lastId;
-    const path = '/v1/events?tails=true';
-    const init: RequestInit = { headers, signal: own.signal, credentials: 'same-origin', cache: 'no-store' };
-    const response = await fetch(path, init);
-    if (!response.ok || !response.body) throw await refusal(response, path);
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const parser = new EventParser();
-    while (true) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      clearTimeout(watchdog);
-      watchdog = setTimeout(end, SILENCE);
-      for (const event of parser.take(value)) hear(event, live, end);
-    }
+    const take = (text: string) => {
+      for (const event of parser.take(text)) hear(event, live, end);
+    };
+    // A browser does not say why it was let in nowhere; a plain request does.
+    if (!(await listen(take, own.signal))) await get('/v1/status', own.signal);
   } finally {
-    clearTimeout(watchdog);
     signal.removeEventListener('abort', end);
     own.abort();
   }
+}
+
+/** Hears all that the daemon says, until it says no more or nobody wants to hear it. `false`: it said nothing. */
+function listen(take: (text: string) => void, signal: AbortSignal): Promise<boolean> {
+  return new Promise((done, failed) => {
+    const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
+    const socket = new WebSocket(`${scheme}://${location.host}${withQuery('/v1/events', { tails: true, last: lastId })}`);
+    let heard = false;
+    let watchdog: ReturnType<typeof setTimeout> | undefined;
+    const leave = () => {
+      clearTimeout(watchdog);
+      signal.removeEventListener('abort', leave);
+      socket.onmessage = socket.onclose = null;
+      socket.close();
+      done(heard);
+    };
+    const wait = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(leave, SILENCE);
+    };
+    wait();
+    signal.addEventListener('abort', leave);
+    socket.onclose = leave;
+    socket.onmessage = (message: MessageEvent<string>) => {
+      heard = true;
+      wait();
+      try {
+        take(message.data);
+      } catch (fault) {
+        failed(fault instanceof Error ? fault : new Error('what was said makes no sense'));
+        leave();
+      }
+    };
+  });
 }
 
 function hear(event: ServerEvent, onLive: () => void, giveUp: () => void): void {

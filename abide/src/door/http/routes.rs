@@ -76,7 +76,7 @@ fn house(api: Api) -> Api {
         "/v1/events",
         events::events,
         op("Follow what happens: hello, reset, session, output, timer, timers_changed, question, message. \
-            `Last-Event-ID` takes a stream up again")
+            `Last-Event-ID` takes a stream up again. A WebSocket at the same address says the same")
             .query::<events::Wanted>()
             .other(200, "text/event-stream"),
     )

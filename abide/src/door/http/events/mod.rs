@@ -1,5 +1,7 @@
 //! What happens, as it happens: a stream of server-sent events. One that broke is taken up again
 //! where it broke, as long as that is remembered; else the client is told to look everything up.
+//! Over a WebSocket it is the same text: of plain streams a browser opens six in all its pages, and the
+//! seventh page would wait for ever.
 
 mod hub;
 mod ring;
@@ -12,6 +14,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::extract::{Query, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
@@ -39,6 +43,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY: &[u8] = b"retry: 1000\n";
 /// A comment, which nobody hears of but the connection.
 const ALIVE: Bytes = Bytes::from_static(b":\n\n");
+/// Whoever follows has nothing to say.
+const MESSAGE_LIMIT: usize = 4 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,6 +52,8 @@ pub struct Wanted {
     /// Whether the last lines of what runs are wanted as well.
     #[serde(default)]
     tails: bool,
+    /// The id of the event that was heard last, for those who cannot send `Last-Event-ID`.
+    last: Option<String>,
 }
 
 /// Events from now on, or from the one that the client heard last. A person who holds the stream
@@ -55,9 +63,10 @@ pub async fn events(
     who: Who,
     headers: HeaderMap,
     wanted: Result<Query<Wanted>, QueryRejection>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let Wanted { tails } = query(wanted)?;
-    let last = who::text(&headers, "last-event-id")?;
+    let Wanted { tails, last } = query(wanted)?;
+    let last = who::text(&headers, "last-event-id")?.or(last.as_deref());
     let seat = state.hub.join(tails);
     let (place, resumed) = seat.place(last);
     let mut ready = VecDeque::from([hello(&state, &seat, place)]);
@@ -73,6 +82,12 @@ pub async fn events(
         who,
         seat,
     };
+    if let Ok(upgrade) = upgrade {
+        let upgrade = upgrade
+            .max_message_size(MESSAGE_LIMIT)
+            .max_frame_size(MESSAGE_LIMIT);
+        return Ok(upgrade.on_upgrade(|socket| speak(socket, following)));
+    }
     let events = stream::unfold(following, |mut following| async move {
         let event = following.next().await?;
         Some((Ok::<_, Infallible>(event), following))
@@ -82,6 +97,32 @@ pub async fn events(
         (header::CACHE_CONTROL, "no-store"),
     ];
     Ok((kind, Body::from_stream(events)).into_response())
+}
+
+/// Says every event as a message, until one of the two has gone.
+async fn speak(mut socket: WebSocket, mut following: Following) {
+    loop {
+        tokio::select! {
+            event = following.next() => {
+                let Some(text) = event.and_then(|event| Utf8Bytes::try_from(event).ok()) else {
+                    break;
+                };
+                if socket.send(Message::Text(text)).await.is_err() {
+                    return;
+                }
+            }
+            heard = socket.recv() => match heard {
+                None | Some(Err(_) | Ok(Message::Close(_))) => return,
+                Some(Ok(_)) => {}
+            },
+        }
+    }
+    let close = CloseFrame {
+        code: close_code::NORMAL,
+        reason: "there is nothing more to hear".into(),
+    };
+    // Whoever has gone away is told nothing more.
+    let _ = socket.send(Message::Close(Some(close))).await;
 }
 
 /// The first event of every stream.
