@@ -116,6 +116,8 @@ pub struct Search {
     pub context: usize,
     /// Most matching lines to bring; further ones are counted.
     pub most: usize,
+    /// Only lines after the one of this number are looked for.
+    pub after: u64,
 }
 
 /// A line that was found, or stands around one.
@@ -155,7 +157,7 @@ pub fn search(log: &Log, search: &Search, mut stop: impl FnMut() -> bool) -> io:
     while let Some(piece) = pieces.next_within(usize::MAX)? {
         match piece {
             Piece::Chunk(chunk) => {
-                if seeker.feed(&chunk.bytes) && stop() {
+                if seeker.feed(&chunk.bytes) && seeker.number > search.after && stop() {
                     seeker.finds.stopped = true;
                     break;
                 }
@@ -305,7 +307,7 @@ impl<'a> Seeker<'a> {
     }
 
     fn matched(&mut self, text: &[u8], place: usize) {
-        if self.part == Part::Found {
+        if self.part == Part::Found || self.number <= self.search.after {
             return;
         }
         self.finds.matches += 1;
@@ -432,6 +434,7 @@ mod tests {
             pattern: Pattern::new(pattern).unwrap(),
             context,
             most: 1_000,
+            after: 0,
         };
         let mut seeker = Seeker::new(&search);
         for chunk in chunks {
@@ -490,11 +493,27 @@ mod tests {
             pattern: Pattern::new("x").unwrap(),
             context: 1,
             most: 2,
+            after: 0,
         };
         let mut seeker = Seeker::new(&search);
         seeker.feed(&b"x\n".repeat(1_000));
         let finds = seeker.finish();
         assert_eq!((finds.lines.len(), finds.matches), (2, 1_000));
+    }
+
+    #[test]
+    fn lines_up_to_a_number_are_passed_over() {
+        let search = Search {
+            pattern: Pattern::new("x").unwrap(),
+            context: 0,
+            most: 2,
+            after: 3,
+        };
+        let mut seeker = Seeker::new(&search);
+        seeker.feed(&b"x\n".repeat(6));
+        let finds = seeker.finish();
+        assert_eq!(brief(&finds), ["4:x", "5:x"]);
+        assert_eq!((finds.matches, finds.total), (3, 6));
     }
 
     #[test]

@@ -95,6 +95,17 @@ fn all_logs_are_searched_the_newest_first() {
     let some = find("pattern=needle&limit=2");
     assert_eq!(some["matches"].as_array().unwrap().len(), 2);
     assert_eq!(some["truncated"], true);
+    let mut lines = Vec::new();
+    let mut query = "pattern=needle&limit=1".to_owned();
+    loop {
+        let page = find(&query);
+        lines.extend(page["matches"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        query = format!("pattern=needle&limit=1&after={next}");
+    }
+    assert_eq!(json!(lines), found["matches"]);
     let other = abide.good(
         "GET /v1/search?pattern=needle",
         "abide-agent: x\r\n",
@@ -102,10 +113,17 @@ fn all_logs_are_searched_the_newest_first() {
     );
     assert_eq!(
         other,
-        json!({"matches": [], "truncated": false}),
+        json!({"matches": [], "truncated": false, "next": null}),
         "an agent searches its own"
     );
-    for wrong in ["", "?pattern=%5B", "?pattern=x&limit=0"] {
+    let wrong = [
+        "",
+        "?pattern=%5B",
+        "?pattern=x&limit=0",
+        "?pattern=x&after=1",
+        "?pattern=x&after=session_aaaaaaaa:1",
+    ];
+    for wrong in wrong {
         let line = format!("GET /v1/search{wrong}");
         let (status, problem) = abide.ask(&line, PERSON, &Value::Null);
         assert_eq!(status, 400, "{wrong}: {problem}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_core::Millis;
+use abide_core::{Millis, SessionId, Wall};
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
@@ -17,6 +17,7 @@ use super::{State, listing};
 use crate::daemon::{Handle, SessionView};
 use crate::door::digest::rows;
 use crate::door::mask::Mask;
+use crate::door::tools;
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::log::Log;
 use crate::world::search::{self, Pattern};
@@ -35,6 +36,31 @@ pub struct Wanted {
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+/// Where a page ends: in which session, and after which line of its log.
+struct Place {
+    view: Arc<SessionView>,
+    line: u64,
+}
+
+impl Place {
+    fn read(state: &State, who: &Who, text: &str) -> Result<Self, Problem> {
+        let parts = text.rsplit_once(':');
+        let place = parts.and_then(|(id, line)| {
+            let view = who.session(state, id).ok()?;
+            let line = line.parse().ok()?;
+            Some(Place { view, line })
+        });
+        place.ok_or_else(|| {
+            let shown = tools::shown(text);
+            Problem::bad_input(format!(
+                "`after` must be the `next` of the page before; got {shown}"
+            ))
+        })
+    }
 }
 
 pub async fn search(
@@ -46,35 +72,56 @@ pub async fn search(
     let most = listing::limit(wanted.limit)?;
     let pattern = Pattern::new(&wanted.pattern)
         .map_err(|bad| Problem::bad_input(format!("`pattern` cannot be used: {bad}")))?;
+    let from = match &wanted.after {
+        Some(after) => Some(Place::read(&state, &who, after)?),
+        None => None,
+    };
     let mut views = state.handle.board().sessions();
-    views.retain(|view| view.visible_to(who.agent.as_ref()));
-    views.sort_by_key(|view| std::cmp::Reverse((view.state.created, view.id)));
+    views.retain(|view| {
+        let reached = |from: &Place| order(view) <= order(&from.view);
+        view.visible_to(who.agent.as_ref()) && from.as_ref().is_none_or(reached)
+    });
+    views.sort_by_key(|view| std::cmp::Reverse(order(view)));
     let handle = state.handle.clone();
-    let found = tokio::task::spawn_blocking(move || through(&handle, &views, &pattern, most));
-    let (matches, truncated) = found
+    let found = tokio::task::spawn_blocking(move || through(&handle, &views, &pattern, most, from));
+    let (matches, next) = found
         .await
         .map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(Json(json!({"matches": matches, "truncated": truncated})))
+    let truncated = next.is_some();
+    Ok(Json(
+        json!({"matches": matches, "truncated": truncated, "next": next}),
+    ))
 }
 
-/// The matching lines, and whether there may be more.
+/// Order of creation; the id decides between those of the same moment.
+fn order(view: &SessionView) -> (Wall, SessionId) {
+    (view.state.created, view.id)
+}
+
+/// The matching lines, and where to go on where there may be more.
 fn through(
     handle: &Handle,
     views: &[Arc<SessionView>],
     pattern: &Pattern,
     most: usize,
-) -> (Vec<Value>, bool) {
+    from: Option<Place>,
+) -> (Vec<Value>, Option<String>) {
     let end = SystemClock.now().mono + PATIENCE;
     let late = || SystemClock.now().mono >= end;
     let mut matches = Vec::new();
     for view in views {
-        if matches.len() >= most || late() {
-            return (matches, true);
+        let begun = from.as_ref().filter(|from| from.view.id == view.id);
+        let after = begun.map_or(0, |from| from.line);
+        let next = |line: u64| Some(format!("{}:{line}", view.id));
+        // Every page comes further, however slow the search is.
+        if matches.len() >= most || (late() && begun.is_none()) {
+            return (matches, next(after));
         }
         let wanted = search::Search {
             pattern: pattern.clone(),
             context: 0,
             most: most - matches.len(),
+            after,
         };
         // A log that is removed meanwhile holds nothing any more.
         let Ok(found) = search::search(&Log::open(&view.folder), &wanted, late) else {
@@ -86,6 +133,7 @@ fn through(
             .map(|(name, value)| (name.as_str(), value.as_str()));
         let mask = Mask::new(pairs);
         let brought = found.lines.len() as u64;
+        let last = found.lines.last().map(|line| line.number);
         matches.extend(found.lines.iter().map(|line| {
             let text = rows(&line.text, CHARS).join(" ");
             json!({
@@ -95,9 +143,14 @@ fn through(
                 "text": mask.apply(text),
             })
         }));
-        if found.stopped || found.matches > brought {
-            return (matches, true);
+        if found.matches > brought {
+            return (matches, next(last.unwrap_or(after)));
+        }
+        if found.stopped {
+            // Of the line where it stopped only a part may have been searched.
+            let searched = found.total.saturating_sub(1);
+            return (matches, next(searched.max(last.unwrap_or(after))));
         }
     }
-    (matches, false)
+    (matches, None)
 }

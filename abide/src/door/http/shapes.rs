@@ -368,6 +368,8 @@ pub struct Matches {
     pub matches: Vec<Match>,
     /// Whether there may be more.
     pub truncated: bool,
+    /// The `after` of the following page, where there may be more.
+    pub next: Option<String>,
 }
 
 /// A line that matches.

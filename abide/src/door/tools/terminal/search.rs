@@ -50,6 +50,7 @@ impl Desk {
             pattern: search.pattern,
             context: search.context,
             most: search.most,
+            after: 0,
         };
         let work = move || {
             let stop = SystemClock.now().mono + PATIENCE;
