@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::frame::{INPUT_WINDOW, Once};
+use super::frame::Once;
 
 /// The character that ends the input of a terminal.
 const END_OF_INPUT: u8 = 4;
@@ -14,7 +14,9 @@ const END_OF_INPUT: u8 = 4;
 /// answered is said again.
 const NAMES: usize = 64;
 
-/// The way to a child's standard input.
+/// The way to a child's standard input. What the child does not take waits here, however much that is: a
+/// daemon has no more than [`INPUT_WINDOW`](super::frame::INPUT_WINDOW) on its way. Were it left in the
+/// connection, a kill would wait behind it.
 pub struct Feed {
     to: Option<OwnedFd>,
     terminal: bool,
@@ -74,11 +76,6 @@ impl Feed {
         }
         self.closing = !self.terminal;
         self.close_if_done();
-    }
-
-    /// Whether more may not be queued.
-    pub fn full(&self) -> bool {
-        self.queue.len() > INPUT_WINDOW
     }
 
     /// For polling, while something waits.

@@ -376,11 +376,6 @@ impl Exited {
 const INPUT_KIND: u8 = 6;
 const HEADER: usize = 5;
 
-/// Whether the next whole frame in `buffer` is input, which may have to wait.
-pub(super) fn input_is_next(buffer: &[u8]) -> bool {
-    buffer.get(4) == Some(&INPUT_KIND)
-}
-
 fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Put<'_>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);

@@ -8,7 +8,7 @@ use rustix::fs::Timespec;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-use super::frame::{FromKeeper, ToKeeper, input_is_next};
+use super::frame::{FromKeeper, ToKeeper};
 
 /// What a daemon may leave untaken.
 const UNTAKEN_LIMIT: usize = 64 << 10;
@@ -115,12 +115,8 @@ impl Line {
         false
     }
 
-    /// The next frame that came. While `input_waits`, nothing passes an input frame, so that order
-    /// is kept.
-    pub fn next(&mut self, input_waits: bool) -> Option<ToKeeper> {
-        if input_waits && self.held_up() {
-            return None;
-        }
+    /// The next frame that came.
+    pub fn next(&mut self) -> Option<ToKeeper> {
         match ToKeeper::take_from(&mut self.inbox) {
             Ok(frame) => {
                 if frame.is_none() && self.inbox.is_empty() {
@@ -133,10 +129,5 @@ impl Line {
                 None
             }
         }
-    }
-
-    /// Whether the next frame is input.
-    pub fn held_up(&self) -> bool {
-        input_is_next(&self.inbox)
     }
 }

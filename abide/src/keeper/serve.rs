@@ -106,8 +106,7 @@ impl Keeper {
         add(self.place.signals.as_fd(), PollFlags::IN, Slot::Signal);
         add(self.place.listener.as_fd(), PollFlags::IN, Slot::Listener);
         if let Some(line) = &self.line {
-            let mut flags = PollFlags::empty();
-            flags.set(PollFlags::IN, !(self.input_waits() && line.held_up()));
+            let mut flags = PollFlags::IN;
             flags.set(PollFlags::OUT, line.wants_out());
             add(line.fd(), flags, Slot::Line);
         }
@@ -264,21 +263,13 @@ impl Keeper {
     }
 
     fn obey_all(&mut self) {
-        loop {
-            let waits = self.input_waits();
-            let Some(frame) = self.line.as_mut().and_then(|line| line.next(waits)) else {
-                return;
-            };
+        while let Some(frame) = self.line.as_mut().and_then(Line::next) {
             self.obey(frame);
         }
     }
 
     fn is_deserted(&self) -> bool {
         self.line.as_ref().is_none_or(Line::deserted)
-    }
-
-    fn input_waits(&self) -> bool {
-        matches!(&self.stage, Stage::Run(run) if run.feed.full())
     }
 
     fn obey(&mut self, frame: ToKeeper) {

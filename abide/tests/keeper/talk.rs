@@ -103,6 +103,29 @@ fn input_that_nobody_reads_holds_up_only_input() {
 }
 
 #[test]
+fn a_kill_does_not_wait_behind_input_that_nobody_reads() {
+    let nursery = Nursery::new();
+    for given in [Stdin::Open, Stdin::Bytes(vec![b'x'; 2 * INPUT_WINDOW])] {
+        let mut keeper = nursery.ready();
+        let mut launch = keeper.shell("sleep 1000");
+        launch.stdin = given;
+        keeper.start(launch);
+        keeper.expect_started();
+        // Each daemon that comes may send as much as the one before it.
+        for _ in 0..3 {
+            keeper = keeper.again();
+            keeper.expect_started();
+            keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
+        }
+        keeper.say(&ToKeeper::Kill {
+            end: End::User,
+            grace_ms: 0,
+        });
+        assert_eq!(keeper.finish().exited.end, End::User);
+    }
+}
+
+#[test]
 fn a_child_that_closes_its_input_is_not_disturbed() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();
