@@ -7,6 +7,7 @@ use rustix::net::{self, AddressFamily, SocketType};
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, look_for, receive};
+use crate::shim::start_on;
 use crate::sink::{Identity, Sink};
 use crate::{call, has_answered, id_of, refused};
 
@@ -541,4 +542,59 @@ fn what_a_command_left_behind_may_write_it() {
         format!("{session} wrote \"listening\""),
         "{result}"
     );
+}
+
+#[test]
+fn output_that_never_ends_is_looked_through_and_everybody_else_is_heard() {
+    let abide = Abide::new();
+    abide.start();
+    let flood = json!({"action": "start", "command": "exec yes", "pty": false});
+    let session = call(&abide, "terminal_session", flood);
+    let session = session["session_id"].as_str().expect("an id").to_owned();
+    let until = json!({"session": session, "output": "never"});
+    let arguments = json!({"total_duration": 600, "mission": "a needle", "until": until});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    let kill = json!({"action": "kill", "session_id": session});
+    let killed = call(&abide, "terminal_session", kill);
+    assert_eq!(killed["gone"], true, "{killed}");
+    let seen = look_for("the end of its output", || {
+        let timer = call(&abide, "read_timer", json!({"timer_id": timer}));
+        let saw = timer["last_look"].as_str()?;
+        saw.contains("has ended after").then(|| saw.to_owned())
+    });
+    assert!(seen.contains("without a match"), "{seen}");
+}
+
+/// While the file is there, nobody who asks for something in the folder `dead` gets an answer, as from a file
+/// server that is gone.
+const DEAD_SERVER: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int statx(int folder, const char *path, int flags, unsigned mask, void *into) {
+    const char *mark = getenv("DEAD_SERVER");
+    while (mark && path && strstr(path, "/dead/") && !access(mark, F_OK)) usleep(1000);
+    return syscall(SYS_statx, folder, path, flags, mask, into);
+}
+"#;
+
+#[test]
+fn a_file_server_that_does_not_answer_holds_up_nobody_else() {
+    let abide = Abide::new();
+    let mark = start_on(&abide, DEAD_SERVER, "DEAD_SERVER");
+    let file = abide.path("dead/file");
+    fs::create_dir(abide.path("dead")).expect("a folder");
+    fs::write(&mark, "").expect("a mark");
+    let until = json!({"file": file});
+    let arguments = json!({"total_duration": 600, "mission": "a file", "until": until});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    let stands = call(&abide, "read_timer", json!({"timer_id": timer}));
+    let looked = stands["last_look"].as_str().unwrap_or_default();
+    assert!(looked.contains("has not been looked at yet"), "{stands}");
+    fs::write(&file, "").expect("a file");
+    fs::remove_file(&mark).expect("a mark");
+    let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
+    assert_eq!(told["messages"][0]["timer_id"], timer, "{told}");
 }

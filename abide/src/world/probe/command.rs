@@ -9,8 +9,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
-use super::Slots;
 use super::condition::Command;
+use super::{Slots, Tools};
 use crate::world::clock::pause;
 use crate::world::{descriptors, oom};
 
@@ -19,11 +19,11 @@ const TRY: Duration = Duration::from_secs(60);
 /// So much of what it says is looked at.
 const SAID: u64 = 4 << 10;
 
-pub(super) async fn until_succeeds(wanted: &Command, slots: &Slots) -> String {
+pub(super) async fn until_succeeds(wanted: &Command, tools: &Tools, slots: &Slots) -> String {
     let shown = shown(&wanted.command);
     slots.begin(|| format!("`{shown}` has not ended yet"));
     loop {
-        match look(wanted).await {
+        match look(wanted, tools).await {
             Ok(()) => {
                 let seen = format!("`{shown}` exited with code 0");
                 slots.say(seen.as_str());
@@ -50,7 +50,7 @@ impl Drop for Look {
 }
 
 /// One look.
-pub(super) async fn look(wanted: &Command) -> Result<(), String> {
+pub(super) async fn look(wanted: &Command, tools: &Tools) -> Result<(), String> {
     let (program, words) = wanted.shell.split_first().ok_or("has no shell")?;
     #[expect(
         clippy::disallowed_methods,
@@ -70,11 +70,7 @@ pub(super) async fn look(wanted: &Command) -> Result<(), String> {
     }
     descriptors::as_before(&mut command);
     oom::as_before(&mut command);
-    let mut command = tokio::process::Command::from(command);
-    let child = command.kill_on_drop(true).spawn();
-    let child = child.map_err(|e| format!("cannot be run: {e}"))?;
-    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let mut look = Look { child, group };
+    let mut look = begin(command, tools).await?;
     let ended = tokio::select! {
         ended = look.child.wait() => ended.map_err(|e| e.to_string())?,
         () = pause(TRY) => return Err("had not ended after 60s".into()),
@@ -99,6 +95,18 @@ pub(super) async fn look(wanted: &Command) -> Result<(), String> {
         Some(code) => format!("exited with code {code}{last}"),
         None => format!("was ended by a signal{last}"),
     })
+}
+
+/// Starts it on a thread of its own: its folder may lie on a file system that does not answer.
+async fn begin(command: std::process::Command, tools: &Tools) -> Result<Look, String> {
+    let starting = tools.aside(move || {
+        let mut command = tokio::process::Command::from(command);
+        let child = command.kill_on_drop(true).spawn()?;
+        let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Ok(Look { child, group })
+    });
+    let begun: std::io::Result<Look> = starting.await;
+    begun.map_err(|e| format!("cannot be run: {e}"))
 }
 
 fn shown(text: &str) -> String {

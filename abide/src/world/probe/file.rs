@@ -11,10 +11,10 @@ use std::time::Duration;
 use regex::bytes::Regex;
 use tokio::sync::Notify;
 
-use super::Slots;
 use super::condition::{File, FileState, Fingerprint};
 use super::inotify::{COMING_AND_GOING, EVERYTHING, Watch, Watcher};
-use super::pattern::{OVERLAP, Window, pattern};
+use super::pattern::{self, OVERLAP, Window};
+use super::{Slots, Tools};
 use crate::world::clock::pause;
 
 /// Some file systems tell nothing; so often one looks in any case.
@@ -28,21 +28,21 @@ const LINKS: usize = 40;
 /// So much is read at once.
 const PAGE: u64 = 256 << 10;
 
-pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) -> String {
-    let pattern = wanted
-        .matches
-        .as_deref()
-        .and_then(|text| pattern(text).ok());
-    let mut reading = Reading::default();
-    let wanted = Arc::new(wanted.clone());
+pub(super) async fn until_so(wanted: &File, tools: &Tools, slots: &Slots) -> String {
+    slots.begin(|| format!("file {} has not been looked at yet", wanted.path.display()));
+    let mut look = Look::of(wanted);
     let changed = Arc::new(Notify::new());
-    let mut watches = Watches::default();
     loop {
-        // Watch first and look then, so that nothing happens unseen between the two. What is watched
-        // already stays so.
-        watches = watches.renewed(&wanted.path, watcher, &changed);
+        let (watcher, told) = (tools.watcher.clone(), changed.clone());
         let looked;
-        (reading, looked) = look_aside(&wanted, &pattern, reading).await;
+        (look, looked) = aside(tools, look, move |look| {
+            // Watch first and look then, so that nothing happens unseen between the two. What is watched
+            // already stays so.
+            let watches = std::mem::take(&mut look.watches);
+            look.watches = watches.renewed(&look.wanted.path, &watcher, &told);
+            look.now()
+        })
+        .await;
         match looked {
             Ok(seen) => {
                 slots.say(seen.as_str());
@@ -50,7 +50,7 @@ pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) ->
             }
             Err(why) => slots.say(why),
         }
-        let untold = if watches.near { UNTOLD } else { UNWATCHED };
+        let untold = if look.watches.near { UNTOLD } else { UNWATCHED };
         tokio::select! {
             () = changed.notified() => pause(SETTLE).await,
             () = pause(untold) => {}
@@ -59,34 +59,50 @@ pub(super) async fn until_so(wanted: &File, watcher: &Watcher, slots: &Slots) ->
 }
 
 /// Whether it is so at this moment.
-pub(super) async fn holds_now(wanted: &File) -> bool {
-    let pattern = wanted
-        .matches
-        .as_deref()
-        .and_then(|text| pattern(text).ok());
-    let wanted = Arc::new(wanted.clone());
-    look_aside(&wanted, &pattern, Reading::default())
-        .await
-        .1
-        .is_ok()
+pub(super) async fn holds_now(wanted: &File, tools: &Tools) -> bool {
+    let (_, looked) = aside(tools, Look::of(wanted), Look::now).await;
+    looked.is_ok()
 }
 
-type Looked = (Reading, Result<String, String>);
+/// What is seen of a file: what was wanted, or why it is not that.
+type Looked = Result<String, String>;
 
-/// A look that reads the file may take long, and is made on a thread of its own.
-async fn look_aside(wanted: &Arc<File>, pattern: &Option<Regex>, mut reading: Reading) -> Looked {
-    if pattern.is_none() {
-        let looked = look(wanted, None, &mut reading);
-        return (reading, looked);
+/// One who looks at a file again and again.
+struct Look {
+    wanted: File,
+    pattern: Option<Regex>,
+    reading: Reading,
+    watches: Watches,
+}
+
+impl Look {
+    fn of(wanted: &File) -> Self {
+        let pattern = wanted.matches.as_deref();
+        Look {
+            pattern: pattern.and_then(|text| pattern::pattern(text).ok()),
+            wanted: wanted.clone(),
+            reading: Reading::default(),
+            watches: Watches::default(),
+        }
     }
-    let (wanted, pattern) = (wanted.clone(), pattern.clone());
-    let looking = tokio::task::spawn_blocking(move || {
-        let looked = look(&wanted, pattern.as_ref(), &mut reading);
-        (reading, looked)
+
+    fn now(&mut self) -> Looked {
+        look(&self.wanted, self.pattern.as_ref(), &mut self.reading)
+    }
+}
+
+/// Whoever looks at a file may wait for long, or for ever, where it lies across a network: that is done on
+/// a thread of its own.
+async fn aside(
+    tools: &Tools,
+    mut look: Look,
+    act: impl FnOnce(&mut Look) -> Looked + Send + 'static,
+) -> (Look, Looked) {
+    let looking = tools.aside(move || {
+        let looked = act(&mut look);
+        (look, looked)
     });
-    looking
-        .await
-        .unwrap_or_else(|e| (Reading::default(), Err(e.to_string())))
+    looking.await
 }
 
 /// What is watched for one file.

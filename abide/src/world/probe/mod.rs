@@ -22,7 +22,7 @@ use std::time::Duration;
 use abide_core::{Event, TimerId};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
@@ -59,6 +59,27 @@ struct Tools {
     watcher: Watcher,
     web: Arc<Web>,
     pace: Pace,
+    aside: Arc<Semaphore>,
+}
+
+/// Looks on threads of their own at once. Some may wait for ever, where a file server is gone; there are
+/// more threads than these, and others need them.
+const ASIDE: usize = 128;
+
+impl Tools {
+    /// Does something that may take long on a thread of its own.
+    async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let place = self.aside.clone().acquire_owned().await;
+        let working = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work()
+        });
+        match working.await {
+            Ok(done) => done,
+            // The runtime is shutting down.
+            Err(_) => std::future::pending().await,
+        }
+    }
 }
 
 impl Prober {
@@ -72,6 +93,7 @@ impl Prober {
                 watcher: Watcher::default(),
                 web,
                 pace: Pace::default(),
+                aside: Arc::new(Semaphore::new(ASIDE)),
             }),
         })
     }
@@ -264,11 +286,11 @@ fn until_holds<'a>(
                 port::until_open(host.as_deref(), *port, tools, &slots).await
             }
             Condition::Url(wanted) => url::until_answers(wanted, tools, &slots).await,
-            Condition::File(wanted) => file::until_so(wanted, &tools.watcher, &slots).await,
+            Condition::File(wanted) => file::until_so(wanted, tools, &slots).await,
             Condition::Session { session, want } => {
-                session::until_so(*session, want, tools.sessions.get(), &slots).await
+                session::until_so(*session, want, tools, &slots).await
             }
-            Condition::Command(wanted) => command::until_succeeds(wanted, &slots).await,
+            Condition::Command(wanted) => command::until_succeeds(wanted, tools, &slots).await,
             Condition::Any(parts) => {
                 let all = each(parts, tools, &slots);
                 return futures_util::future::select_all(all).await.0;
@@ -332,9 +354,9 @@ async fn hold_still(leaves: Vec<&Condition>, tools: &Tools) -> bool {
     for leaf in leaves {
         let holds = match leaf {
             Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
-            Condition::File(wanted) => file::holds_now(wanted).await,
+            Condition::File(wanted) => file::holds_now(wanted, tools).await,
             Condition::Url(wanted) => url::look(wanted, &tools.web).await.is_ok(),
-            Condition::Command(wanted) => command::look(wanted).await.is_ok(),
+            Condition::Command(wanted) => command::look(wanted, tools).await.is_ok(),
             // What a session has done cannot come undone, and the others have parts instead.
             Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
         };

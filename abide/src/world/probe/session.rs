@@ -1,7 +1,6 @@
 //! Whether a session has ended, or has written something.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use abide_core::SessionId;
 use anstream::adapter::StripBytes;
@@ -9,9 +8,9 @@ use regex::bytes::Regex;
 
 use super::condition::SessionWant;
 use super::pattern::{Window, pattern};
-use super::{Boxed, Slots};
+use super::{Boxed, Slots, Tools};
 use crate::world::keepers::Follower;
-use crate::world::log::{Log, Piece};
+use crate::world::log::{Log, Piece, Pieces};
 
 /// Where sessions can be looked at.
 pub trait Sessions: Send + Sync {
@@ -26,10 +25,10 @@ pub trait Sessions: Send + Sync {
 pub(super) async fn until_so(
     session: SessionId,
     want: &SessionWant,
-    sessions: Option<&Arc<dyn Sessions>>,
+    tools: &Tools,
     slots: &Slots,
 ) -> String {
-    let Some(sessions) = sessions else {
+    let Some(sessions) = tools.sessions.get() else {
         return std::future::pending().await;
     };
     match want {
@@ -42,7 +41,7 @@ pub(super) async fn until_so(
             seen
         }
         SessionWant::Output(text) => match pattern(text) {
-            Ok(pattern) => until_written(session, &pattern, &**sessions, slots).await,
+            Ok(pattern) => until_written(session, &pattern, tools, &**sessions, slots).await,
             Err(_) => std::future::pending().await,
         },
     }
@@ -51,33 +50,32 @@ pub(super) async fn until_so(
 async fn until_written(
     session: SessionId,
     pattern: &Regex,
+    tools: &Tools,
     sessions: &dyn Sessions,
     slots: &Slots,
 ) -> String {
-    let mut pieces = Log::open(&sessions.folder(session)).pieces(0, None);
+    let mut reading = Reading::of(&sessions.folder(session));
     let mut follower = sessions.follow(session);
-    let mut strip = StripBytes::new();
-    let mut window = Window::default();
-    let mut total = 0_u64;
-    let mut known = 0;
+    // How much there is: nobody has said yet.
+    let mut known = u64::MAX;
     loop {
-        while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
-            let Piece::Chunk(chunk) = piece else { continue };
-            total += chunk.bytes.len() as u64;
-            for part in strip.strip_next(&chunk.bytes) {
-                window.end().extend_from_slice(part);
-            }
-            if let Some(words) = window.find(pattern) {
+        let found;
+        (reading, found) = reading.read_aside(known, pattern, tools).await;
+        match found {
+            Found::Match(words) => {
                 let seen = format!("{session} wrote {words:?}");
                 slots.say(seen.as_str());
                 return seen;
             }
-            window.slide();
+            Found::More => continue,
+            Found::End => {}
         }
+        let total = reading.total;
         match &mut follower {
             Some(follow) => {
                 slots.say(format!("{session} wrote {total} bytes without a match"));
-                let tide = follow.beyond_the_end(pieces.at().max(known)).await;
+                let read = if known == u64::MAX { 0 } else { known };
+                let tide = follow.beyond_the_end(reading.pieces.at().max(read)).await;
                 known = tide.bytes;
                 if tide.closed {
                     follower = None;
@@ -90,5 +88,73 @@ async fn until_written(
                 return std::future::pending().await;
             }
         }
+    }
+}
+
+/// Output up to this is looked through on the spot; more on a thread of its own.
+const ON_THE_SPOT: u64 = 16 << 10;
+/// So much is looked through at once. A command may write faster than anybody can read, and whoever is not
+/// interested any more is to be heard in between.
+const PORTION: u64 = 1 << 20;
+
+/// How far a session's output has been looked through.
+struct Reading {
+    pieces: Pieces,
+    strip: StripBytes,
+    window: Window,
+    total: u64,
+}
+
+/// What came of looking through a portion of it.
+enum Found {
+    /// This matches.
+    Match(String),
+    /// Nothing does, and there may be more.
+    More,
+    /// Nothing does, and there is no more yet.
+    End,
+}
+
+impl Reading {
+    fn of(folder: &Path) -> Self {
+        Reading {
+            pieces: Log::open(folder).pieces(0, None),
+            strip: StripBytes::new(),
+            window: Window::default(),
+            total: 0,
+        }
+    }
+
+    /// Looks through a portion of the output, of which there is as much as is `known`.
+    async fn read_aside(mut self, known: u64, pattern: &Regex, tools: &Tools) -> (Self, Found) {
+        if known.saturating_sub(self.pieces.at()) <= ON_THE_SPOT {
+            let found = self.read(ON_THE_SPOT, pattern);
+            return (self, found);
+        }
+        let pattern = pattern.clone();
+        let looking = tools.aside(move || {
+            let found = self.read(PORTION, &pattern);
+            (self, found)
+        });
+        looking.await
+    }
+
+    fn read(&mut self, most: u64, pattern: &Regex) -> Found {
+        let until = self.total.saturating_add(most);
+        while let Ok(Some(piece)) = self.pieces.next_within(usize::MAX) {
+            let Piece::Chunk(chunk) = piece else { continue };
+            self.total += chunk.bytes.len() as u64;
+            for part in self.strip.strip_next(&chunk.bytes) {
+                self.window.end().extend_from_slice(part);
+            }
+            if let Some(words) = self.window.find(pattern) {
+                return Found::Match(words);
+            }
+            self.window.slide();
+            if self.total >= until {
+                return Found::More;
+            }
+        }
+        Found::End
     }
 }
