@@ -215,8 +215,10 @@ impl Handle {
             let note = Note::Client(row, SystemClock.now().wall.0);
             let noted = self.store().note(note);
             tokio::spawn(async move {
-                if let Ok(Err(fault)) = noted.await {
-                    tracing::warn!("a client could not be noted: {fault}");
+                match noted.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(fault)) => tracing::warn!("a client could not be noted: {fault}"),
+                    Err(_) => tracing::warn!("a client could not be noted: too much is written"),
                 }
             });
         }

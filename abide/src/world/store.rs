@@ -11,13 +11,14 @@ mod writer;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use abide_core::id::Shuffle;
 use abide_core::record::Kept;
 use abide_core::{Question, QuestionId, Record, TimerId};
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
 pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
@@ -53,6 +54,12 @@ pub enum StoreFault {
 impl From<rusqlite::Error> for StoreFault {
     fn from(e: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
+        // A disk that refuses what is written (a quota that is used up is told so, unlike a disk that is full)
+        // leaves what was there as it was. Only where a sync fails nobody knows.
+        let refused = e.sqlite_error().map(|fault| fault.extended_code);
+        if let Some(ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE) = refused {
+            return StoreFault::Unwritable(e.to_string());
+        }
         match e.sqlite_error_code() {
             Some(
                 ErrorCode::DiskFull
@@ -71,6 +78,8 @@ pub struct Sqlite {
     writer: Arc<Writer>,
     copier: Arc<Copier>,
     jobs: std_mpsc::SyncSender<Job>,
+    /// How many notes are among them.
+    notes: Arc<AtomicUsize>,
 }
 
 enum Job {
@@ -79,8 +88,11 @@ enum Job {
     Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
-/// What may be queued for the writer. The loop awaits each turn; notes of wakers are few.
-const QUEUE: usize = 64;
+/// Notes that may be queued for the writer: of many clients that come at once, each is one.
+const NOTES: usize = 1_024;
+/// What may be queued in all. The loop awaits each turn, and so does who tidies: however many notes wait,
+/// there is room for these.
+const QUEUE: usize = NOTES + 2;
 /// How long another program may hold the database before that is a failure.
 const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -110,15 +122,17 @@ impl Sqlite {
         let writer = Arc::new(Writer::new(db)?);
         let copier = Arc::new(Copier::start(connect(path)?, writer.clone())?);
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
-        let (serving, asking) = (writer.clone(), copier.clone());
+        let notes = Arc::new(AtomicUsize::new(0));
+        let (serving, asking, noted) = (writer.clone(), copier.clone(), notes.clone());
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&serving, &asking, &queue))
+            .spawn(move || serve(&serving, &asking, &queue, &noted))
             .map_err(|e| StoreFault::Broken(e.to_string()))?;
         let store = Sqlite {
             writer,
             copier,
             jobs,
+            notes,
         };
         Ok(Opened {
             store,
@@ -130,11 +144,14 @@ impl Sqlite {
     }
 }
 
-fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>) {
+fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>, notes: &AtomicUsize) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(writer.commit(&records))),
-            Job::Note(note, done) => drop(done.send(writer.with(|db| deliver::note(db, &note)))),
+            Job::Note(note, done) => {
+                notes.fetch_sub(1, Ordering::Relaxed);
+                drop(done.send(writer.with(|db| deliver::note(db, &note))));
+            }
             Job::Tidy(before, done) => {
                 drop(done.send(writer.with(|db| write::tidy(db, before))));
             }
@@ -156,14 +173,19 @@ impl Store for Sqlite {
             }
             return answer;
         }
-        // A full queue or a dead writer drops `done`, which the receiver sees as a failure.
+        // A dead writer drops `done`, which the receiver sees as a failure.
         let _ = self.jobs.try_send(Job::Commit(records, done));
         answer
     }
 
     fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        let _ = self.jobs.try_send(Job::Note(note, done));
+        // Where there are too many, `done` is dropped, which the receiver sees as a failure.
+        if self.notes.fetch_add(1, Ordering::Relaxed) >= NOTES
+            || self.jobs.try_send(Job::Note(note, done)).is_err()
+        {
+            self.notes.fetch_sub(1, Ordering::Relaxed);
+        }
         answer
     }
 
@@ -203,4 +225,36 @@ fn connect(path: &Path) -> Result<Connection, StoreFault> {
     db.busy_timeout(BUSY_PATIENCE)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abide_core::question::Closing;
+    use abide_core::time::Wall;
+
+    #[test]
+    fn however_many_notes_wait_a_commit_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        let store = Sqlite::open(&path, 1).expect("a database").store;
+        let other = connect(&path).expect("a connection");
+        other.execute_batch("BEGIN IMMEDIATE").expect("it is held");
+        let note = || store.note(Note::WakerBack("w".into()));
+        let notes: Vec<_> = (0..2 * NOTES).map(|_| note()).collect();
+        let (question, at) = (QuestionId::from_bits(1), Wall(0));
+        let closing = Closing::Withdrawn;
+        let committed = store.commit(vec![Record::Closed {
+            question,
+            closing,
+            at,
+        }]);
+        other.execute_batch("ROLLBACK").expect("it is free");
+        let committed = committed.blocking_recv();
+        assert!(matches!(committed, Ok(Ok(()))), "{committed:?}");
+        let made = notes.into_iter().map(oneshot::Receiver::blocking_recv);
+        let made = made.filter(|made| matches!(made, Ok(Ok(())))).count();
+        assert!((NOTES..2 * NOTES).contains(&made), "{made}");
+        assert!(matches!(note().blocking_recv(), Ok(Ok(()))));
+    }
 }

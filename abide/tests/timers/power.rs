@@ -176,7 +176,7 @@ int fsync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS
 int fdatasync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS_fdatasync, fd); }
 "#;
 
-/// Once the file is there, the database has no room to grow.
+/// Once the file is there, the database has no room to grow, for the reason that stands in it.
 const FULL_DISK: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -185,29 +185,45 @@ const FULL_DISK: &str = r#"
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <fcntl.h>
 static int full(int fd) {
     const char *mark = getenv("BROKEN_DISK");
-    char link[64], path[4096];
-    if (!mark || access(mark, F_OK)) return 0;
+    char link[64], path[4096], why = 0;
+    int file = mark ? open(mark, O_RDONLY) : -1;
+    if (file < 0) return 0;
+    if (read(file, &why, 1) < 0) why = 0;
+    close(file);
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t length = readlink(link, path, sizeof path - 1);
     if (length < 0) return 0;
     path[length] = 0;
-    return strstr(path, "/abide.db") != 0;
+    if (!strstr(path, "/abide.db")) return 0;
+    return why == 'q' ? EDQUOT : ENOSPC;
 }
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) {
-    if (full(fd)) { errno = ENOSPC; return -1; }
+    int why = full(fd);
+    if (why) { errno = why; return -1; }
     return syscall(SYS_pwrite64, fd, bytes, count, at);
 }
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) { return pwrite64(fd, bytes, count, at); }
 ssize_t write(int fd, const void *bytes, size_t count) {
-    if (full(fd)) { errno = ENOSPC; return -1; }
+    int why = full(fd);
+    if (why) { errno = why; return -1; }
     return syscall(SYS_write, fd, bytes, count);
 }
 "#;
 
 #[test]
 fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
+    full_disk_is_got_over("");
+}
+
+#[test]
+fn m3_a_quota_that_is_used_up_is_like_a_full_disk() {
+    full_disk_is_got_over("q");
+}
+
+fn full_disk_is_got_over(why: &str) {
     let abide = Abide::new();
     let mark = start_on(&abide, FULL_DISK, "BROKEN_DISK");
     let pid = abide.pid();
@@ -224,7 +240,7 @@ fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
         "timer",
         json!({"total_duration": 12, "mission": "due"}),
     ));
-    fs::write(&mark, "").expect("a mark");
+    fs::write(&mark, why).expect("a mark");
     for (tool, arguments) in [
         ("timer", json!({"total_duration": 600, "mission": "more"})),
         ("timer", json!({"total_duration": 600, "reason": "more"})),

@@ -277,12 +277,17 @@ pub(super) fn tidy(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFa
     crash_point("gc.mid");
     let timers = round.execute(
         "DELETE FROM timer WHERE number IN (SELECT number FROM timer t \
-         WHERE ended_ms < ?1 AND number < (SELECT max(number) FROM timer) AND NOT EXISTS \
-         (SELECT 1 FROM message m WHERE m.seen_ms IS NULL AND m.about = t.id) LIMIT ?2)",
+         WHERE ended_ms < ?1 AND number < (SELECT max(number) FROM timer) AND t.id NOT IN \
+         (SELECT about FROM message WHERE seen_ms IS NULL) LIMIT ?2)",
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    let questions = round.execute(
+        "DELETE FROM question WHERE id IN \
+         (SELECT id FROM question WHERE closed_ms < ?1 LIMIT ?2)",
         params![before_ms, TIDY_AT_ONCE],
     )?;
     round.commit()?;
-    Ok(messages + timers)
+    Ok(messages + timers + questions)
 }
 
 /// How a question ended, in one word.
@@ -291,5 +296,66 @@ pub fn closing_word(closing: Closing) -> &'static str {
         Closing::Answered(Answer::Yes) => "yes",
         Closing::Answered(Answer::No) => "no",
         Closing::Withdrawn => "withdrawn",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::world::store::{connect, schema};
+
+    fn database(folder: &tempfile::TempDir) -> Connection {
+        let mut db = connect(&folder.path().join("abide.db")).expect("a database");
+        schema::migrate(&mut db).expect("tables");
+        db
+    }
+
+    fn count(db: &Connection, table: &str) -> usize {
+        let sql = format!("SELECT count(*) FROM {table}");
+        db.query_row(&sql, [], |row| row.get(0)).expect("a count")
+    }
+
+    #[test]
+    fn messages_that_nobody_reads_do_not_make_tidying_slow() {
+        const MANY: usize = 3_000;
+        let folder = tempfile::tempdir().unwrap();
+        let mut db = database(&folder);
+        let fill = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
+             INSERT INTO timer SELECT n, 't' || n, 'a', 'mission', 'm', NULL, NULL, 0, 0, 1, NULL,
+             'completed', 0, NULL, NULL, 0, NULL, 'time', 0, 1 FROM n;
+             INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0, NULL
+             FROM timer;"
+        );
+        db.execute_batch(&fill).expect("rows");
+        let steps = Arc::new(AtomicUsize::new(0));
+        let taken = steps.clone();
+        let each = move || {
+            taken.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        db.progress_handler(100, Some(each)).expect("a counter");
+        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+        assert_eq!(count(&db, "timer"), MANY + 1, "what was not told stays");
+        let for_each = steps.load(Ordering::Relaxed) * 100 / MANY;
+        assert!(for_each < 200, "{for_each} steps for each of them");
+    }
+
+    #[test]
+    fn questions_of_the_past_go_and_open_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut db = database(&folder);
+        db.execute_batch(
+            "INSERT INTO question VALUES ('old', 's', 1, 1, 'yes', 1);
+             INSERT INTO question VALUES ('young', 's', 1, 1, 'yes', 5);
+             INSERT INTO question VALUES ('open', 's', 1, 1, NULL, NULL);",
+        )
+        .expect("rows");
+        assert_eq!(tidy(&mut db, 2).expect("tidied"), 1);
+        assert_eq!(count(&db, "question"), 2);
+        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
     }
 }
