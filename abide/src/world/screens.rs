@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use abide_core::SessionId;
@@ -159,11 +159,15 @@ impl Screens {
             live.live_from = u64::MAX;
             Arc::new(Mutex::new(live))
         });
-        let end = lock(&live).end()?;
-        let lag = lock(&live).lag(end);
+        let lag = match try_lock(&live) {
+            Some(held) => held.lag(held.end()?),
+            // Somebody paints it.
+            None => u64::MAX,
+        };
         let screens = self.clone();
         let work = move || {
             let mut held = lock(&live);
+            let end = held.end()?;
             screens.catch_up(id, &mut held, end)?;
             let seen = see(&mut held);
             drop(held);
@@ -202,8 +206,9 @@ impl Screens {
             let kept = self.kept.lock().expect("no holder panics");
             kept.get(&id).cloned()
         });
-        if let Some(idle) = idle {
-            lock(&idle).fold();
+        // One that is just being painted is used, and comes back.
+        if let Some(mut idle) = idle.as_deref().and_then(try_lock) {
+            idle.fold();
         }
     }
 
@@ -218,6 +223,15 @@ fn lock(live: &Mutex<Live>) -> MutexGuard<'_, Live> {
     live.lock().expect("no holder panics")
 }
 
+/// The same for whoever must not wait: to paint much takes a while.
+fn try_lock(live: &Mutex<Live>) -> Option<MutexGuard<'_, Live>> {
+    match live.try_lock() {
+        Ok(held) => Some(held),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Poisoned(_)) => panic!("no holder panics"),
+    }
+}
+
 /// Follows a session's output for as long as it runs.
 async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mut at: u64) {
     if let Some(mut follower) = screens.keepers.follow(id) {
@@ -229,7 +243,7 @@ async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mu
             }
             // Whoever waits to read this comes first, and what comes in a burst is painted at once.
             pause(MOMENT).await;
-            let lag = lock(&live).lag(at);
+            let lag = try_lock(&live).map_or(u64::MAX, |held| held.lag(at));
             let (screens, live) = (screens.clone(), live.clone());
             let work = move || {
                 let painted = screens.catch_up(id, &mut lock(&live), at);
@@ -351,4 +365,46 @@ fn size_of(folder: &Path) -> Size {
         })
     };
     resized.or_else(first).unwrap_or(SIZE).clamped()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as std_mpsc;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_screen_that_is_being_painted_holds_up_only_who_looks_at_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, _heard) = mpsc::channel(1);
+        let keepers = Keepers::new(folder.path().to_owned(), "abide".into(), 0, events);
+        let screens = Screens::new(keepers);
+        let id = SessionId::from_bits(1);
+        let live = Arc::new(Mutex::new(Live::new(folder.path().join(id.to_string()))));
+        let mut kept = screens.kept.lock().unwrap();
+        kept.insert(id, live.clone());
+        drop(kept);
+        let (begun, has_begun) = std_mpsc::channel();
+        let (painted, is_painted) = std_mpsc::channel::<()>();
+        let painter = std::thread::spawn(move || {
+            let painting = lock(&live);
+            begun.send(()).unwrap();
+            is_painted.recv().unwrap();
+            drop(painting);
+        });
+        has_begun.recv().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let looking = tokio::spawn(async move { screens.snapshot(id).await });
+            // It looks by now, and somebody else has a turn all the same.
+            tokio::task::yield_now().await;
+            painted.send(()).unwrap();
+            assert_eq!(looking.await.unwrap().unwrap().title, None);
+        });
+        painter.join().unwrap();
+    }
 }
