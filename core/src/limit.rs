@@ -8,6 +8,10 @@ pub const WAITS: usize = 16_384;
 pub const RUNNING_SESSIONS: usize = 16_384;
 /// Sessions known at once, ended ones included. Retention keeps far below it.
 pub const SESSIONS: usize = 262_144;
+/// Ended sessions that are kept at most, however young and small they are.
+pub const KEPT_SESSIONS: usize = 98_304;
+/// Sessions at which those that are too many are not left until the past is looked through anyway.
+pub const CROWD: usize = KEPT_SESSIONS + 2 * RUNNING_SESSIONS;
 /// Closed questions remembered, so that a late answer is told who was first.
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Idle limit of `execute_command` where none is given.

@@ -8,9 +8,9 @@ use std::sync::{Arc, RwLock};
 use abide_core::session::{Phase, Session};
 use abide_core::{
     Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, SessionId,
-    TimerId,
+    TimerId, limit,
 };
-use tokio::sync::broadcast;
+use tokio::sync::{Notify, broadcast};
 
 use crate::world::facts::Facts;
 
@@ -19,6 +19,7 @@ pub struct Board {
     sessions: RwLock<BTreeMap<SessionId, Arc<SessionView>>>,
     questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
+    crowded: Notify,
     unread: AtomicBool,
     timers: AtomicUsize,
 }
@@ -109,6 +110,7 @@ impl Default for Board {
             sessions: RwLock::default(),
             questions: RwLock::default(),
             changes: broadcast::channel(CHANGES).0,
+            crowded: Notify::new(),
             unread: AtomicBool::new(false),
             timers: AtomicUsize::new(0),
         }
@@ -161,11 +163,18 @@ impl Board {
 
     pub(super) fn publish(&self, view: SessionView) {
         let id = view.id;
-        self.sessions
-            .write()
-            .expect("no holder panics")
-            .insert(id, Arc::new(view));
+        let mut sessions = self.sessions.write().expect("no holder panics");
+        sessions.insert(id, Arc::new(view));
+        if sessions.len() > limit::CROWD {
+            self.crowded.notify_one();
+        }
+        drop(sessions);
         let _ = self.changes.send(Change::Session(id));
+    }
+
+    /// Waits until there are so many sessions that some of the past should go.
+    pub(super) async fn crowded(&self) {
+        self.crowded.notified().await;
     }
 
     pub(super) fn forget(&self, id: SessionId) {

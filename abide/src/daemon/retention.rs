@@ -1,5 +1,6 @@
 //! What is kept of the past, and for how long: so many days, so many bytes of logs, whichever comes
-//! first. Only what has ended is ever removed, and its folder goes before it is forgotten.
+//! first; and never so many that there would be no room for new ones. Only what has ended is ever removed,
+//! and its folder goes before it is forgotten.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use abide_core::session::Phase;
 use abide_core::time::Wall;
-use abide_core::{Event, SessionId};
+use abide_core::{Event, SessionId, limit};
 
 use super::{Handle, SessionView};
 use crate::keeper::crash_point;
@@ -17,6 +18,8 @@ use crate::world::store::Store;
 
 /// How often the past is looked through.
 const ROUND: Duration = Duration::from_secs(3_600);
+/// How soon at the earliest it is looked through again where there are too many.
+const SOON: Duration = Duration::from_secs(60);
 /// Between two handfuls of old rows.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -34,7 +37,12 @@ pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<
         let remover = handle.clone();
         let removed = tokio::task::spawn_blocking(move || {
             let past: Vec<Past> = ended.iter().map(|view| Past::of(view)).collect();
-            let doomed = choose(past, now, config.keep_days, config.keep_bytes);
+            let bounds = Bounds {
+                days: config.keep_days,
+                bytes: config.keep_bytes,
+                count: limit::KEPT_SESSIONS,
+            };
+            let doomed = choose(past, now, &bounds);
             doomed
                 .into_iter()
                 .filter(|id| remove(&remover, *id))
@@ -51,7 +59,11 @@ pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<
             .saturating_sub(handle.config().keep_days.saturating_mul(DAY));
         forget_rows(&*store, before).await;
         handle.keepers().trim();
-        pause(ROUND).await;
+        pause(SOON).await;
+        tokio::select! {
+            () = pause(ROUND - SOON) => {}
+            () = handle.board().crowded() => {}
+        }
     }
 }
 
@@ -122,17 +134,25 @@ fn taken(found: &std::fs::Metadata) -> u64 {
 
 const DAY: u64 = 86_400_000;
 
+/// How old the past may be, how large, and how many sessions of it there may be.
+struct Bounds {
+    days: u64,
+    bytes: u64,
+    count: usize,
+}
+
 /// The newest are kept as long as they are young enough and fit.
-fn choose(mut past: Vec<Past>, now: Wall, days: u64, bytes: u64) -> Vec<SessionId> {
+fn choose(mut past: Vec<Past>, now: Wall, bounds: &Bounds) -> Vec<SessionId> {
     past.sort_by_key(|past| std::cmp::Reverse(past.created));
     let mut kept = 0;
     past.into_iter()
-        .filter(|past| {
-            let old = now.0.saturating_sub(past.created.0) > days.saturating_mul(DAY);
+        .enumerate()
+        .filter(|(place, past)| {
+            let old = now.0.saturating_sub(past.created.0) > bounds.days.saturating_mul(DAY);
             kept += past.bytes;
-            old || kept > bytes
+            old || kept > bounds.bytes || *place >= bounds.count
         })
-        .map(|past| past.id)
+        .map(|(_, past)| past.id)
         .collect()
 }
 
@@ -148,18 +168,42 @@ mod tests {
         }
     }
 
+    const BOUNDS: Bounds = Bounds {
+        days: 30,
+        bytes: 1 << 30,
+        count: limit::KEPT_SESSIONS,
+    };
+
     #[test]
     fn the_old_goes_and_the_young_stays() {
         let now = Wall(40 * DAY);
         let all = vec![past(1, 9 * DAY, 1), past(2, 11 * DAY, 1)];
-        assert_eq!(choose(all, now, 30, 1_000), [SessionId::from_bits(1)]);
+        let bounds = Bounds {
+            bytes: 1_000,
+            ..BOUNDS
+        };
+        assert_eq!(choose(all, now, &bounds), [SessionId::from_bits(1)]);
     }
 
     #[test]
     fn the_newest_are_kept_while_they_fit() {
         let now = Wall(DAY);
         let all = vec![past(1, 1, 60), past(2, 2, 50), past(3, 3, 40)];
-        assert_eq!(choose(all, now, 30, 100), [SessionId::from_bits(1)]);
+        let bounds = Bounds {
+            bytes: 100,
+            ..BOUNDS
+        };
+        assert_eq!(choose(all, now, &bounds), [SessionId::from_bits(1)]);
+    }
+
+    #[test]
+    fn there_are_never_so_many_that_no_new_one_could_be_started() {
+        let now = Wall(DAY);
+        let all: Vec<Past> = (0..limit::SESSIONS as u64).map(|n| past(n, n, 1)).collect();
+        let doomed = choose(all, now, &BOUNDS);
+        assert_eq!(doomed.len(), limit::SESSIONS - limit::KEPT_SESSIONS);
+        assert!(doomed.contains(&SessionId::from_bits(0)), "the oldest go");
+        const { assert!(limit::CROWD < limit::SESSIONS) };
     }
 
     #[test]
