@@ -23,7 +23,6 @@ use super::handle::Means;
 use super::sight::Sight;
 use crate::config::{Config, Handed, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
-use crate::keeper::folder;
 use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::handed::{self, Sockets};
@@ -354,15 +353,19 @@ impl Runtime {
         let found = keepers.recover();
         let unheard: Vec<Event> = found
             .iter()
-            .filter(|(_, state)| {
-                matches!(state.phase, Phase::Leftover { .. } | Phase::Ended { .. })
+            .filter(|found| {
+                let phase = &found.session.phase;
+                matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
             })
-            .filter(|(session, _)| !folder::is_heard(&keepers.folder(*session)))
-            .map(|(session, _)| Event::Unheard { session: *session })
+            .filter(|found| !found.heard)
+            .map(|found| Event::Unheard { session: found.id })
             .collect();
         let mut recovered: Vec<Event> = found
             .into_iter()
-            .map(|(session, state)| Event::Found { session, state })
+            .map(|found| Event::Found {
+                session: found.id,
+                state: found.session,
+            })
             .collect();
         recovered.extend(
             questions

@@ -303,11 +303,31 @@ impl Later {
     }
 }
 
-/// Whether somebody has heard how the session ended.
-pub fn is_heard(folder: &Path) -> bool {
-    let text = read(&folder.join(META)).ok().flatten().unwrap_or_default();
+/// All that a session's folder says of it.
+pub struct Told {
+    /// What was to be run; `None`: nothing, or it was torn.
+    pub meta: Option<Meta>,
+    /// How it ended; `None`: it has not, or that was torn.
+    pub ending: Option<EndingFile>,
+    /// Whether somebody has heard how.
+    pub heard: bool,
+}
+
+/// Reads all of it at once: a daemon that starts may find very many sessions.
+pub fn read_all(folder: &Path) -> io::Result<Told> {
+    let text = read(&folder.join(META))?.unwrap_or_default();
+    let (first, rest) = first_and_rest(&text);
+    // Where not even the meta could be written, the failure stands alone.
+    let ending = EndingFile::from_text(rest).or_else(|| EndingFile::from_text(first));
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-    lines.any(|line| line == HEARD.as_bytes())
+    Ok(Told {
+        meta: Meta::from_text(first),
+        ending: match ending {
+            Some(ending) => Some(ending),
+            None => read(&folder.join(ENDING))?.and_then(|text| EndingFile::from_text(&text)),
+        },
+        heard: lines.any(|line| line == HEARD.as_bytes()),
+    })
 }
 
 /// Notes that somebody has. Not synced: at worst it is told once more.
@@ -326,15 +346,7 @@ pub fn read_meta(folder: &Path) -> io::Result<Option<Meta>> {
 
 /// The ending of the session in this folder; `None`: there is none yet, or it was torn.
 pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
-    let kept = read(&folder.join(META))?.and_then(|text| {
-        let (first, rest) = first_and_rest(&text);
-        // Where not even the meta could be written, the failure stands alone.
-        EndingFile::from_text(rest).or_else(|| EndingFile::from_text(first))
-    });
-    match kept {
-        Some(ending) => Ok(Some(ending)),
-        None => Ok(read(&folder.join(ENDING))?.and_then(|text| EndingFile::from_text(&text))),
-    }
+    read_all(folder).map(|told| told.ending)
 }
 
 /// The text up to and including its first closing line, and what follows it.

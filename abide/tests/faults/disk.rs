@@ -132,6 +132,24 @@ fn m3_a_full_disk_refuses_what_must_be_kept_and_touches_nothing_else() {
 }
 
 #[test]
+fn m3_what_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
+    let Some(disk) = disk("true") else {
+        return;
+    };
+    assert_eq!(disk.call(SHELL)["status"], "SUCCESS");
+    disk.shell("head -c 16m /dev/zero > fill");
+    // More than keepers are made in advance: whoever comes later finds none of those.
+    for _ in 0..8 {
+        let refused = disk.call(SHELL);
+        let said = refused["error"].as_str().unwrap_or_default();
+        assert!(said.contains("the disk is full"), "{refused}");
+    }
+    disk.shell("rm fill");
+    let first = disk.call(SHELL);
+    assert_eq!(first["status"], "SUCCESS", "{first}");
+}
+
+#[test]
 fn m4_what_a_full_disk_did_not_take_is_counted_and_said() {
     let Some(disk) = disk("true") else {
         return;

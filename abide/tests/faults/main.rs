@@ -205,20 +205,21 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
     let session = result["session_id"].as_str().expect("a session").to_owned();
     // It may still be the shell that becomes it.
     let pid = comes_to_life(&line);
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
-    let parent = stat
-        .rsplit(')')
-        .next()
-        .and_then(|rest| rest.split_whitespace().nth(1));
-    let keeper = parent
-        .and_then(|parent| parent.parse().ok())
-        .expect("its keeper");
     Sleeper {
         session,
         line,
         child: Handle::on(pid),
-        keeper: Handle::on(keeper),
+        keeper: Handle::on(parent(pid)),
     }
+}
+
+fn parent(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("its parent is known");
+    let after_name = stat.rsplit(')').next();
+    let parent = after_name.and_then(|rest| rest.split_whitespace().nth(1));
+    parent
+        .and_then(|parent| parent.parse().ok())
+        .expect("a number")
 }
 
 impl Sleeper {
@@ -244,6 +245,30 @@ fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
     sleeper.keeper.kill();
     // Nobody saw how it ended, but that it ran for as long as its idle limit.
     sleeper.is_lost_and_gone(&abide, Some(0.05));
+}
+
+#[test]
+fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_nursery() {
+    let abide = Abide::new();
+    abide.start();
+    let line = format!("sleep 1414{}", std::process::id());
+    let call = json!({"command": format!("{line} & echo")});
+    let result = abide
+        .post("/v1/tools/shell", &call)
+        .expect("an answer")
+        .body;
+    if result["contained_by"] == "subreaper" {
+        eprintln!("skipped: there are no control groups here");
+        return;
+    }
+    let left = comes_to_life(&line);
+    let keeper = parent(left);
+    let (left, nursery) = (Handle::on(left), Handle::on(parent(keeper)));
+    let keeper = Handle::on(keeper);
+    nursery.kill();
+    nursery.wait_gone();
+    keeper.kill();
+    left.wait_gone();
 }
 
 #[test]

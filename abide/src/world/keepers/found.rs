@@ -1,7 +1,9 @@
 //! What earlier daemons left: sessions whose keepers live, sessions that have ended, and sessions that
 //! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
 
+use std::ffi::OsString;
 use std::io::{ErrorKind, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +11,8 @@ use std::time::Duration;
 use abide_core::session::{Ending, Phase, Session};
 use abide_core::{Agent, End, Key, Millis, Mono, SessionId, Wall};
 
-use super::Keepers;
-use crate::keeper::folder::{self, EndingFile, Meta};
+use super::{Found, Keepers, Recalled};
+use crate::keeper::folder::{self, EndingFile, Meta, Told};
 use crate::keeper::frame::Exited;
 use crate::keeper::tree;
 use crate::world::limits::{self, Moved};
@@ -20,7 +22,7 @@ use crate::world::socket;
 /// How long a keeper that is there may take to say so: it has to be given time first.
 const GREETING: Duration = Duration::from_secs(10);
 
-pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
+pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
     let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
         return Vec::new();
     };
@@ -34,21 +36,28 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<(SessionId, Session)> {
             continue;
         };
         let path = entry.path();
-        let (mut meta, mut kept) = (folder::read_meta(&path), true);
-        if let Ok(None) = meta {
+        let (mut told, mut kept) = (folder::read_all(&path), true);
+        if let Ok(Told { meta: None, .. }) = told {
             // A spare goes with its daemon, unless that handed it a command in its last moment. Whoever
             // greets has done what it was told before.
             kept = greets(&path);
-            meta = folder::read_meta(&path);
+            told = folder::read_all(&path);
         }
-        match meta {
-            Ok(Some(meta)) => {
+        match told {
+            Ok(Told {
+                meta: Some(meta),
+                ending,
+                heard,
+            }) => {
                 keepers.hold(id, meta.contained_by);
-                let phase = phase(keepers, id, &path, &meta);
-                found.push((id, session(&meta, phase, &path)));
+                let complete = complete(ending.as_ref());
+                let phase = phase(keepers, id, &path, &meta, ending);
+                let bytes = complete.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
+                let session = recalled(keepers, id, meta, phase, bytes);
+                found.push(Found { id, session, heard });
             }
-            Ok(None) if !kept => drop(std::fs::remove_dir_all(&path)),
-            Ok(None) => {}
+            Ok(Told { meta: None, .. }) if !kept => drop(std::fs::remove_dir_all(&path)),
+            Ok(Told { meta: None, .. }) => {}
             Err(e) => tracing::warn!("cannot read {}: {e}", path.display()),
         }
     }
@@ -71,8 +80,21 @@ fn greets(path: &Path) -> bool {
     }
 }
 
-fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Phase {
-    let known = folder::read_ending(path).ok().flatten();
+/// How much a session wrote whose log is complete, so that it needs not be looked at.
+fn complete(ending: Option<&EndingFile>) -> Option<u64> {
+    match ending {
+        Some(EndingFile::Ended(over)) if over.empty && over.closed => Some(over.bytes),
+        _ => None,
+    }
+}
+
+fn phase(
+    keepers: &Arc<Keepers>,
+    id: SessionId,
+    path: &Path,
+    meta: &Meta,
+    known: Option<EndingFile>,
+) -> Phase {
     match &known {
         Some(EndingFile::Failed { sentence, .. }) => {
             return Phase::Failed {
@@ -111,18 +133,20 @@ fn phase(keepers: &Arc<Keepers>, id: SessionId, path: &Path, meta: &Meta) -> Pha
     }
 }
 
-fn session(meta: &Meta, phase: Phase, path: &Path) -> Session {
-    let limits = limits::moved(path).unwrap_or(Moved {
+/// The session as it is known now; what only lists show of it is kept for those.
+fn recalled(keepers: &Keepers, id: SessionId, meta: Meta, phase: Phase, bytes: u64) -> Session {
+    let limits = limits::moved(&keepers.folder(id)).unwrap_or(Moved {
         idle: meta.idle_ms.map(Millis),
         inactivity: meta.inactivity_ms.map(Millis),
         deadline: meta.deadline_ms.map(Millis),
         unasked_until: Mono(0),
     });
-    let bytes = match &phase {
-        // The log of one that is over has no more than its ending tells, and most are over.
-        Phase::Ended { ending } => ending.bytes,
-        _ => Log::open(path).end().unwrap_or(0),
+    let recalled = Recalled {
+        cwd: OsString::from_vec(meta.cwd).into(),
+        pty: meta.pty.is_some(),
+        deadline: limits.deadline,
     };
+    keepers.recall(id, recalled);
     Session {
         agent: Agent(meta.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.command).into(),
@@ -143,6 +167,13 @@ fn ending(exited: &Exited) -> Ending {
         duration: Millis(exited.duration_ms),
         bytes: exited.bytes,
         dropped: exited.dropped,
+    }
+}
+
+/// Kills whatever is left of a session whose keeper is gone.
+pub(super) fn end_orphans(path: &Path) {
+    if let Ok(Some(meta)) = folder::read_meta(path) {
+        tree::end_orphans(&meta);
     }
 }
 

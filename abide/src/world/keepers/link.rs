@@ -245,6 +245,7 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
 
 /// A keeper has gone.
 async fn gone(keepers: &Arc<Keepers>, id: SessionId, life: Life) {
+    keepers.drop_spare(id);
     let folder = keepers.folder(id);
     // A keeper that wrote down what it was to run may have run it, whatever it managed to say.
     let ran = life.started || matches!(folder::read_meta(&folder), Ok(Some(_)));
@@ -262,15 +263,11 @@ async fn gone(keepers: &Arc<Keepers>, id: SessionId, life: Life) {
                 .await;
         }
     } else if ran {
-        // The keeper only goes when nothing of the tree is left.
+        // A keeper goes when nothing of the tree is left, unless it is killed.
+        let _ = tokio::task::spawn_blocking(move || found::end_orphans(&folder)).await;
         let _ = keepers.events.send(Event::Emptied { session: id }).await;
     } else {
         keepers.fail(id, "its keeper ended before the command was started");
-        keepers
-            .spares
-            .lock()
-            .expect("no holder panics")
-            .retain(|spare| *spare != id);
     }
 }
 
@@ -363,6 +360,9 @@ fn translate(
             None
         }
         FromKeeper::StartFailed { sentence, .. } => {
+            if !life.ready {
+                tracing::warn!("a keeper could not be made: {sentence}");
+            }
             life.started = true;
             life.ended = true;
             Some(Event::StartFailed {

@@ -49,7 +49,19 @@ pub struct Keepers {
     held: Mutex<HashMap<SessionId, Containment>>,
     /// Why the last keeper that was wanted could not be made.
     unborn: Mutex<Option<String>>,
+    /// What was read of the sessions that were found, until somebody wants to know.
+    recalled: Mutex<HashMap<SessionId, Recalled>>,
     leaving: CancellationToken,
+}
+
+/// A session of an earlier daemon.
+pub struct Found {
+    /// Its id.
+    pub id: SessionId,
+    /// What is known of it.
+    pub session: Session,
+    /// Whether somebody has heard how it ended.
+    pub heard: bool,
 }
 
 /// What is remembered of a session of an earlier daemon.
@@ -81,6 +93,7 @@ impl Keepers {
             links: Mutex::default(),
             held: Mutex::default(),
             unborn: Mutex::default(),
+            recalled: Mutex::default(),
             leaving: CancellationToken::new(),
         })
     }
@@ -119,6 +132,12 @@ impl Keepers {
         }
         drop(spares);
         self.fresh()
+    }
+
+    /// A keeper has gone, so that its id is nobody's spare any more.
+    fn drop_spare(&self, id: SessionId) {
+        let mut spares = self.spares.lock().expect("no holder panics");
+        spares.retain(|spare| *spare != id);
     }
 
     /// Gives an id back that was not needed.
@@ -224,16 +243,8 @@ impl Keepers {
 
     /// What is known of a session of an earlier daemon.
     pub fn recalled(&self, id: SessionId) -> Recalled {
-        let path = self.folder(id);
-        match folder::read_meta(&path) {
-            Ok(Some(meta)) => Recalled {
-                cwd: std::ffi::OsString::from_vec(meta.cwd).into(),
-                pty: meta.pty.is_some(),
-                deadline: limits::moved(&path)
-                    .map_or_else(|| meta.deadline_ms.map(Millis), |moved| moved.deadline),
-            },
-            _ => Recalled::default(),
-        }
+        let mut recalled = self.recalled.lock().expect("no holder panics");
+        recalled.remove(&id).unwrap_or_default()
     }
 
     /// Lets go of a session that never came to be.
@@ -252,7 +263,7 @@ impl Keepers {
 
     /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
     /// the others are read or, where nobody saw them, said to be lost.
-    pub fn recover(self: &Arc<Self>) -> Vec<(SessionId, Session)> {
+    pub fn recover(self: &Arc<Self>) -> Vec<Found> {
         found::recover(self)
     }
 
@@ -268,6 +279,11 @@ impl Keepers {
             .expect("no holder panics")
             .get(&id)
             .cloned()
+    }
+
+    fn recall(&self, id: SessionId, recalled: Recalled) {
+        let mut all = self.recalled.lock().expect("no holder panics");
+        all.insert(id, recalled);
     }
 
     fn hold(&self, id: SessionId, by: Containment) {
