@@ -139,7 +139,7 @@ function lists(path, query) {
   if (path === '/v1/timers/stats') return { made: 412, running: 9, completed_by_time: 240, completed_by_condition: 131, stopped: 32, elapsed_total: 518_400, latest: 0.004, calls_saved: 17_241, days };
   if (path === '/v1/questions') return { questions };
   if (path === '/v1/messages') return page(messages, query, 'messages');
-  if (path === '/v1/search') return { matches: range(12, (n) => ({ session_id: sessions[0].session_id, command: COMMANDS[0], line: n * 31, text: `error[E0308]: mismatched types in tree ${n}` })), truncated: false };
+  if (path === '/v1/search') return { matches: range(12, (n) => ({ session_id: sessions[0].session_id, command: COMMANDS[0], line: n * 31, text: `error[E0308]: mismatched types in tree ${n}` })), truncated: false, next: null };
   const one = /^\/v1\/sessions\/([^/]+)$/.exec(path);
   return one ? [...sessions, ...ended].find((s) => s.session_id === one[1]) : undefined;
 }

@@ -71,6 +71,22 @@ test('the log can be searched and downloaded', async ({ abide, inside: page }) =
   expect(readFileSync(path, 'utf8')).toBe('one\nneedle 7\nthree\n');
 });
 
+test('lines that match are read on as they are scrolled to', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'seq -f "needle %g" 1200' });
+  await page.getByRole('link', { name: 'Sessions', exact: true }).click();
+  await page.getByLabel('Where to look').selectOption('in the logs');
+  await page.getByLabel('Find', { exact: true }).fill('needle');
+  await expect(page.getByText('500 lines match so far')).toBeVisible();
+  const list = page.getByRole('list', { name: 'Lines that match' });
+  await list.getByRole('listitem').first().getByRole('link').focus();
+  await page.keyboard.press('End');
+  await expect(page.getByText('1,000 lines match so far')).toBeVisible();
+  await page.keyboard.press('End');
+  await expect(page.getByText('1,200 lines match', { exact: true })).toBeVisible();
+  await page.keyboard.press('End');
+  await expect(list.getByText('line 1,200')).toBeVisible();
+});
+
 test('sessions are found by their command', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'true # apples' });
   await abide.ask('POST', '/v1/tools/shell', { command: 'false # pears' });

@@ -186,7 +186,20 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
 
 interface Found {
   matches: Match[];
-  truncated: boolean;
+  next: string | null;
+}
+
+/** Lines that are brought at once. */
+const PAGE = 500;
+
+/** The next lines that match. Where a search took too long to find any, it is gone on with. */
+async function find(pattern: string, from: string | null, signal?: AbortSignal): Promise<Found> {
+  let after = from ?? undefined;
+  while (true) {
+    const found = await get<Found>(withQuery('/v1/search', { pattern, limit: PAGE, after }), signal);
+    if (found.matches.length > 0 || found.next === null) return found;
+    after = found.next;
+  }
 }
 
 function Matches({ pattern }: { pattern: string }) {
@@ -196,8 +209,7 @@ function Matches({ pattern }: { pattern: string }) {
     if (pattern === '') return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      const path = withQuery('/v1/search', { pattern, limit: 500 });
-      get<Found>(path, stop.signal).then(
+      find(pattern, null, stop.signal).then(
         (told) => {
           setFound({ pattern, found: told });
           setFault('');
@@ -212,6 +224,16 @@ function Matches({ pattern }: { pattern: string }) {
       stop.abort();
     };
   }, [pattern]);
+  const readOn = useCallback(async (pattern: string, from: Found) => {
+    try {
+      const page = await find(pattern, from.next);
+      const all = { matches: [...from.matches, ...page.matches], next: page.next };
+      // What is looked for by now may be something else.
+      setFound((now) => (now?.found === from ? { pattern, found: all } : now));
+    } catch (error) {
+      setFault(sentence(error));
+    }
+  }, []);
   const byKey = useMemo(
     () => new Map((found?.found.matches ?? []).map((match) => [`${match.session_id}:${match.line}`, match])),
     [found],
@@ -222,6 +244,9 @@ function Matches({ pattern }: { pattern: string }) {
     [byKey],
   );
   const height = useRowHeight(56, 96);
+  const onEnd = useCallback(() => {
+    if (found && found.found.next !== null) void readOn(found.pattern, found.found);
+  }, [found, readOn]);
   if (pattern === '') {
     return (
       <Empty title="Search what sessions wrote">
@@ -236,13 +261,14 @@ function Matches({ pattern }: { pattern: string }) {
   return (
     <>
       <span className="soft small" role="status">
-        {count(keys.length)} lines match{found.found.truncated ? '; there are more' : ''}
+        {count(keys.length)} lines match{found.found.next === null ? '' : ' so far'}
       </span>
       <Virtual
         ids={keys}
         label="Lines that match"
         height={height}
         row={row}
+        onEnd={onEnd}
       />
     </>
   );
