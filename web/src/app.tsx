@@ -223,7 +223,11 @@ function Banner() {
         <div className="banner">
           <strong>Reconnecting…</strong>
           <span>
-            abide does not answer, so what you see may be old. <NextTry at={state.nextAt} />
+            abide does not answer, so what you see may be old.{' '}
+            {/* Seconds that pass are shown, not read out. */}
+            <span aria-hidden="true">
+              <NextTry at={state.nextAt} />
+            </span>
           </span>
           <button type="button" className="button compact" onClick={tryNow}>
             Try now

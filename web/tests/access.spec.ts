@@ -141,3 +141,16 @@ test('notifications are asked for by a click only, and refusal is told', async (
   await page.getByRole('button', { name: 'Notify me of questions' }).click();
   await told(page, 'This browser does not allow notifications');
 });
+
+test('nothing is read out because time passes', async ({ abide, inside: page }) => {
+  await abide.timers({ total_duration: 0.05, mission: 'a message' }, { total_duration: 600, reason: 'tea' });
+  await expect(page.locator('.feed').getByText('Mission: a message')).toBeVisible();
+  await page.route('**/v1/events*', (route) => route.abort());
+  await abide.cli('stop');
+  await expect(page.getByText('Reconnecting…')).toBeVisible();
+  const loud = page.locator('[aria-live], [role="status"], [role="alert"]');
+  await expect(loud.getByText('abide does not answer')).toBeVisible();
+  const moving = loud.locator('time:not([aria-hidden="true"] *), .numbers:not([aria-hidden="true"] *)');
+  await expect(moving).toHaveCount(0);
+  await expect(page.getByText(/^(Next try in|Trying)/)).toBeVisible();
+});

@@ -32,6 +32,14 @@ test('logging out ends it', async ({ inside: page }) => {
   await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();
 });
 
+test('who has logged out can come in again at once', async ({ abide, inside: page }) => {
+  await page.getByRole('button', { name: 'Log out' }).click();
+  await page.getByLabel('Or paste the link or code that it prints').fill(await abide.link());
+  await page.getByRole('button', { name: 'Come in' }).click();
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+});
+
 test('a script cannot read the cookie', async ({ inside: page }) => {
   expect(await page.evaluate(() => document.cookie)).toBe('');
 });

@@ -48,7 +48,9 @@ export function SteppingBar({ timer }: { timer: HeldTimer }) {
 }
 
 export function TimerBar({ timer }: { timer: HeldTimer }) {
-  const done = timer.total_duration > 0 ? timer.elapsed_time / timer.total_duration : 1;
+  const now = useSecond();
+  const left = timer.due === null ? timer.remaining_time : Math.max(0, (timer.due - now) / 1_000);
+  const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
   const label = `${Math.round(done * 100)} % of ${length(timer.total_duration)} have passed`;
   const still = timer.due === null ? 'still' : '';
   return (

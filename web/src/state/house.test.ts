@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import type { Session, Timer } from '../wire';
+import type { Message, Pulse, Session, Timer } from '../wire';
 import { foreseen, inTurn } from './acts';
 import { setClock } from './clock';
 import { held, House, TIMERS_HELD } from './house';
@@ -200,4 +200,73 @@ test('acts on one thing follow each other, and those on another do not wait', as
   first(false);
   expect(await Promise.all([pause, resume])).toEqual([false, true]);
   expect(said).toEqual(['pause', 'stop', 'resume']);
+});
+
+const pulse = (id: string): Pulse => ({
+  session_id: id,
+  bytes_total: 5,
+  last_activity: 0,
+  tail: ['x'],
+  cpu: 0.9,
+  memory: 1,
+  waiting_for_input: false,
+});
+
+test('what has ended while nobody listened has no pulse any more', async () => {
+  const house = new House(() => undefined);
+  house.putSession({ ...session('a'), status: 'running' });
+  house.putPulse(pulse('a'));
+  expect(house.pulses.get('a')?.cpu).toBe(0.9);
+  daemon({ '/v1/sessions?include_ended=true&limit=200': { sessions: [session('a')], next: null } }, Promise.resolve());
+  await house.load();
+  expect(house.sessions.get('a')?.status).toBe('exited');
+  expect(house.pulses.get('a')).toBeUndefined();
+});
+
+test('a pulse that comes after the end is let go of', () => {
+  const house = new House(() => undefined);
+  house.putSession(session('a'));
+  house.putPulse(pulse('a'));
+  expect(house.pulses.get('a')).toBeUndefined();
+});
+
+test('a question that was asked while nobody listened is told of once the lists are read again', async () => {
+  const asked = (id: string) => ({ question_id: id, question: '?', command: 'x' });
+  const house = new House(() => undefined);
+  const heard: string[] = [];
+  house.whenAsked((question) => heard.push(question.question_id));
+  daemon({ '/v1/questions': { questions: [asked('first')] } }, Promise.resolve());
+  await house.load();
+  expect(heard).toEqual([]);
+  daemon({ '/v1/questions': { questions: [asked('first'), asked('second')] } }, Promise.resolve());
+  await house.load();
+  expect(heard).toEqual(['second']);
+});
+
+test('whoever shows the history hears that the lists were read again', async () => {
+  const house = new House(() => undefined);
+  const heard = vi.fn();
+  house.endedTimers.subscribe(heard);
+  daemon({}, Promise.resolve());
+  await house.load();
+  expect(heard).toHaveBeenCalledTimes(1);
+});
+
+test('messages that were let go of can be read again', () => {
+  const house = new House(() => undefined);
+  house.olderMessages = 'long ago';
+  const message = (n: number): Message => ({
+    message_id: `m${n}`,
+    agent: 'me',
+    text: '',
+    created_at: n,
+    seen_at: null,
+    woken_at: null,
+    wake_attempts: 0,
+    wake_fault: null,
+  });
+  for (let n = 0; n <= 2_200; n += 1) house.putMessage(message(n));
+  expect(house.messages.size).toBe(2_000);
+  expect([house.messages.get('m200'), house.messages.get('m201')?.message_id]).toEqual([undefined, 'm201']);
+  expect(house.olderMessages).toBe('m201');
 });

@@ -78,6 +78,7 @@ export class House {
   private timesRead = 0;
   private readingTimers: Promise<void> | undefined;
   private timersAgain = false;
+  private onQuestion: (question: Question) => void = () => undefined;
 
   constructor(later?: Later) {
     this.sessions = new Keyed<HeldSession>((session) => session.session_id, later, isAlive);
@@ -85,6 +86,11 @@ export class House {
     this.timers = new Keyed<HeldTimer>((timer) => timer.timer_id, later, isOpen);
     this.questions = new Keyed((question) => question.question_id, later);
     this.messages = new Keyed((message) => message.message_id, later);
+  }
+
+  /** What to do where a question turns up that no event has told of. */
+  whenAsked(act: (question: Question) => void): void {
+    this.onQuestion = act;
   }
 
   /** Reads all lists. Whatever an event tells meanwhile is newer than what a list says. */
@@ -151,16 +157,22 @@ export class House {
       this.openTimers(),
       get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: RECENT })),
     ]);
+    const unheard = questions.questions.filter(({ question_id }) => !newer.has(question_id) && !this.questions.get(question_id));
     this.questions.replace(questions.questions, newer);
+    // Who comes to the page sees what is asked; who has it open already is told of what came since.
+    if (this.timesRead > 0) unheard.forEach((question) => this.onQuestion(question));
     // What runs comes last: of a session that is in both lists it says more.
     this.sessions.replace([...recent.sessions, ...running], newer);
     for (const session of running) this.feel(session, newer);
+    for (const { session_id } of [...this.pulses.all()]) if (this.hasEnded(session_id)) this.pulses.remove(session_id);
     this.timers.replace(timers.map(held), newer);
     this.messages.replace(messages.messages, newer);
     this.olderSessions = recent.next ?? null;
     this.olderMessages = messages.next ?? null;
     this.endedSessions = 0;
     this.timesRead += 1;
+    // Timers may have ended that nobody told of.
+    this.endedTimers.set(this.endedTimers.get() + 1);
   }
 
   /** The timers that have not ended; of too many, those that are due next. */
@@ -294,9 +306,17 @@ export class House {
     if (this.messages.size <= MESSAGES_HELD + MESSAGES_OVER) return;
     const newest = [...this.messages.all()].sort((a, b) => b.created_at - a.created_at);
     for (const { message_id } of newest.slice(MESSAGES_HELD)) this.messages.remove(message_id);
+    this.olderMessages = newest[MESSAGES_HELD - 1]?.message_id ?? null;
   }
 
+  private hasEnded(id: string): boolean {
+    const session = this.sessions.get(id);
+    return session !== undefined && session.status !== 'running';
+  }
+
+  /** One that was felt just before the end may be told of just after it. */
   putPulse(pulse: Pulse): void {
+    if (this.hasEnded(pulse.session_id)) return;
     this.touch(`pulse ${pulse.session_id}`);
     this.pulses.put(pulse);
   }

@@ -29,6 +29,7 @@ let onQuestion: Opened = () => undefined;
 
 export function whenAsked(act: Opened): void {
   onQuestion = act;
+  house.whenAsked(act);
 }
 
 /** How long to wait before the next try: twice as long each time, and never all pages at once. */
@@ -46,6 +47,9 @@ let skipPause: (() => void) | undefined;
 /** Begins, or begins anew after a login. */
 export function connect(): void {
   stop?.abort();
+  // Nothing is known of what happened before, nor of who looked at it.
+  lastId = undefined;
+  stale = true;
   const controller = new AbortController();
   stop = controller;
   link.set({ state: 'connecting' });
@@ -87,13 +91,16 @@ async function keepAlive(signal: AbortSignal): Promise<void> {
 
 async function rest(pause: number, signal: AbortSignal): Promise<void> {
   await new Promise<void>((done) => {
-    const timer = setTimeout(done, pause);
-    skipPause = () => {
+    const over = () => {
       clearTimeout(timer);
+      signal.removeEventListener('abort', over);
+      window.removeEventListener('online', over);
       done();
     };
-    signal.addEventListener('abort', () => skipPause?.(), { once: true });
-    window.addEventListener('online', () => skipPause?.(), { once: true });
+    const timer = setTimeout(over, pause);
+    skipPause = over;
+    signal.addEventListener('abort', over);
+    window.addEventListener('online', over);
   });
 }
 

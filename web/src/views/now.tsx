@@ -107,6 +107,12 @@ function Idle({ known }: { known: boolean }) {
   );
 }
 
+/** What a message says, to be read out when it comes; how long ago that was changes all the time. */
+function Words({ id }: { id: string }) {
+  const message = useThing(house.messages, id);
+  return message ? visible(message.text) : null;
+}
+
 function More({ all, shown, word, href }: { all: number; shown: number; word: string; href: string }) {
   if (all <= shown) return null;
   return (
@@ -199,12 +205,15 @@ export function Now() {
               <span>When a timer completes or a session is closed, its agent is told. You can read along here.</span>
             </Empty>
           ) : (
-            <ul className="card feed" aria-live="polite">
+            <ul className="card feed">
               {messages.map((id) => (
                 <Said key={id} id={id} />
               ))}
             </ul>
           )}
+          <p className="hidden" role="status">
+            {messages[0] !== undefined && <Words id={messages[0]} />}
+          </p>
         </section>
       </div>
     </div>

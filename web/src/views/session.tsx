@@ -7,7 +7,9 @@ import { get } from '../state/api';
 import { now } from '../state/clock';
 import { house, type HeldQuestion } from '../state/house';
 import type { Keyed } from '../state/keyed';
+import { link } from '../state/live';
 import { useThing } from '../state/use';
+import { useValue } from '../state/value';
 import { isAlive, type Session as SessionFacts } from '../wire';
 import { Empty } from '../parts/empty';
 import { FileIcon } from '../parts/icons';
@@ -24,14 +26,16 @@ export function Session({ id }: { id: string }) {
   const pulse = useThing(house.pulses, id);
   const [fault, setFault] = useState('');
   const known = session !== undefined;
+  // What could not be read is read once the daemon is there again.
+  const live = useValue(link).state === 'live';
   useEffect(() => {
-    if (known) return;
+    if (known || !live) return;
     const asked = house.ask(id, () => get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`));
     asked.then(
       (told) => told && house.putSession(told),
       (error: unknown) => setFault(sentence(error)),
     );
-  }, [id, known]);
+  }, [id, known, live]);
   if (!session) {
     return (
       <div className="page">
