@@ -239,3 +239,17 @@ test('of two acts in a row the later one stays, however late the first one is an
   await settle(page);
   expect(await looks(page)).toEqual(['Running']);
 });
+
+test('a clock of the browser that is set meanwhile does not spoil what is left of a timer', async ({ abide, inside: page }) => {
+  await abide.timers({ total_duration: 3_000, reason: 'tea' });
+  const left = page.getByRole('article', { name: 'tea' }).locator('.left');
+  await expect(left).toHaveText(/^4\d:\d\d$/);
+  const asked = page.waitForEvent('websocket');
+  await page.evaluate(() => {
+    const real = Date.now.bind(Date);
+    Date.now = () => real() + 3_600_000;
+  });
+  await asked;
+  await expect(page.getByText(/^Live, abide/)).toBeVisible();
+  await expect(left).toHaveText(/^4\d:\d\d$/);
+});

@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { now, setClock } from './clock';
+import { expect, test, vi } from 'vitest';
+import { now, onTick, setClock, whenJumped } from './clock';
 
 test('the daemon’s clock counts, not this machine’s', () => {
   setClock(1_000_000, 400_000);
@@ -7,4 +7,21 @@ test('the daemon’s clock counts, not this machine’s', () => {
   expect(now(460_000)).toBe(1_060_000);
   setClock(50, 100);
   expect(now(100)).toBe(50);
+});
+
+test('a clock that is set, or a machine that slept, is noticed at the next second', () => {
+  vi.useFakeTimers({ toFake: ['Date', 'performance', 'setInterval', 'clearInterval'] });
+  const jumped = vi.fn();
+  whenJumped(jumped);
+  const leave = onTick(() => undefined);
+  vi.advanceTimersByTime(60_000);
+  expect(jumped).not.toHaveBeenCalled();
+  vi.setSystemTime(Date.now() + 3_600_000);
+  vi.advanceTimersByTime(1_000);
+  expect(jumped).toHaveBeenCalledTimes(1);
+  vi.setSystemTime(Date.now() - 7_200_000);
+  vi.advanceTimersByTime(5_000);
+  expect(jumped).toHaveBeenCalledTimes(2);
+  leave();
+  vi.useRealTimers();
 });

@@ -17,10 +17,32 @@ type Listener = () => void;
 const listeners = new Set<Listener>();
 let ticking: ReturnType<typeof setInterval> | undefined;
 
+/** Milliseconds by which the calendar and the time that passes may be apart after a second. */
+const JUMP = 1_500;
+let apart = 0;
+let onJump: Listener = () => undefined;
+
+/** What to do when this machine's clock was set, or the machine slept: how far the two are apart is not known then. */
+export function whenJumped(act: Listener): void {
+  onJump = act;
+}
+
+function lookForJump(): void {
+  const before = apart;
+  apart = Date.now() - performance.now();
+  if (Math.abs(apart - before) > JUMP) onJump();
+}
+
 /** Calls back every second, for as long as anybody listens. */
 export function onTick(listener: Listener): () => void {
   listeners.add(listener);
-  ticking ??= setInterval(() => listeners.forEach((tell) => tell()), 1_000);
+  if (ticking === undefined) {
+    apart = Date.now() - performance.now();
+    ticking = setInterval(() => {
+      lookForJump();
+      listeners.forEach((tell) => tell());
+    }, 1_000);
+  }
   return () => {
     listeners.delete(listener);
     if (listeners.size > 0) return;

@@ -3,7 +3,7 @@
 
 import type { Hello, Message, Pulse, Question, Session, Timer } from '../wire';
 import { get, Refused, withQuery } from './api';
-import { now, setClock } from './clock';
+import { now, setClock, whenJumped } from './clock';
 import { house } from './house';
 import { EventParser, type ServerEvent } from './sse';
 import { Value } from './value';
@@ -66,6 +66,13 @@ export function tryNow(): void {
   skipPause?.();
 }
 
+// Whoever is connected anew is told what time it is; and of what came while the machine slept.
+let beginAnew: (() => void) | undefined;
+whenJumped(() => {
+  beginAnew?.();
+  tryNow();
+});
+
 async function keepAlive(signal: AbortSignal): Promise<void> {
   let tries = 0;
   const over = () => signal.aborted;
@@ -113,6 +120,7 @@ async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
     if (!own.signal.aborted) onLive();
   };
   signal.addEventListener('abort', end, { once: true });
+  beginAnew = end;
   try {
     const parser = new EventParser();
     const take = (text: string) => {
