@@ -2,7 +2,7 @@
 //! asked for: give it a title, fill its clipboard, change its colours, print. What it never may:
 //! ask it something, since the session itself answers that, and nobody wants two answers.
 
-use memchr::memchr2;
+use memchr::{memchr_iter, memchr2};
 
 use crate::world::sequence;
 
@@ -33,7 +33,7 @@ impl Filter {
         let mut out = Vec::with_capacity(all.len());
         let mut rest = &all[..];
         while let Some(at) = memchr2(ESC, ENQ, rest) {
-            out.extend_from_slice(&rest[..at]);
+            text(&rest[..at], &mut out);
             rest = &rest[at..];
             if rest[0] == ENQ {
                 rest = &rest[1..];
@@ -51,7 +51,9 @@ impl Filter {
             }
             rest = after;
         }
-        out.extend_from_slice(rest);
+        let (whole, begun) = rest.split_at(rest.len() - begun(rest));
+        text(whole, &mut out);
+        self.held = begun.to_vec();
         out
     }
 
@@ -61,36 +63,87 @@ impl Filter {
             Some(b']') => self.command(found),
             // Strings of other kinds carry pictures, settings and queries.
             Some(b'P' | b'X' | b'^' | b'_') => self.unfiltered && !is_query_string(found),
-            // Identify yourself.
-            Some(b'Z') => false,
+            // Identify yourself; read bytes otherwise, or send other ones; a multiplexer's title.
+            Some(b'Z' | b'%' | b' ' | b'k') => false,
             Some(_) => true,
             None => false,
         }
     }
 
     fn control(&self, found: &[u8]) -> bool {
-        let marker = found.get(2).copied().unwrap_or(0);
+        let [_, _, marker, ..] = *found else {
+            return false;
+        };
+        let holds = |sign: u8| found.contains(&sign);
         match found.last() {
             // Device attributes and status, modes, terminal parameters, what the keyboard reports.
             Some(b'c' | b'n' | b'x') => false,
-            Some(b'p') => !found.contains(&b'$'),
+            Some(b'p') => !holds(b'$'),
             Some(b'q') => marker != b'>',
-            Some(b'u') => marker != b'?',
-            Some(b'w') => !found.contains(&b'$') && !found.contains(&b'\''),
+            Some(b'u') => marker != b'?' && !holds(b'$'),
+            Some(b'w') => !holds(b'$') && !holds(b'\''),
+            // What pictures, keys, colours, the extent, the mouse and a part of the screen are.
+            Some(b'S' | b'm') => marker != b'?',
+            Some(b'R') => !holds(b'#'),
+            Some(b'v') => !holds(b'"'),
+            Some(b'y') => !holds(b'*'),
+            Some(b'|') => !holds(b'#') && !holds(b'\''),
             // Windows: moves, sizes, reports, titles.
             Some(b't') => false,
             // Printing.
             Some(b'i') => self.unfiltered,
-            _ => true,
+            Some(0x40..=0x7e) => true,
+            // It broke off at a control, which a terminal obeys before it goes on with the sequence.
+            _ => false,
         }
     }
 
     fn command(&self, found: &[u8]) -> bool {
         let text = &found[2..];
+        let ended = text.strip_suffix(b"\x07");
+        let Some(text) = ended.or_else(|| text.strip_suffix(b"\x1b\\")) else {
+            return false;
+        };
         let asks = text.windows(2).any(|pair| pair == b";?");
-        let link = text.starts_with(b"8;");
+        let plain = std::str::from_utf8(text).is_ok_and(|text| !text.contains(char::is_control));
+        let link = text.starts_with(b"8;") && plain;
         link || (self.unfiltered && !asks)
     }
+}
+
+/// Appends text without the controls of one character (U+0080 to U+009F): each of them is to a
+/// terminal what an escape and a letter are. As single bytes they are such to some terminals.
+fn text(bytes: &[u8], out: &mut Vec<u8>) {
+    for chunk in bytes.utf8_chunks() {
+        let mut valid = chunk.valid().as_bytes();
+        while let Some(at) = control_in(valid) {
+            out.extend_from_slice(&valid[..at]);
+            valid = &valid[at + 2..];
+        }
+        out.extend_from_slice(valid);
+        let other = chunk.invalid().iter();
+        out.extend(other.filter(|byte| !matches!(byte, 0x80..=0x9f)));
+    }
+}
+
+fn control_in(text: &[u8]) -> Option<usize> {
+    memchr_iter(0xc2, text).find(|at| matches!(text.get(at + 1), Some(0x80..=0x9f)))
+}
+
+/// How many bytes at the end begin a character whose rest has not come.
+fn begun(bytes: &[u8]) -> usize {
+    let goes_on = |byte: &u8| matches!(byte, 0x80..=0xbf);
+    let is_begun = |back: &usize| {
+        let (lead, rest) = (bytes[bytes.len() - back], &bytes[bytes.len() - back + 1..]);
+        let length = match lead {
+            0xc2..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf4 => 4,
+            _ => 0,
+        };
+        *back < length && rest.iter().all(goes_on)
+    };
+    (1..=bytes.len().min(3)).find(is_begun).unwrap_or(0)
 }
 
 /// Queries in strings begin with `$q` (settings) or `+q` (capabilities).
@@ -157,11 +210,69 @@ mod tests {
             "\x1bP+q544e\x1b\\",
             "\x1bZ",
             "\x05",
+            "\x1b[?1;1;0S",
+            "\x1b[?4m",
+            "\x1b[1$u",
+            "\x1b[1;1;1;1;1;1*y",
+            "\x1b[\"v",
+            "\x1b[#R",
+            "\x1b[1;1;1;1#|",
+            "\x1b['|",
         ] {
             for unfiltered in [false, true] {
                 let shown = passed(unfiltered, &format!("a{query}b"));
                 assert_eq!(shown, "ab", "{query:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_control_in_the_middle_hides_no_query() {
+        // A terminal obeys the control and goes on with the sequence.
+        for (query, shown) in [
+            ("\x1b[\x006n", "\x006n"),
+            ("\x1b[6\x08n", "\x08n"),
+            ("\x1b[1\x7f4t", "\x7f4t"),
+            ("\x1b[\rc", "\rc"),
+        ] {
+            for unfiltered in [false, true] {
+                assert_eq!(passed(unfiltered, query), shown, "{query:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn controls_of_one_character_never_pass() {
+        // As characters of their own, and as bytes, which some terminals take for the same.
+        let text = "a\u{9b}6n\u{9d}52;c;aGk=\u{9c}\u{90}$qm\u{9c}\u{85}é\u{a0}\u{200b}日b";
+        let shown = "a6n52;c;aGk=$qmé\u{a0}\u{200b}日b";
+        assert_eq!(passed(false, text), shown);
+        assert_eq!(passed(true, text), shown);
+        let bytes = b"a\x9b6n\x9d0;t\x07\xe6\x97\xa5\xc3\x9b\xf0\x9f\xa6\x80\xe6\x97\x9bb\xc2";
+        let mut filter = Filter::new(false);
+        let whole = filter.pass(bytes);
+        assert_eq!(
+            whole,
+            b"a6n0;t\x07\xe6\x97\xa5\xc3\x9b\xf0\x9f\xa6\x80\xe6\x97\x9bb"
+        );
+        for cut in 0..bytes.len() {
+            let mut filter = Filter::new(false);
+            let mut parts = filter.pass(&bytes[..cut]);
+            parts.extend(filter.pass(&bytes[cut..]));
+            assert_eq!(parts, whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn no_terminal_is_made_to_read_bytes_otherwise() {
+        // Another coding, under which single bytes are controls; and the title of a multiplexer.
+        assert_eq!(passed(false, "a\x1b%@b\x1b%Gc"), "abc");
+        assert_eq!(passed(false, "\x1bktitle\x1b\\"), "title\x1b\\");
+    }
+
+    #[test]
+    fn a_link_that_is_never_closed_does_not_pass() {
+        assert_eq!(passed(false, "\x1b]8;;http://a\nnext"), "\nnext");
+        assert_eq!(passed(false, "\x1b]8;;http://a\x1b[1mnext"), "\x1b[1mnext");
     }
 }

@@ -1,5 +1,6 @@
 //! `abide session start`, `send`, `screen`, `search` and `attach`.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::harness::{Abide, Seat, text};
@@ -159,4 +160,20 @@ fn a_daemon_that_dies_does_not_end_the_visit() {
     assert_eq!(seat.screen().matches("one").count(), 1);
     seat.type_in(b"\x1d");
     seat.end();
+}
+
+#[test]
+fn whoever_is_told_to_end_gives_the_terminal_back() {
+    let abide = Abide::new();
+    let id = started(&abide, "printf 'before\\n'; cat -u");
+    for signal in [Signal::TERM, Signal::HUP] {
+        let mut seat = Seat::at(abide.command(["session", "attach", &id]));
+        seat.wait_for("before");
+        assert_ne!(seat.modes(), seat.modes_before);
+        let pid = Pid::from_raw(seat.pid()).expect("a process");
+        kill_process(pid, signal).expect("a signal");
+        seat.wait_for("it goes on");
+        seat.wait_for_end();
+        assert_eq!(seat.modes(), seat.modes_before);
+    }
 }

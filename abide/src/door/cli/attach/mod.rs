@@ -6,7 +6,7 @@ use abide_core::Millis;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::Attach;
@@ -91,6 +91,23 @@ enum Left {
     Ended(Value),
 }
 
+/// What comes from outside: another size, and what ends this program. It gives the terminal back first.
+struct Outside {
+    resized: Signal,
+    term: Signal,
+    hang_up: Signal,
+}
+
+impl Outside {
+    fn new() -> std::io::Result<Self> {
+        Ok(Outside {
+            resized: signal(SignalKind::window_change())?,
+            term: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// A person at the session's terminal.
 struct Seat {
     client: Client,
@@ -106,7 +123,7 @@ struct Seat {
 
 impl Seat {
     async fn sit(&mut self) -> Result<Left, Trouble> {
-        let mut resized = signal(SignalKind::window_change())?;
+        let mut outside = Outside::new()?;
         self.fit().await?;
         self.paint().await?;
         let mut attempts = 0;
@@ -118,7 +135,7 @@ impl Seat {
             let before = self.at;
             let stream = self.client.stream(Method::GET, &path, Bytes::new()).await;
             let followed = match stream {
-                Ok(mut answer) => self.follow(&mut answer, &mut resized).await,
+                Ok(mut answer) => self.follow(&mut answer, &mut outside).await,
                 Err(unanswered) => Err(unanswered),
             };
             match followed {
@@ -135,7 +152,7 @@ impl Seat {
     async fn follow(
         &mut self,
         answer: &mut Answer,
-        resized: &mut tokio::signal::unix::Signal,
+        outside: &mut Outside,
     ) -> Result<Left, Unanswered> {
         let mut room = [0; 4 << 10];
         loop {
@@ -151,6 +168,10 @@ impl Seat {
                 },
                 read = self.terminal.read(&mut room) => {
                     let typed = &room[..read.unwrap_or(0)];
+                    // The terminal is gone, and with it whoever sat there.
+                    if typed.is_empty() {
+                        return Ok(Left::Detached);
+                    }
                     let leave = typed.iter().position(|key| *key == LEAVE);
                     let typed = &typed[..leave.unwrap_or(typed.len())];
                     if !typed.is_empty() {
@@ -160,7 +181,9 @@ impl Seat {
                         return Ok(Left::Detached);
                     }
                 },
-                _ = resized.recv() => self.fit().await?,
+                _ = outside.resized.recv() => self.fit().await?,
+                _ = outside.term.recv() => return Ok(Left::Detached),
+                _ = outside.hang_up.recv() => return Ok(Left::Detached),
             }
         }
     }
