@@ -200,20 +200,20 @@ pub fn typed(text: &str, modes: Modes) -> Vec<u8> {
     out
 }
 
-/// A text that holds the end mark could leave the paste early and type for itself.
+/// The marks, as they are sent and as controls of one character.
+const PASTE_MARKS: [&str; 4] = ["\x1b[201~", "\x1b[200~", "\u{9b}201~", "\u{9b}200~"];
+
+/// A text that holds the end mark could leave the paste early and type for itself. What is taken out may
+/// bring together what is a mark then, and goes too.
 fn without_paste_marks(text: &str) -> String {
-    let mut text = text.to_owned();
-    loop {
-        let clean = text
-            .replace("\x1b[201~", "")
-            .replace("\x1b[200~", "")
-            .replace("\u{9b}201~", "")
-            .replace("\u{9b}200~", "");
-        if clean == text {
-            return clean;
+    let mut clean = String::with_capacity(text.len());
+    for part in text.split_inclusive('~') {
+        clean.push_str(part);
+        if let Some(mark) = PASTE_MARKS.iter().find(|mark| clean.ends_with(**mark)) {
+            clean.truncate(clean.len() - mark.len());
         }
-        text = clean;
     }
+    clean
 }
 
 #[cfg(test)]
@@ -311,5 +311,19 @@ mod tests {
         };
         let hostile = "x\n\x1b[20\x1b[201~1~rm\n";
         assert_eq!(typed(hostile, paste), b"\x1b[200~x\rrm\x1b[201~\r");
+    }
+
+    #[test]
+    fn marks_within_marks_are_taken_out_however_deep_they_are() {
+        let paste = Modes {
+            bracketed_paste: true,
+            ..Modes::default()
+        };
+        // Looking again for each would take days.
+        let depth = 400_000;
+        let deep = format!("x\n{}{}y", "\x1b[20".repeat(depth), "1~".repeat(depth));
+        assert_eq!(typed(&deep, paste), b"\x1b[200~x\ry\x1b[201~");
+        let mixed = "x\n\x1b[\u{9b}200~201~\u{9b}20\x1b[200~1~z";
+        assert_eq!(typed(mixed, paste), b"\x1b[200~x\rz\x1b[201~");
     }
 }

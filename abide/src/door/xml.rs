@@ -266,10 +266,14 @@ fn attribute(head: &str) -> Option<String> {
     rest.trim().is_empty().then(|| name.to_owned())
 }
 
+/// What stands behind the sign of an entity, and its end, are no longer than this.
+const LONGEST_ENTITY: usize = 10;
+
 /// A letter that is written as an entity, and how long that is.
 fn entity(text: &str) -> Option<(char, usize)> {
-    let end = text.find(';').filter(|end| *end <= 10)?;
-    let name = text[..end].strip_prefix('&')?;
+    let rest = text.strip_prefix('&')?;
+    let end = rest.bytes().take(LONGEST_ENTITY).position(|b| b == b';')?;
+    let name = &rest[..end];
     let letter = match name {
         "lt" => '<',
         "gt" => '>',
@@ -285,7 +289,7 @@ fn entity(text: &str) -> Option<(char, usize)> {
             char::from_u32(number)?
         }
     };
-    Some((letter, end + 1))
+    Some((letter, name.len() + 2))
 }
 
 /// A value on lines of its own is meant without the line breaks around it.
@@ -321,7 +325,7 @@ fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
         },
         Some("object") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Object(_)) => Ok(value),
-            _ => nested(trimmed, &schema["additionalProperties"]).ok_or("a JSON object"),
+            _ => nested(trimmed, &schema["additionalProperties"], 0).ok_or("a JSON object"),
         },
         Some("array") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Array(_)) => Ok(value),
@@ -331,16 +335,22 @@ fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
     }
 }
 
+/// Elements within each other that are read; no condition is as deep.
+const DEEPEST: usize = 16;
+
 /// An object that is written as elements, as in `<until><port>3000</port></until>`. Its values are
 /// what `kind` says, or else what they look like.
-fn nested(text: &str, kind: &Value) -> Option<Value> {
+fn nested(text: &str, kind: &Value, depth: usize) -> Option<Value> {
+    if depth > DEEPEST {
+        return None;
+    }
     let mut fields = Map::new();
     for (name, inner) in elements(text)? {
         let value = match name {
             "all" | "any" => Value::Array(
                 elements(inner)?
                     .into_iter()
-                    .map(|(name, inner)| member(name, inner))
+                    .map(|(name, inner)| member(name, inner, depth + 1))
                     .collect::<Option<_>>()?,
             ),
             _ if kind["type"] == "string" => Value::String(inner.to_owned()),
@@ -354,14 +364,14 @@ fn nested(text: &str, kind: &Value) -> Option<Value> {
 }
 
 /// One of several conditions: an element around it, or the condition itself where it has one field.
-fn member(name: &str, inner: &str) -> Option<Value> {
+fn member(name: &str, inner: &str, depth: usize) -> Option<Value> {
     let whole = match name {
         "all" | "any" => None,
-        _ => nested(inner.trim(), &Value::Null),
+        _ => nested(inner.trim(), &Value::Null, depth),
     };
     match (whole, looks_like(inner.trim())) {
         (Some(condition), _) | (None, condition @ Value::Object(_)) => Some(condition),
-        (None, _) => nested(&format!("<{name}>{inner}</{name}>"), &Value::Null),
+        (None, _) => nested(&format!("<{name}>{inner}</{name}>"), &Value::Null, depth),
     }
 }
 
@@ -532,6 +542,22 @@ mod tests {
             .collect();
         assert_eq!(tools, ["read_timer", "read_messages"]);
         assert_eq!(parse("no <toolbox> here, 1 < 2"), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_nested_without_end_is_refused() {
+        let depth = 100_000;
+        let inner = format!("{}{}", "<any>".repeat(depth), "</any>".repeat(depth));
+        let block = format!("<tool name='timer'>\n<until>{inner}</until></tool>");
+        wrong(&block, 2, "`until` must be a JSON object");
+    }
+
+    #[test]
+    fn signs_that_are_no_entities_are_passed_over_quickly() {
+        // Looking to the end of the text for each would take hours.
+        let many = "<&".repeat(1 << 20);
+        let block = format!("<tool name='shell'><command>{many}</command></tool>");
+        assert_eq!(one(&block)["command"], json!(many));
     }
 
     #[test]
