@@ -1,5 +1,7 @@
 //! Sessions listed, read, ended and extended.
 
+use std::os::unix::ffi::OsStringExt;
+
 use crate::harness::{Abide, feed, text, wait_for_line};
 
 #[test]
@@ -178,4 +180,44 @@ fn s13_a_command_cannot_move_its_own_limits() {
             "{extend}: {said}"
         );
     }
+}
+
+#[test]
+fn s13_nor_can_it_over_http_or_mcp() {
+    let abide = Abide::new();
+    let over_http = r#"
+        host=$(cat "$ABIDE_DIR/run/http.address") body='{"timeout":3600}'
+        exec 3<>"/dev/tcp/${host%:*}/${host#*:}"
+        printf '%s\r\n' "POST /v1/sessions/$id/extend HTTP/1.0" "host: $host" 'content-type: application/json' \
+            "authorization: Bearer $(cat "$ABIDE_DIR/token")" "content-length: ${#body}" '' >&3
+        printf %s "$body" >&3
+        cat <&3"#;
+    let over_mcp = r#"
+        cat > "$ABIDE_DIR/requests" <<END
+{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"terminal_session","arguments":{"action":"extend","timeout":3600,"session_id":"$id"}}}
+END
+        "$ABIDE" mcp < "$ABIDE_DIR/requests""#;
+    for extend in [over_http, over_mcp] {
+        let find =
+            r#"id=$("$ABIDE" session list --json | grep -o 'session_[a-z0-9]\{8\}' | head -n 1)"#;
+        let command = format!("{find}\n{extend}");
+        let words = ["run", "--timeout", "10m", "--", "bash", "-c", &command];
+        let output = abide.output(words);
+        let said = text(&output.stdout);
+        let wanted = "a command cannot move its own limits";
+        assert!(said.contains(wanted), "{extend}: {output:?}");
+    }
+}
+
+#[test]
+fn words_that_are_no_text_are_not_changed_into_others() {
+    let abide = Abide::new();
+    let word = std::ffi::OsString::from_vec(b"a\xffb".to_vec());
+    let words = ["session", "start", "--", "echo"].map(std::ffi::OsString::from);
+    let output = abide.output(words.into_iter().chain([word]));
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("must be UTF-8"), "{output:?}");
+    let all = abide.json(["session", "list", "--all", "--json"]);
+    assert_eq!(all["sessions"], serde_json::json!([]));
 }

@@ -168,3 +168,31 @@ fn a_text_with_blocks_is_run_whole_or_not_at_all() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("Timer 'timer_00000000' not found"), "{said}");
 }
+
+#[test]
+fn whoever_reads_no_more_is_told_nothing_more() {
+    let abide = Abide::new();
+    run(&abide, &["timer", "start", "10ms", "--reason", "r"]);
+    run(&abide, &["timer", "start", "1h", "--mission", "later"]);
+    for words in [
+        &["timer", "stats"][..],
+        &["timer", "history"],
+        &["timer", "list"],
+        &["messages"],
+        &["wait", "--file", "/"],
+        &["status"],
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = abide.command(words);
+        let ended = command.stdout(writer).output().expect("it runs");
+        assert_eq!(ended.status.code(), Some(141), "{words:?}: {ended:?}");
+        assert!(ended.stderr.is_empty(), "{words:?}: {ended:?}");
+        let full = std::fs::File::create("/dev/full").expect("a full disk");
+        let mut command = abide.command(words);
+        let ended = command.stdout(full).output().expect("it runs");
+        assert_eq!(ended.status.code(), Some(125), "{words:?}: {ended:?}");
+        let said = text(&ended.stderr);
+        assert!(said.contains("cannot be written"), "{words:?}: {said}");
+    }
+}

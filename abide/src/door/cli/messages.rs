@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::{self, Hook, Messages, MessagesAct};
 use super::client::Client;
+use super::show::say;
 use super::trouble::Trouble;
 use super::{hook, show};
 use crate::config::{self, Places};
@@ -31,7 +32,7 @@ pub async fn messages(
         if resend.json.json {
             show::json(&message);
         } else {
-            anstream::println!("It is being sent again; `abide messages --deliveries` shows how.");
+            say!("It is being sent again; `abide messages --deliveries` shows how.");
         }
         return Ok(0);
     }
@@ -42,7 +43,7 @@ pub async fn messages(
         let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
         while let Some(message) = answer.line().await? {
             match args.json.json {
-                true => anstream::println!("{message}"),
+                true => say!("{message}"),
                 false => print(&message, args.deliveries),
             }
         }
@@ -55,7 +56,7 @@ pub async fn messages(
     }
     let all = listed["messages"].as_array().cloned().unwrap_or_default();
     if all.is_empty() {
-        anstream::println!("No messages.");
+        say!("No messages.");
     }
     // The newest stands last, where a person looks first.
     for message in all.iter().rev() {
@@ -75,7 +76,7 @@ fn print(message: &Value, with_deliveries: bool) {
         "not seen yet"
     };
     let (bold, faint) = (show::HEADING, show::FAINT);
-    anstream::println!(
+    say!(
         "{bold}{}{bold:#} {faint}to {}, {age} ago, {seen}{faint:#}",
         text("message_id"),
         one_line(text("agent")),
@@ -87,7 +88,7 @@ fn print(message: &Value, with_deliveries: bool) {
         }
     }
     for line in text("text").lines() {
-        anstream::println!("  {}", one_line(line));
+        say!("  {}", one_line(line));
     }
 }
 
@@ -113,8 +114,8 @@ fn print_delivery(delivery: &Value, now: u64) {
         (_, Some(_)) => (show::BAD, "failed", next),
         (_, None) => (show::CARE, "waiting", next),
     };
-    anstream::println!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{next}");
+    say!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{next}");
     for line in fault.iter().flat_map(|fault| show::wrapped(fault, INSET)) {
-        anstream::println!("{:<INSET$}{line}", "");
+        say!("{:<INSET$}{line}", "");
     }
 }

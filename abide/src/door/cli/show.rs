@@ -1,6 +1,6 @@
 //! Tables, ages and colour for people; JSON for programs.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use abide_core::Millis;
@@ -8,6 +8,7 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::trouble::OWN;
 use crate::world::terminal::size_of;
 
 /// Prints a line. A reader that has gone away ends the program without a word, as it ends others.
@@ -31,8 +32,15 @@ pub(super) use {complain, say};
 pub const BROKEN_PIPE: u8 = 141;
 
 pub fn line(mut out: impl Write, text: std::fmt::Arguments<'_>) {
-    if writeln!(out, "{text}").is_err() {
-        std::process::exit(BROKEN_PIPE.into());
+    match writeln!(out, "{text}") {
+        Ok(()) => {}
+        Err(fault) if fault.kind() == ErrorKind::BrokenPipe => {
+            std::process::exit(BROKEN_PIPE.into());
+        }
+        Err(fault) => {
+            complain!("abide: what it has to say cannot be written: {fault}");
+            std::process::exit(OWN.into());
+        }
     }
 }
 
@@ -50,9 +58,21 @@ pub const BAD: Style = AnsiColor::Red.on_default();
 /// One JSON value; spread over lines where a person reads it.
 pub fn json(value: &Value) {
     if std::io::stdout().is_terminal() {
-        say!("{value:#}");
+        say!("{}", spelled(&format!("{value:#}")));
     } else {
         say!("{value}");
+    }
+}
+
+/// JSON with those controls spelled out that it lets stand, and that a terminal would obey.
+fn spelled(json: &str) -> String {
+    let spell = |c: char| match c {
+        '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    match json.contains(|c| matches!(c, '\u{7f}'..='\u{9f}')) {
+        true => json.chars().map(spell).collect(),
+        false => json.to_owned(),
     }
 }
 
@@ -104,19 +124,27 @@ fn columns(text: &str) -> usize {
     text.width()
 }
 
+/// Characters that are looked at for each column.
+const MARKS_PER_COLUMN: usize = 8;
+
 /// The text, shortened at its end to so many columns.
 pub fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }
-    let mut room = most.saturating_sub(1);
-    let fits = |c: &char| {
-        let width = c.width().unwrap_or(0);
-        let fits = width <= room;
-        room = room.saturating_sub(width);
-        fits
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+    let room = most.saturating_sub(1);
+    let mut short = String::new();
+    // Signs may be wider together than one by one, so the whole is measured. There may also be many
+    // that take no room at all.
+    for c in text.chars().take(MARKS_PER_COLUMN * most) {
+        short.push(c);
+        if columns(&short) > room {
+            short.pop();
+            break;
+        }
+    }
+    short.push('…');
+    short
 }
 
 /// The text in lines that fit beside so many columns; where there is no terminal, one line. A word that
@@ -189,6 +217,17 @@ mod tests {
     }
 
     #[test]
+    fn json_says_the_same_and_steers_no_terminal() {
+        let value = serde_json::json!({"a": "\u{9b}6n\u{9d}0;t\u{7}\u{7f}é\u{a0}"});
+        let shown = spelled(&format!("{value:#}"));
+        assert!(
+            !shown.contains(|c: char| c.is_control() && c != '\n'),
+            "{shown:?}"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+    }
+
+    #[test]
     fn lines_end_between_words_and_long_words_go_on() {
         assert_eq!(in_lines("a bc def", 4), ["a bc", "def"]);
         assert_eq!(
@@ -205,5 +244,8 @@ mod tests {
         assert_eq!(cut("äöüß", 3), "äö…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
+        // A sign and what makes a picture of it are wider together.
+        let signs = "⚠\u{fe0f}".repeat(5);
+        assert_eq!(cut(&signs, 6), "⚠\u{fe0f}⚠\u{fe0f}⚠…");
     }
 }

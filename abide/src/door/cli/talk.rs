@@ -10,6 +10,7 @@ use super::span::Limit;
 use super::trouble::Trouble;
 use super::{name, run};
 use crate::config;
+use crate::door::http::wire::OsText;
 
 /// Calls the tool; what it refuses is trouble.
 async fn call(client: &Client, arguments: Value) -> Result<Value, Trouble> {
@@ -35,8 +36,14 @@ async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, Tro
 
 pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
     let (command, argv) = run::command(&start.command)?;
-    // Several words are shown quoted, and so mean the same to the shell.
-    drop(argv);
+    // Several words are shown quoted, and so mean the same to the shell, where they are text.
+    let is_text = |word: &OsText| matches!(word, OsText::Text(_));
+    if !argv.iter().flatten().all(is_text) {
+        let sentence = "the words of a session's command must be UTF-8";
+        return Err(Trouble::new(sentence)
+            .next("`abide run` passes words on as they are")
+            .code(2));
+    }
     let here = std::env::current_dir()?;
     let cwd = start.cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
     let mut env = Map::new();

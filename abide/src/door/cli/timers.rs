@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::args::{self, Timer, TimerAct, TimerStart};
 use super::client::Client;
-use super::show::{self, Row};
+use super::show::{self, Row, say};
 use super::trouble::Trouble;
 use super::wait::Bar;
 use crate::door::digest::one_line;
@@ -130,7 +130,7 @@ fn said(timer: &Value, as_json: bool) {
     // The last line tells an agent what to do next; a person knows.
     let text = timer["text"].as_str().unwrap_or_default();
     for line in text.lines().filter(|line| !for_agents(line)) {
-        anstream::println!("{}", one_line(&for_people(line)));
+        say!("{}", one_line(&for_people(line)));
     }
 }
 
@@ -149,7 +149,7 @@ fn table(timers: &Value, as_json: bool, none: &str) {
     if as_json {
         show::json(&json!({"timers": all}));
     } else if all.is_empty() {
-        anstream::println!("{none}");
+        say!("{none}");
     } else {
         let rows: Vec<Row> = all.iter().map(row).collect();
         show::table(
@@ -207,7 +207,7 @@ fn print_stats(stats: &Value) {
         ("waited", format!("{} in all", span("elapsed_total"))),
         ("latest", format!("{} after it was due", span("latest"))),
     ] {
-        anstream::println!("{heading}{name:<10}{heading:#} {value}");
+        say!("{heading}{name:<10}{heading:#} {value}");
     }
 }
 

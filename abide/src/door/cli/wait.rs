@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::args::Wait;
 use super::client::Client;
-use super::show;
+use super::show::{self, complain, say};
 use super::trouble::Trouble;
 use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock, pause};
@@ -32,9 +32,9 @@ pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
     } else {
         let seen = one_line(result["seen"].as_str().unwrap_or_default());
         if held {
-            anstream::println!("{seen}");
+            say!("{seen}");
         } else {
-            anstream::eprintln!("abide: not within {}: {seen}", wait.time);
+            complain!("abide: not within {}: {seen}", wait.time);
         }
     }
     Ok(u8::from(!held))

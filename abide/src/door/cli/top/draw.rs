@@ -4,7 +4,7 @@
 use abide_core::Millis;
 use anstyle::{AnsiColor, Effects, Style};
 use serde_json::Value;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use super::model::{Model, Over, Part};
 use crate::door::cli::show;
@@ -332,28 +332,16 @@ fn message(model: &Model, value: &Value) -> Line {
 /// The text in exactly so many columns.
 fn padded(text: &str, cols: usize) -> String {
     let cut = fitted(text, cols.saturating_sub(1));
-    let missing = cols - cut.width();
+    let missing = cols.saturating_sub(cut.width());
     format!("{cut}{}", " ".repeat(missing))
 }
 
 /// The text, shortened at its end to at most so many columns.
 fn fitted(text: &str, cols: usize) -> String {
-    if text.width() <= cols {
-        return text.to_owned();
+    match cols {
+        0 => String::new(),
+        cols => show::cut(text, cols),
     }
-    let mut used = 1;
-    let mut short = String::new();
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > cols {
-            break;
-        }
-        short.push(c);
-    }
-    if cols > 0 {
-        short.push('…');
-    }
-    short
 }
 
 /// A line with its colours, no wider than the screen.
@@ -362,7 +350,7 @@ fn paint(line: &Line, cols: usize) -> String {
     let mut painted = String::new();
     for (text, style) in line {
         let text = fitted(text, left);
-        left -= text.width();
+        left = left.saturating_sub(text.width());
         if !text.is_empty() {
             painted.push_str(&format!("{}{text}{:#}", coloured(*style), coloured(*style)));
         }
@@ -373,7 +361,7 @@ fn paint(line: &Line, cols: usize) -> String {
 /// A line that reaches over the whole screen.
 fn fill(text: String, cols: usize, style: Style) -> String {
     let text = fitted(&one_line(&text), cols);
-    let missing = cols - text.width();
+    let missing = cols.saturating_sub(text.width());
     format!("{style}{text}{}{style:#}", " ".repeat(missing))
 }
 
@@ -448,6 +436,23 @@ mod tests {
                 for line in &lines {
                     assert!(!line.contains("\u{1b}]"), "{line:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn signs_that_are_wider_together_than_one_by_one_fit_too() {
+        let signs = "⚠\u{fe0f}".repeat(60);
+        for cols in [0, 1, 2, 20, 100, 120, 133] {
+            let mut model = model();
+            for session in &mut model.lists.sessions {
+                session["command"] = json!(signs);
+                session["tail"] = json!([signs]);
+            }
+            model.lists.messages = vec![json!({"agent": signs, "created_at": 0, "text": signs})];
+            model.notice = Some(signs.clone());
+            for line in plain(&frame(&mut model, cols, 40)) {
+                assert!(line.width() <= cols, "{cols}: {line:?}");
             }
         }
     }
