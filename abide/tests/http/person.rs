@@ -84,3 +84,38 @@ fn refused_from_inside(abide: &Abide) {
     abide.good(&line, PERSON, &json!({"answer": "no"}));
     assert_eq!(answer.join().unwrap()["end"], "idle_declined");
 }
+
+#[test]
+fn an_agent_hears_of_its_own_questions_only() {
+    let abide = Abide::new();
+    let follow = "GET /v1/questions?follow=true";
+    let mut spy = abide.open(follow, "abide-agent: spy\r\n", "");
+    assert_eq!(spy.status, 200);
+    let (mut watched, other, answer) = asked(&abide);
+    let yes_or_no = |id: &str| {
+        abide.good(
+            &format!("POST /v1/questions/{id}/answer"),
+            PERSON,
+            &json!({"answer": "no"}),
+        )
+    };
+    yes_or_no(&other);
+    answer.join().expect("an answer");
+    let closed: Value = serde_json::from_str(&watched.line()).expect("JSON");
+    assert_eq!(closed["question_id"], other.as_str(), "{closed}");
+    let call = json!({"command": "sleep 1000", "timeout": 1}).to_string();
+    let _call = abide.send(
+        "POST /v1/tools/execute_command",
+        "abide-agent: spy\r\n",
+        &call,
+    );
+    let own: Value = serde_json::from_str(&spy.line()).expect("JSON");
+    assert_eq!(
+        (&own["event"], &own["agent"]),
+        (&json!("asked"), &json!("spy")),
+        "{own}"
+    );
+    yes_or_no(own["question_id"].as_str().expect("its id"));
+    let closed: Value = serde_json::from_str(&spy.line()).expect("JSON");
+    assert_eq!(closed["question_id"], own["question_id"], "{closed}");
+}

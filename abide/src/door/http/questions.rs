@@ -1,5 +1,6 @@
 //! Questions: who may see them, and who may answer.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use abide_core::{Millis, Outcome, QuestionId, Request};
@@ -57,6 +58,7 @@ pub async fn list(
         handle: state.handle,
         who,
         changes,
+        told: HashSet::new(),
         open,
         _watcher: watcher,
     };
@@ -123,6 +125,8 @@ struct Following {
     handle: Handle,
     who: Who,
     changes: broadcast::Receiver<Change>,
+    /// Those that were told and are open; of others nobody hears how they were closed.
+    told: HashSet<QuestionId>,
     /// Not told yet, the oldest last.
     open: Vec<Arc<QuestionView>>,
     _watcher: Option<crate::daemon::Watcher>,
@@ -132,15 +136,18 @@ impl Following {
     async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(question) = self.open.pop() {
+                self.told.insert(question.id);
                 return Some(opened(&question));
             }
             match self.changes.recv().await {
                 Ok(Change::Asked(question)) => {
                     let agent = self.who.agent.as_ref();
                     if agent.is_none_or(|agent| *agent == question.agent) {
+                        self.told.insert(question.id);
                         return Some(opened(&question));
                     }
                 }
+                Ok(Change::Closed(question, _)) if !self.told.remove(&question) => {}
                 Ok(Change::Closed(question, closing)) => {
                     return Some(json!({
                         "event": "closed",

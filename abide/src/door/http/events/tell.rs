@@ -34,11 +34,7 @@ pub struct Teller {
 
 impl Teller {
     pub fn new(handle: Handle, channel: Arc<Channel>) -> Self {
-        let open = handle.board().questions();
-        let asked = open
-            .iter()
-            .map(|question| (question.id, question.agent.clone()))
-            .collect();
+        let asked = open_questions(&handle);
         Teller {
             handle,
             channel,
@@ -76,8 +72,10 @@ impl Teller {
                         "state": "closed",
                         "closing": closing_word(closing),
                     });
-                    let agent = self.asked.remove(&id);
-                    self.send(agent, "question", &facts);
+                    // Of one that nobody was told of, nobody needs to hear.
+                    if let Some(agent) = self.asked.remove(&id) {
+                        self.send(Some(agent), "question", &facts);
+                    }
                 }
                 Change::Message(agent, id) => {
                     let past = self.handle.past();
@@ -102,7 +100,7 @@ impl Teller {
         self.timers(timers).await;
     }
 
-    fn session(&self, id: SessionId) {
+    fn session(&mut self, id: SessionId) {
         match self.handle.board().session(id) {
             Some(view) => {
                 let facts = Value::Object(sessions::facts(&view));
@@ -150,13 +148,22 @@ impl Teller {
     }
 
     /// More has happened than can be told.
-    pub fn lost(&self) {
+    pub fn lost(&mut self) {
+        self.asked = open_questions(&self.handle);
         self.send(None, "reset", &json!({}));
     }
 
     fn send(&self, agent: Option<Agent>, name: &str, facts: &Value) {
         self.channel.send(agent, name, facts);
     }
+}
+
+/// Whose the open questions are.
+fn open_questions(handle: &Handle) -> BTreeMap<QuestionId, Agent> {
+    let open = handle.board().questions();
+    let open = open.iter();
+    open.map(|question| (question.id, question.agent.clone()))
+        .collect()
 }
 
 /// Without those that a later one makes needless.
