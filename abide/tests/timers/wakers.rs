@@ -2,6 +2,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::harness::look_for;
 use crate::{appears, call, configured, delivered, mission, newest, program};
 
 #[test]
@@ -169,4 +170,42 @@ fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
     abide.waits_until(&json!({"file": shown, "matches": "^Mission: a &lt; b$"}));
     let shown = fs::read_to_string(shown).expect("a file");
     assert!(shown.contains("<abide: for default>"), "{shown}");
+}
+
+#[test]
+fn a_message_waits_for_its_waker_behind_any_number_of_others() {
+    let abide = configured("");
+    abide.start();
+    let old = [
+        "timer",
+        "start",
+        "50ms",
+        "--mission",
+        "m",
+        "--agent",
+        "woken",
+    ];
+    assert!(abide.run(&old).status.success());
+    newest(&abide, |message| message["agent"] == "woken");
+    for _ in 0..2 {
+        let timers = vec![json!({"mission": "another's", "total_duration": 0.001}); 500];
+        let made = abide.post("/v1/timers", &json!({"timers": timers}));
+        assert_eq!(made.expect("an answer").status, 200);
+    }
+    look_for("that many messages", || {
+        let all = abide.get("/v1/messages?limit=1000")["messages"].clone();
+        let all = all.as_array()?;
+        let others = all.iter().filter(|message| message["agent"] == "default");
+        (others.count() == 1_000).then_some(())
+    });
+    let config = r#"
+        [[wakers]]
+        agent = "woken"
+        command = ["sh", "-c", "echo \"$1\" > \"$ABIDE_DIR/woken\"", "wake", "{text}"]
+        after = 0
+    "#;
+    fs::write(abide.path("config.toml"), config).expect("a file");
+    abide.kill_daemon();
+    abide.start();
+    assert!(appears(&abide, "woken").contains("Mission: m"));
 }

@@ -27,6 +27,8 @@ use attempt::{Attempt, Fault};
 
 /// Messages that one waker keeps in mind; the rest stays in the database until these are through.
 const IN_MIND: usize = 1_000;
+/// Pages of so many messages that are looked through for those that somebody is to be woken for.
+const PAGES: usize = 1_000;
 
 /// Wakes for as long as the daemon lives.
 pub async fn keep_awake(
@@ -60,7 +62,7 @@ pub async fn keep_awake(
                     watch.posted(&agent, number).await;
                 }
                 Ok(_) => {}
-                Err(RecvError::Lagged(_)) => watch.catch_up(),
+                Err(RecvError::Lagged(_)) => watch.catch_up_missed(),
                 Err(RecvError::Closed) => return,
             },
             Some(wanted) = again.recv() => watch.send_again(&wanted).await,
@@ -121,15 +123,44 @@ impl Watch {
         now.wall.0 + at.since(Steady(now.boot.0)).0
     }
 
-    /// Messages that nobody has been woken for yet, from before or missed.
+    /// Messages that nobody has been woken for yet, from before: the oldest first, and behind however
+    /// many that are nobody's business here.
     fn catch_up(&mut self) {
+        let mut begins = vec![None];
+        while begins.len() < PAGES
+            && let Some(oldest) = self.unseen(begins[begins.len() - 1]).last()
+        {
+            begins.push(Some(oldest.number));
+        }
+        for before in begins.into_iter().rev() {
+            let rows = self.unseen(before);
+            self.take_up_all(&rows);
+        }
+    }
+
+    /// Some may have been missed. Those that are far behind wait until a waker has room again, where one
+    /// has more to do than it keeps in mind.
+    fn catch_up_missed(&mut self) {
+        if self.wakers.values().any(|watched| watched.more) {
+            let rows = self.unseen(None);
+            self.take_up_all(&rows);
+        } else {
+            self.catch_up();
+        }
+    }
+
+    /// A page of messages that their agents have not seen, the newest first.
+    fn unseen(&self, before: Option<u64>) -> Vec<MessageRow> {
         let page = Page {
             agent: None,
             unseen: true,
-            before: None,
+            before,
             most: IN_MIND,
         };
-        let rows = self.handle.past().messages(page).unwrap_or_default();
+        self.handle.past().messages(page).unwrap_or_default()
+    }
+
+    fn take_up_all(&mut self, rows: &[MessageRow]) {
         let wakers = self.handle.config().wakers.clone();
         for row in rows.iter().rev().filter(|row| row.woken.is_none()) {
             for (place, config) in wakers.iter().enumerate() {
