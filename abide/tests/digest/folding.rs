@@ -100,6 +100,27 @@ fn a_number_that_tells_of_failure_is_not_folded_away() {
 }
 
 #[test]
+fn what_a_server_could_not_do_is_not_folded_into_what_it_has_not() {
+    let log = |wrong: usize| {
+        lines(2_000, move |n| {
+            let status = if n == wrong { 503 } else { 404 };
+            format!("10.0.0.1 - - \"GET /item HTTP/1.1\" {status} {}", 100 + n)
+        })
+    };
+    for wrong in [7, 1_000, 1_990] {
+        let seen = text(log(wrong));
+        assert!(seen.contains("\" 503 "), "{wrong}: {seen}");
+    }
+    let shortened = |n: usize| format!("line {n} is {}", "filler ".repeat(n % 7));
+    let mixed = lines(4_000, |n| match n {
+        2_222 => "10.0.0.1 - - \"GET /item HTTP/1.1\" 500 12".into(),
+        n if n % 5 == 0 => format!("10.0.0.1 - - \"GET /item HTTP/1.1\" 404 {n}"),
+        n => shortened(n),
+    });
+    assert!(text(&mixed).contains("\" 500 "), "{}", text(&mixed));
+}
+
+#[test]
 fn cycles_of_lines_are_folded() {
     assert_eq!(
         text("ping\npong\nwait\n".repeat(40)),

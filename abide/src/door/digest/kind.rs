@@ -248,7 +248,9 @@ impl Skeleton {
         self.digits += length;
         let figure = match digits {
             b"0" => b'0',
-            [b'4' | b'5', _, _] => b'5',
+            // What was asked for wrongly is one thing, what could not be done another.
+            [b'4', _, _] => b'4',
+            [b'5', _, _] => b'5',
             _ => b'1',
         };
         self.figures.add(figure);
