@@ -95,7 +95,8 @@ impl Mask {
     }
 }
 
-fn is_secret(name: &str) -> bool {
+/// Whether a variable of this name holds a secret.
+pub fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     !OPEN_NAMES.iter().any(|open| name.contains(open))
         && SECRET_NAMES.iter().any(|part| name.contains(part))
@@ -106,6 +107,9 @@ static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     build(&[
         "AKIA",
         "ASIA",
+        "aws",
+        "AWS",
+        "Aws",
         "ghp_",
         "gho_",
         "ghu_",
@@ -144,7 +148,7 @@ static SHAPES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[\s\S]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s]*)", "private_key"),
         (r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b|\bgh[pousr]_[A-Za-z0-9]{36,255}\b", "github_token"),
         (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", "aws_key_id"),
-        (r"(?i)(?P<lead>aws_?(?:secret_?)?(?:access_?)?key[\x22']?\s*[=:]\s*[\x22']?)[A-Za-z0-9/+]{40}\b", "aws_secret"),
+        (r"(?i)(?P<lead>aws_?(?:secret_?)?(?:access_?)?key[\x22']?\s*[=:]\s*[\x22']?)[A-Za-z0-9/+]{40}(?P<trail>[^A-Za-z0-9/+=]|$)", "aws_secret"),
         (r"\bsk-ant-[A-Za-z0-9_-]{20,}", "anthropic_key"),
         (r"\bsk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]*[A-Z0-9][A-Za-z0-9_-]{18,}", "openai_key"),
         (r"\bxox[abprs]-[A-Za-z0-9-]{10,}|\bxapp-[A-Za-z0-9-]{10,}", "slack_token"),
@@ -243,6 +247,18 @@ mod tests {
             masked("postgres://app:hunter22@db.example.invalid/x"),
             "postgres://app:[masked:password]@db.example.invalid/x"
         );
+        // Nothing else in the text looks like a token.
+        let secret = "aB3/".repeat(10);
+        for lead in [
+            "aws_secret_access_key = ",
+            "AWS_SECRET_ACCESS_KEY=",
+            "export awsSecretKey: '",
+        ] {
+            assert_eq!(
+                masked(&format!("{lead}{secret}")),
+                format!("{lead}[masked:aws_secret]")
+            );
+        }
         let key =
             "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabcd\n-----END RSA PRIVATE KEY-----\nrest";
         assert_eq!(masked(key), "[masked:private_key]\nrest");

@@ -62,15 +62,19 @@ impl Peer {
 }
 
 impl Peer {
-    /// Whether a process of this very session is at the other end of a unix socket.
+    /// Whether a process of this very session is at the other end, or one of several that hold it. Of
+    /// this machine somebody must be found there; over TCP that takes a while.
     pub fn is_inside(self, session: &Meta) -> bool {
-        match self {
-            Peer::Process { pid: None } => true,
-            Peer::Process { pid: Some(pid) } => {
-                tree::glance(session).iter().any(|(own, _)| *own == pid)
-            }
-            Peer::Tcp { .. } => false,
-        }
+        let holders = match self {
+            Peer::Process { pid } => pid.into_iter().collect(),
+            Peer::Tcp { theirs, ours } => holders(theirs, ours),
+        };
+        let near = match self {
+            Peer::Process { .. } => true,
+            Peer::Tcp { theirs, .. } => theirs.ip().is_loopback(),
+        };
+        let own = tree::glance(session);
+        holders.is_empty() && near || own.iter().any(|(pid, _)| holders.contains(pid))
     }
 }
 

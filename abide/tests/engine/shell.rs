@@ -418,3 +418,32 @@ fn secrets_of_the_call_are_masked() {
         assert!(!result.text.contains("hunter2"), "{}", result.text);
     });
 }
+
+#[test]
+fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
+    with_engine(|engine| async move {
+        for tool in ["shell", "execute_command"] {
+            let command =
+                "echo \"it is $API_TOKEN\"; sh -c \"sleep 1000; : $API_TOKEN\" >/dev/null 2>&1 &";
+            let env = json!({"API_TOKEN": "correct-horse-battery"});
+            let ran = engine
+                .call(tool, json!({"command": command, "env": env}))
+                .await;
+            let left = ran.facts["still_running"].to_string();
+            assert!(left.contains("[masked:API_TOKEN]"), "{left}");
+            assert!(!left.contains("correct-horse"), "{left}");
+            let session = &ran.facts["session_id"];
+            for more in [
+                json!({"action": "read_output"}),
+                json!({"action": "search", "pattern": "it is"}),
+                json!({"action": "kill"}),
+            ] {
+                let mut arguments = more.clone();
+                arguments["session_id"] = session.clone();
+                let later = engine.call("terminal_session", arguments).await;
+                let said = serde_json::to_string(&later.facts).expect("JSON");
+                assert!(!said.contains("correct-horse"), "{more}: {said}");
+            }
+        }
+    });
+}

@@ -51,7 +51,7 @@ pub async fn extend(
 ) -> Answer {
     let view = who.session(&state, &id)?;
     let session = view.id;
-    not_its_own(&who, &view)?;
+    not_its_own(&who, &view).await?;
     let mut args = Args::new(body);
     let mut limit = |field: &str| args.seconds(field);
     let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
@@ -71,12 +71,10 @@ pub async fn extend(
 }
 
 /// A limit that a command can move by itself is none.
-pub fn not_its_own(who: &Who, view: &SessionView) -> Result<(), Problem> {
-    match who.is_inside(view) {
+pub async fn not_its_own(who: &Who, view: &SessionView) -> Result<(), Problem> {
+    match who.is_inside(view).await {
         false => Ok(()),
-        true => Err(Problem::forbidden(
-            "a command cannot move its own limits; whoever runs it can",
-        )),
+        true => Err(Problem::forbidden(tools::OWN_LIMITS)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! MCP over HTTP, as far as it is HTTP: on whose behalf a request comes, and its body.
 
 use axum::body::{Body, to_bytes};
+use axum::extract::ConnectInfo;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
@@ -8,10 +9,14 @@ use super::problem::Problem;
 use super::{BODY_LIMIT, who};
 use crate::config;
 use crate::door::mcp::{Http, Origin, Way};
+use crate::world::peer::Peer;
 
 /// Passes a request on.
 pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
-    let origin = match origin(request.headers()) {
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    // Where nobody is known to be at the other end, nobody is found there either.
+    let peer = peer.map_or(Peer::Process { pid: None }, |peer| peer.0);
+    let origin = match origin(request.headers(), peer) {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),
     };
@@ -25,11 +30,12 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     mcp.answer(request, origin).await
 }
 
-fn origin(headers: &HeaderMap) -> Result<Origin, Problem> {
+fn origin(headers: &HeaderMap, peer: Peer) -> Result<Origin, Problem> {
     Ok(Origin {
         way: Way::Http,
         agent: who::named_agent(headers)?.unwrap_or_default(),
         root: who::root(headers)?,
         env: config::environment().into(),
+        peer,
     })
 }

@@ -47,10 +47,11 @@ pub async fn call(
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
 ) -> Result<Response, Problem> {
-    if let Some(id) = extended(&name, &arguments)
+    if let Some(id) = tools::moves_limits_of(&name, &arguments)
         && let Ok(view) = who.session(&state, id)
     {
-        act::not_its_own(&who, &view).map_err(Problem::of_a_tool)?;
+        let own = act::not_its_own(&who, &view).await;
+        own.map_err(Problem::of_a_tool)?;
     }
     let sees_all = who.may_be_a_person();
     let quiet = headers.contains_key(wire::QUIET_HEADER) || who.is_a_person_over_tcp();
@@ -72,15 +73,6 @@ pub async fn call(
         body: Some((body, call.into_receipt())),
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
-}
-
-/// The session whose limits a call is to move, where it is such a call.
-fn extended<'a>(tool: &str, arguments: &'a Map<String, Value>) -> Option<&'a str> {
-    let action = arguments.get("action").and_then(Value::as_str);
-    match (tool, action) {
-        ("terminal_session", Some("extend")) => arguments.get("session_id")?.as_str(),
-        _ => None,
-    }
 }
 
 /// A body that says so when it has been taken. The connection writes what it takes before it lets

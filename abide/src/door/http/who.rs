@@ -15,6 +15,7 @@ use super::problem::Problem;
 use super::{State, wire};
 use crate::config;
 use crate::daemon::SessionView;
+use crate::door::tools;
 use crate::keeper::folder;
 use crate::world::logins::LoginId;
 use crate::world::peer::{Inside, Peer};
@@ -35,7 +36,7 @@ enum Way {
     /// From a process of our own user, which may or may not be inside a session.
     Local(Peer),
     /// Over TCP, from an agent.
-    Agent,
+    Agent(Peer),
     /// Over TCP, from somebody outside every session who says to be a person, or has logged in.
     Person(Option<LoginId>),
     /// Nobody knows.
@@ -69,7 +70,7 @@ impl Who {
         match self.way {
             Way::Local(peer) => !peer.is_inside_a_session(),
             Way::Person(_) => true,
-            Way::Agent | Way::Unknown => false,
+            Way::Agent(_) | Way::Unknown => false,
         }
     }
 
@@ -77,18 +78,19 @@ impl Who {
     pub fn is_inside_a_session(&self) -> bool {
         match self.way {
             Way::Local(peer) => peer.is_inside_a_session(),
-            Way::Person(_) | Way::Agent => false,
+            Way::Person(_) | Way::Agent(_) => false,
             Way::Unknown => true,
         }
     }
 
     /// Whether the request comes out of this very session.
-    pub fn is_inside(&self, view: &SessionView) -> bool {
-        let Way::Local(peer) = self.way else {
-            return false;
-        };
-        let meta = folder::read_meta(&view.folder).ok().flatten();
-        meta.is_some_and(|meta| peer.is_inside(&meta))
+    pub async fn is_inside(&self, view: &SessionView) -> bool {
+        match self.way {
+            Way::Local(peer) | Way::Agent(peer) => tools::is_own(view, peer).await,
+            // Nobody who is a person is inside any.
+            Way::Person(_) => false,
+            Way::Unknown => true,
+        }
     }
 
     /// Whether a person asks over TCP, who reads no agent's messages by asking.
@@ -100,7 +102,7 @@ impl Who {
     pub fn login(&self) -> Option<LoginId> {
         match self.way {
             Way::Person(login) => login,
-            Way::Local(_) | Way::Agent | Way::Unknown => None,
+            Way::Local(_) | Way::Agent(_) | Way::Unknown => None,
         }
     }
 
@@ -140,7 +142,7 @@ impl FromRequestParts<State> for Who {
                 be_outside(parts).await?;
                 (None, Way::Person(login))
             }
-            Some(Peer::Tcp { .. }) => (Some(named.unwrap_or_default()), Way::Agent),
+            Some(peer @ Peer::Tcp { .. }) => (Some(named.unwrap_or_default()), Way::Agent(peer)),
         };
         Ok(Who { agent, way })
     }

@@ -47,6 +47,15 @@ pub async fn run(
     client::note_call(&server.handle, &origin, &cx.meta);
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
+    if let Some(id) = tools::moves_limits_of(&tool, &arguments)
+        && let Some(view) = id
+            .parse()
+            .ok()
+            .and_then(|id| server.handle.board().session(id))
+        && tools::is_own(&view, origin.peer).await
+    {
+        return Ok(answer(ToolResult::error(tools::OWN_LIMITS.into())));
+    }
     let round = match &request.request_state {
         None => None,
         Some(sealed) => Some(reopened(server, &origin, sealed, &tool, &arguments)?),

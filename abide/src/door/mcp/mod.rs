@@ -40,6 +40,7 @@ pub use server::{Origin, Way};
 use crate::daemon::Handle;
 use crate::daemon::life::is_owner;
 use crate::world::clock::pause;
+use crate::world::peer::Peer;
 use crate::world::stream::Stream;
 use server::Server;
 
@@ -63,9 +64,11 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
             tracing::warn!("{FRONTS} fronts are connected already; one more was refused");
             continue;
         };
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         match stream.into_std().and_then(Stream::new) {
             Ok(stream) => drop(tokio::spawn(converse(
                 stream,
+                Peer::Process { pid },
                 handle.clone(),
                 seal.clone(),
                 place,
@@ -76,7 +79,13 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
 }
 
 /// One connection, from its hello to its end.
-async fn converse(stream: Stream, handle: Handle, seal: Arc<Seal>, _place: OwnedSemaphorePermit) {
+async fn converse(
+    stream: Stream,
+    peer: Peer,
+    handle: Handle,
+    seal: Arc<Seal>,
+    _place: OwnedSemaphorePermit,
+) {
     let Some((hello, read)) = wire::hello(&stream).await else {
         tracing::debug!("a connection that did not say hello was closed");
         return;
@@ -87,7 +96,7 @@ async fn converse(stream: Stream, handle: Handle, seal: Arc<Seal>, _place: Owned
         handle.heard_of(&agent, client, Some(&hello.front));
     }
     let wire = wire::Wire::new(stream, read, &hello);
-    let server = Server::of_a_front(handle, seal, Origin::from(hello));
+    let server = Server::of_a_front(handle, seal, Origin::of_a_front(hello, peer));
     match server.serve(wire).await {
         Ok(running) => drop(running.waiting().await),
         Err(e) => tracing::debug!("a client left before it began: {e}"),

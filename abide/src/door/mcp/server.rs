@@ -24,6 +24,7 @@ use super::seal::Seal;
 use super::{call, news, prompt};
 use crate::daemon::Handle;
 use crate::door::tools;
+use crate::world::peer::Peer;
 
 /// How long a client may keep the lists: they change with the version only.
 const FRESH_MS: u64 = 5 * 60 * 1_000;
@@ -48,6 +49,8 @@ pub struct Origin {
     pub root: PathBuf,
     /// What commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
+    /// Who is at the other end.
+    pub peer: Peer,
 }
 
 /// How a client reaches the daemon.
@@ -59,13 +62,15 @@ pub enum Way {
     Http,
 }
 
-impl From<Hello> for Origin {
-    fn from(hello: Hello) -> Self {
+impl Origin {
+    /// The front that said this hello, at whose end is `peer`.
+    pub fn of_a_front(hello: Hello, peer: Peer) -> Self {
         Origin {
             way: Way::Front(hello.front),
             agent: Agent(hello.agent.into()),
             root: hello.cwd,
             env: hello.env.into(),
+            peer,
         }
     }
 }

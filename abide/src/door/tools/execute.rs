@@ -44,6 +44,10 @@ pub(super) fn read(
 }
 
 impl Execute {
+    pub(super) fn secrets(&self) -> Vec<(String, String)> {
+        self.output.secrets()
+    }
+
     pub(super) async fn result(
         &self,
         handle: &Handle,
@@ -106,6 +110,7 @@ impl Execute {
         }
         text.push_str(&lines.join("\n"));
         text.truncate(text.trim_end_matches('\n').len());
+        report::mask_processes(&mut facts, |text| self.output.mask(text));
         ToolResult {
             text: self.output.mask(text),
             facts,

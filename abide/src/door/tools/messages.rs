@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::timer::{seconds, secs};
 use super::{Args, BadInput, Context, ToolResult, report};
 use crate::daemon::Handle;
+use crate::door::mask::Mask;
 use crate::world::store::TimerRow;
 
 pub(super) const FIELDS: &str = "timeout_seconds";
@@ -137,9 +138,12 @@ pub(crate) fn words(handle: &Handle, about: About) -> String {
             let Some(view) = handle.board().session(id) else {
                 return format!("[System] Session '{id}' has ended.");
             };
+            let given = handle.given(id);
+            let pairs = given.iter();
+            let mask = Mask::new(pairs.map(|(name, value)| (name.as_str(), value.as_str())));
             format!(
                 "[System] Session '{id}' has ended.\nCommand: {}\n{}",
-                report::safe(&view.state.command),
+                mask.apply(report::safe(&view.state.command)),
                 report::ending_line(&view)
             )
         }

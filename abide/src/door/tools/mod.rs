@@ -30,7 +30,7 @@ pub(crate) use messages::words as message_words;
 pub(crate) use report::{count_again, leftovers, session_facts};
 pub use report::{question_facts, question_text};
 pub(crate) use tally::{BOUNDS, tallied};
-pub(crate) use terminal::undying;
+pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
@@ -130,6 +130,17 @@ enum Tool {
     Execute(execute::Execute),
     Timer(timer::TimerTool),
     ReadMessages(messages::ReadMessages),
+}
+
+impl Tool {
+    /// The secrets that its command is given.
+    fn secrets(&self) -> Vec<(String, String)> {
+        match self {
+            Tool::Shell(shell) => shell.secrets(),
+            Tool::Execute(execute) => execute.secrets(),
+            Tool::Timer(_) | Tool::ReadMessages(_) => Vec::new(),
+        }
+    }
 }
 
 /// What a tool call hears.
@@ -408,6 +419,8 @@ impl Decided {
             match self.pending.next().await? {
                 Step::Accepted(session) => {
                     self.session = Some(session);
+                    let secrets = self.tool.secrets();
+                    self.handle.remember_given(session, secrets);
                     return Some(ToolStep::Accepted(session));
                 }
                 Step::Asked(question) => return Some(ToolStep::Asked(question)),

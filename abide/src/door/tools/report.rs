@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::Config;
-use crate::daemon::{Handle, Launch, QuestionView, SessionView};
+use crate::daemon::{Given, Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits, counted};
-use crate::door::mask::Mask;
+use crate::door::mask::{Mask, is_secret};
 use crate::keeper::folder::{self, Meta};
 use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
@@ -43,11 +43,30 @@ pub(super) struct OutputLimits {
     max_chars: usize,
     raw: bool,
     mask: Arc<Mask>,
+    /// The secrets that the command was given.
+    secrets: Given,
 }
 
 impl OutputLimits {
     pub(super) fn mask(&self, text: String) -> String {
         self.mask.apply(text)
+    }
+
+    /// For whoever reads what the command wrote later.
+    pub(super) fn secrets(&self) -> Vec<(String, String)> {
+        self.secrets.to_vec()
+    }
+}
+
+/// Hides secrets in what processes are called: a command's words may hold what its variables do.
+pub(super) fn mask_processes(facts: &mut Map<String, Value>, mask: impl Fn(String) -> String) {
+    let Some(Value::Array(left)) = facts.get_mut("still_running") else {
+        return;
+    };
+    for process in left {
+        if let Some(Value::String(command)) = process.get_mut("command") {
+            *command = mask(std::mem::take(command));
+        }
     }
 }
 
@@ -63,12 +82,19 @@ pub(super) fn read_common(
     let max_chars = args
         .whole("max_output", 1..=MAX_OUTPUT)?
         .unwrap_or(config.max_output);
+    let texts = given.iter().filter_map(|(name, value)| {
+        let (name, value) = (name.to_str()?, value.as_ref()?.to_str()?);
+        is_secret(name).then(|| (name.to_owned(), value.to_owned()))
+    });
+    let secrets: Given = texts.collect();
+    let pairs = secrets.iter();
     let output = OutputLimits {
         max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
         raw: args.flag("raw")?,
-        mask: Arc::new(Mask::new(given.iter().filter_map(|(name, value)| {
-            Some((name.to_str()?, value.as_ref()?.to_str()?))
-        }))),
+        mask: Arc::new(Mask::new(
+            pairs.map(|(name, value)| (name.as_str(), value.as_str())),
+        )),
+        secrets,
     };
     Ok((
         Launch::plain(cwd, laid_over(&context.env, given), stdin),

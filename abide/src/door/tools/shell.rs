@@ -57,6 +57,10 @@ pub(super) fn read(
 }
 
 impl Shell {
+    pub(super) fn secrets(&self) -> Vec<(String, String)> {
+        self.output.secrets()
+    }
+
     pub(super) async fn result(
         &self,
         handle: &Handle,
@@ -118,6 +122,7 @@ impl Shell {
             text.push_str(&warning);
         }
         let is_error = matches!(outcome, Outcome::Cancelled(_));
+        report::mask_processes(&mut facts, |text| self.output.mask(text));
         ToolResult {
             text: self.output.mask(text),
             facts,

@@ -135,7 +135,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-pub(crate) use rule::undying;
+pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 
 /// Does what was asked. `None`: the daemon is stopping.
 pub(super) async fn perform(action: Action, desk: Desk) -> Option<ToolResult> {
@@ -234,6 +234,7 @@ impl Desk {
             report::leftovers(view, &mut facts);
             report::count_again(view, &mut facts);
         }
+        report::mask_processes(&mut facts, |text| self.mask(view, text));
         facts.extend(more);
         ToolResult {
             text,

@@ -2,12 +2,15 @@
 
 use abide_core::session::{End, Phase};
 use abide_core::{Millis, Request, SessionId};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named, ended, fields, start};
+use crate::daemon::SessionView;
 use crate::door::signals;
 use crate::door::tools::report;
+use crate::keeper::folder;
 use crate::keeper::frame::ToKeeper;
+use crate::world::peer::Peer;
 use crate::world::screen::Size;
 
 pub(in crate::door::tools) struct Extend {
@@ -186,6 +189,31 @@ impl Desk {
         let more = fields! {"gone": json!(gone)};
         Some(Ok(self.result(&view, text, more)))
     }
+}
+
+/// Said to a command that would move the limits it is under: one that it can move by itself is none.
+pub(crate) const OWN_LIMITS: &str = "a command cannot move its own limits; whoever runs it can";
+
+/// The session whose limits a call is to move, where it is such a call.
+pub(crate) fn moves_limits_of<'a>(
+    tool: &str,
+    arguments: &'a Map<String, Value>,
+) -> Option<&'a str> {
+    let action = arguments.get("action").and_then(Value::as_str);
+    match (tool, action) {
+        ("terminal_session", Some("extend")) => arguments.get("session_id")?.as_str(),
+        _ => None,
+    }
+}
+
+/// Whether a caller is a process of this very session. To look takes a while, so it is done beside the loop.
+pub(crate) async fn is_own(view: &SessionView, caller: Peer) -> bool {
+    let folder = view.folder.clone();
+    let look = move || {
+        let meta = folder::read_meta(&folder).ok().flatten();
+        meta.is_some_and(|meta| caller.is_inside(&meta))
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or(true)
 }
 
 /// Said of what SIGKILL does not end.
