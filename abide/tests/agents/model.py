@@ -1,5 +1,6 @@
 """A model on loopback that does as it is told: asked to begin a mission it starts a timer and ends its turn; told that
-the timer has completed it says so. It speaks as much of two APIs as Claude Code and Codex need."""
+the timer has completed it says so. Asked to build, it runs a command and says how it ended. It speaks as much of two
+APIs as Claude Code and Codex need."""
 
 import json
 import threading
@@ -9,6 +10,10 @@ BEGIN = "BEGIN-THE-MISSION"
 MISSION = "look whether the build is done"
 NEWS = "[System] Timer"
 SECONDS = 3
+BUILD = "BUILD-THE-PROJECT"
+BEGUN = "building now"
+# Quiet until a file is there, so that a person is asked.
+COMMAND = f"echo {BEGUN}; until test -e go; do sleep 0.1; done; echo went on"
 
 
 class Server(ThreadingHTTPServer):
@@ -22,6 +27,7 @@ class Model:
     def __init__(self):
         self.heard = threading.Condition()
         self.news = []
+        self.built = []
         model = self
 
         class Door(BaseHTTPRequestHandler):
@@ -62,18 +68,37 @@ class Model:
                 self.news.append(text)
                 self.heard.notify_all()
 
+    def hear_result(self, result):
+        """What a tool has answered; of the command, all that it wrote and how it ended."""
+        text = json.dumps(result, ensure_ascii=False)
+        if BEGUN in text:
+            with self.heard:
+                self.built.append(text)
+                self.heard.notify_all()
+
     def woken(self, patience=60):
         """Waits until it has been woken, and forgets it."""
+        return self.next_of(self.news, patience)
+
+    def told(self, patience=60):
+        """Waits until it has been told how its command ended, and forgets it."""
+        return self.next_of(self.built, patience)
+
+    def next_of(self, texts, patience):
         with self.heard:
-            if not self.heard.wait_for(lambda: self.news, patience):
+            if not self.heard.wait_for(lambda: texts, patience):
                 return None
-            text = self.news[-1]
-            self.news.clear()
+            text = texts[-1]
+            texts.clear()
             return text
 
 
 def mission():
     return {"total_duration": SECONDS, "mission": MISSION}
+
+
+def build():
+    return {"command": COMMAND, "timeout": 1}
 
 
 def claude(model, asked):
@@ -83,12 +108,15 @@ def claude(model, asked):
     parts = [{"type": "text", "text": last}] if isinstance(last, str) else last
     results = [part for part in parts if part.get("type") == "tool_result"]
     texts = " ".join(part["text"] for part in parts if part.get("type") == "text")
-    timer = next((t["name"] for t in asked.get("tools", []) if t["name"].endswith("__timer")), None)
     started = any(NEWS not in json.dumps(part) and "timer_id" in json.dumps(part) for part in results)
     model.hear(texts)
+    for result in results:
+        model.hear_result(result)
     use = None
     if BEGIN in json.dumps(said) and not started and NEWS not in json.dumps(said):
-        use = (timer, mission()) if timer else ("ToolSearch", {"query": "select:mcp__abide__timer", "max_results": 3})
+        use = tool_of_claude(asked, "timer", mission())
+    elif BUILD in json.dumps(said) and BEGUN not in json.dumps(results):
+        use = tool_of_claude(asked, "execute_command", build())
     message = {"id": "msg_1", "type": "message", "role": "assistant", "model": asked.get("model"), "content": [],
                "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}
     yield {"type": "message_start", "message": message}
@@ -106,6 +134,12 @@ def claude(model, asked):
     yield {"type": "message_stop"}
 
 
+def tool_of_claude(asked, name, fields):
+    """A call of abide's tool, or of that which brings it to hand."""
+    tool = next((t["name"] for t in asked.get("tools", []) if t["name"].endswith(f"__{name}")), None)
+    return (tool, fields) if tool else ("ToolSearch", {"query": f"select:mcp__abide__{name}", "max_results": 3})
+
+
 def codex(model, asked):
     """OpenAI's Responses, as a stream."""
     items = asked.get("input") or [{}]
@@ -114,11 +148,14 @@ def codex(model, asked):
     model.hear(text)
     names = {tool.get("name"): [one.get("name") for one in tool.get("tools") or []] for tool in tools}
     space = next((name for name, inside in names.items() if "timer" in inside), None)
+    if last.get("type") == "function_call_output":
+        model.hear_result(last)
     answer = {"type": "message", "role": "assistant", "id": "m1",
               "content": [{"type": "output_text", "text": "My turn ends."}]}
-    if BEGIN in text and space:
-        answer = {"type": "function_call", "call_id": f"call_{len(items)}", "namespace": space, "name": "timer",
-                  "arguments": json.dumps(mission())}
+    tool = ("timer", mission()) if BEGIN in text else ("execute_command", build()) if BUILD in text else None
+    if tool and space:
+        answer = {"type": "function_call", "call_id": f"call_{len(items)}", "namespace": space, "name": tool[0],
+                  "arguments": json.dumps(tool[1])}
     usage = {"input_tokens": 1, "input_tokens_details": None, "output_tokens": 1, "output_tokens_details": None,
              "total_tokens": 2}
     yield {"type": "response.created", "response": {"id": "resp_1"}}

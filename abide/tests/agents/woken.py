@@ -1,5 +1,6 @@
 """An idle agent begins a mission over MCP and ends its turn; abide wakes it when the time has come. Every way is
-tried with the real client: a session that was closed, one that is open, and a hook."""
+tried with the real client: a session that was closed, one that is open, and a hook. And an agent runs a command that
+goes quiet: a person is asked and answers outside of the client, and the agent hears how it really ended."""
 
 import json
 import os
@@ -8,11 +9,11 @@ import subprocess
 import sys
 import tempfile
 
-from model import BEGIN, MISSION, Model
+from model import BEGIN, BUILD, MISSION, Model
 
 ABIDE = str(pathlib.Path(sys.argv[1]).resolve())
 PROGRAMS = str(pathlib.Path(sys.argv[2]).resolve())
-TIMER = "mcp__abide__timer"
+TOOLS = "mcp__abide"
 
 
 class Place:
@@ -49,7 +50,7 @@ class Place:
     def claude(self, *words):
         server = {"command": ABIDE, "args": ["mcp"], "env": {"ABIDE_DIR": str(self.abide)}}
         servers = json.dumps({"mcpServers": {"abide": server}})
-        return ["claude", "-p", *words, "--mcp-config", servers, "--strict-mcp-config", "--allowedTools", TIMER,
+        return ["claude", "-p", *words, "--mcp-config", servers, "--strict-mcp-config", "--allowedTools", TOOLS,
                 "--model", "claude-sonnet-4-5"]
 
     def open_claude(self, *words):
@@ -79,11 +80,15 @@ class Place:
             command = "{ABIDE}"
             args = ["mcp"]
             env = {{ ABIDE_DIR = "{self.abide}" }}
-            [mcp_servers.abide.tools.timer]
-            approval_mode = "approve"
+            default_tools_approval_mode = "approve"
             [projects."{self.project}"]
             trust_level = "trusted"
         """)
+
+    def follow_questions(self):
+        """A person who can be asked, as long as this runs; each question is a line."""
+        return subprocess.Popen([ABIDE, "answer", "--follow", "--json"], env=self.env, cwd=self.project,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
 
     def messages(self):
         return json.loads(self.run(ABIDE, "messages", "--json").stdout)["messages"]
@@ -143,10 +148,38 @@ def an_open_thread_of_codex(model):
         check(MISSION in (model.woken() or ""), "the queue brought nothing")
 
 
+def a_question_about_a_command_of_claude_code(model):
+    """Without a person at it Claude Code answers no question itself, so the one outside decides."""
+    with Place(model, "") as place:
+        for yes in (True, False):
+            a_person_answers(model, place, yes)
+
+
+def a_person_answers(model, place, yes):
+    person = place.follow_questions()
+    agent = subprocess.Popen(place.claude(BUILD), env=place.env, cwd=place.project, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        asked = json.loads(person.stdout.readline())
+        answered = place.run(ABIDE, "answer", asked["question_id"], "yes" if yes else "no")
+        check(answered.returncode == 0, answered.stderr)
+        if yes:
+            (place.project / "go").touch()
+        told = model.told() or ""
+        wanted = "exited with code 0" if yes else "command execution timeout: no output for 1s"
+        check(wanted in told and ("went on" in told) == yes, f"the agent was told {told!r}")
+        check(agent.wait(timeout=120) == 0, "the client has failed")
+    finally:
+        (place.project / "go").unlink(missing_ok=True)
+        for child in (agent, person):
+            child.kill()
+            child.wait()
+
+
 def main():
     model = Model()
     for attempt in (a_closed_session_of_claude_code, an_open_session_of_claude_code, a_hook_of_claude_code,
-                    a_closed_thread_of_codex, an_open_thread_of_codex):
+                    a_closed_thread_of_codex, an_open_thread_of_codex, a_question_about_a_command_of_claude_code):
         attempt(model)
         print("ok  ", attempt.__name__.replace("_", " "))
 
