@@ -308,6 +308,7 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
       </span>
       <span className="numbers small">
         {length(timer.elapsed_time)} of {length(timer.total_duration)}
+        <span className="soft narrow">, {moment(ended, now())}</span>
       </span>
       <span className="soft small wide">{moment(ended, now())}</span>
       <span className="soft small one-line wide">{timer.agent}</span>
