@@ -11,15 +11,16 @@ Examples:
   abide setup vscode --project --yes  for this project, without asking
   abide setup cursor --undo           take it back
 
-Only abide's own entry is changed; everything else in the file stays as it is. A copy of the file
-as it was is kept beside it, and --undo brings exactly that back, unless the file has changed
-since: then only abide's entry goes.
+Only abide's own entry is changed, and what you have set in it besides stays, as does everything
+else in the file. A copy of the file as it was is kept beside it, and --undo brings exactly that
+back, unless the file has changed since: then only abide's entry goes.
 
 Exit codes: 0 it is done or there was nothing to do, 1 nothing was written.";
 
 /// Tell a client about abide, in its configuration file
 #[derive(Debug, Args)]
 #[command(after_help = SETUP_HELP)]
+#[command(mut_arg("agent", |agent| agent.help("Call the client's agent so; without it, as the client is called")))]
 pub struct Setup {
     /// Which client
     pub client: ClientName,
