@@ -67,6 +67,15 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether the other side has closed it.
+    pub fn is_closed(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(
+            rustix::net::recv(self.0.get_ref(), &mut [0; 1], flags),
+            Ok((0, _))
+        )
+    }
+
     /// Closes the connection for both sides.
     pub fn close(&self) {
         let _ = rustix::net::shutdown(self.0.get_ref(), Shutdown::Both);

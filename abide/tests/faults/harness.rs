@@ -268,6 +268,7 @@ impl Handle {
             "TERM" => Signal::TERM,
             "KILL" => Signal::KILL,
             "USR2" => Signal::USR2,
+            "STOP" => Signal::STOP,
             other => panic!("no signal {other}"),
         };
         rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be sent");

@@ -10,7 +10,7 @@ mod wary;
 use std::io::{BufRead, Write};
 use std::os::unix::net::UnixListener;
 
-use harness::{Abide, Handle, comes_to_life, line_with, living, receive};
+use harness::{Abide, Handle, comes_to_life, line_with, living, look_for, receive};
 use serde_json::{Value, json};
 
 /// A command that appends one line to `file`, so that runs can be counted.
@@ -269,6 +269,45 @@ fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_nur
     nursery.wait_gone();
     keeper.kill();
     left.wait_gone();
+}
+
+/// The children of a process.
+fn children(pid: i32) -> Vec<i32> {
+    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let listed = listed.unwrap_or_default();
+    listed
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+#[test]
+fn k14_a_keeper_that_stands_still_before_its_command_starts_is_given_up() {
+    let abide = Abide::new();
+    std::fs::write(abide.path("config.toml"), "spare_keepers = 1\n").expect("a configuration");
+    abide.start();
+    // As if the command's folder were on a file server that is gone.
+    let keeper = look_for("a keeper that was made in advance", || {
+        let nursery = *children(abide.pid()).first()?;
+        children(nursery).first().copied()
+    });
+    let keeper = Handle::on(keeper);
+    keeper.send("STOP");
+    let call = json!({"command": "echo ran", "timeout": 1, "idempotency_key": "once"});
+    let result = abide
+        .post("/v1/tools/shell", &call)
+        .expect("an answer")
+        .body;
+    assert_eq!(result["status"], "FATAL_ERROR", "{result}");
+    let said = result["error"].as_str().unwrap_or_default();
+    assert!(said.contains("does not answer"), "{result}");
+    keeper.wait_gone();
+    let call = json!({"command": "echo ran"});
+    let next = abide
+        .post("/v1/tools/shell", &call)
+        .expect("an answer")
+        .body;
+    assert_eq!(next["status"], "SUCCESS", "{next}");
 }
 
 #[test]

@@ -1,16 +1,19 @@
 //! One connection to one keeper: frames out without a task in between, frames in as events.
 
 use std::io;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_core::session::Ending;
 use abide_core::{Containment, Event, Millis, Mono, SessionId};
+use rustix::process::Signal;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use super::{Keepers, found};
+use super::{Keepers, found, starting};
 use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
+use crate::keeper::proc::Held;
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::stream::Stream;
 
@@ -25,7 +28,18 @@ pub(super) struct Link {
     watched: Mutex<Vec<u64>>,
     tide: watch::Sender<Tide>,
     credit: Semaphore,
+    /// The keeper's process, once it has said that.
+    keeper: AtomicU32,
+    /// How its command has come to life.
+    birth: AtomicU8,
 }
+
+/// A command has not been heard of yet.
+const EXPECTED: u8 = 0;
+/// It has started, or is known not to.
+const HEARD_OF: u8 = 1;
+/// It was expected for too long.
+const GIVEN_UP: u8 = 2;
 
 /// What is on its way to a keeper.
 #[derive(Default)]
@@ -59,7 +73,40 @@ impl Link {
             watched: Mutex::default(),
             tide: watch::channel(Tide::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
+            keeper: AtomicU32::new(0),
+            birth: AtomicU8::new(EXPECTED),
         }
+    }
+
+    /// Ends a keeper whose command should have started by now. It may stand still, so it is killed; one that
+    /// only comes to it later finds nobody to start it for.
+    pub fn give_up_unless_started(&self) {
+        let (expected, given_up) = (EXPECTED, GIVEN_UP);
+        let order = Ordering::Relaxed;
+        let still = self
+            .birth
+            .compare_exchange(expected, given_up, order, order);
+        if still.is_err() {
+            return;
+        }
+        let keeper = self.keeper.load(order).cast_signed();
+        // While the connection is there, so is whoever has the other end, and the number is its own.
+        if let Some(process) = Held::open(keeper).filter(|_| !self.stream.is_closed()) {
+            process.signal(Signal::KILL);
+        }
+        self.close();
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.birth.load(Ordering::Relaxed) == GIVEN_UP
+    }
+
+    fn is_heard_of(&self) {
+        let (expected, heard_of) = (EXPECTED, HEARD_OF);
+        let order = Ordering::Relaxed;
+        let _ = self
+            .birth
+            .compare_exchange(expected, heard_of, order, order);
     }
 
     /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
@@ -85,7 +132,12 @@ impl Link {
     pub fn hand_on(&self) -> Option<Link> {
         let mut out = self.out.lock().expect("no holder panics");
         out.handed_on = out.unsent.is_empty();
-        out.handed_on.then(|| Link::over(self.stream.clone()))
+        out.handed_on.then(|| {
+            let link = Link::over(self.stream.clone());
+            let keeper = self.keeper.load(Ordering::Relaxed);
+            link.keeper.store(keeper, Ordering::Relaxed);
+            link
+        })
     }
 
     /// Closes the connection.
@@ -238,6 +290,10 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
             Some((next, link)) => {
                 (id, kept.link, kept.life) = (next, link, Life::default());
             }
+            None if link.is_given_up() && !kept.life.started => {
+                keepers.drop_spare(id);
+                return starting::given_up(&keepers, id).await;
+            }
             None => return gone(&keepers, id, kept.life).await,
         }
     }
@@ -354,8 +410,11 @@ fn translate(
     frame: FromKeeper,
 ) -> Option<Event> {
     match frame {
-        FromKeeper::Ready { contained_by, .. } => {
+        FromKeeper::Ready {
+            contained_by, pid, ..
+        } => {
             keepers.hold(session, contained_by);
+            link.keeper.store(pid, Ordering::Relaxed);
             life.ready = true;
             None
         }
@@ -363,6 +422,7 @@ fn translate(
             if !life.ready {
                 tracing::warn!("a keeper could not be made: {sentence}");
             }
+            link.is_heard_of();
             life.started = true;
             life.ended = true;
             Some(Event::StartFailed {
@@ -373,6 +433,7 @@ fn translate(
         _ if !life.ready => None,
         FromKeeper::Started { contained_by, .. } => {
             keepers.hold(session, contained_by);
+            link.is_heard_of();
             life.started = true;
             Some(Event::Started { session })
         }

@@ -4,6 +4,7 @@
 mod found;
 mod link;
 mod nursery;
+mod starting;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -24,6 +25,7 @@ use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
 use link::Link;
 use nursery::Nursery;
+use starting::Starting;
 
 /// Spares beyond the target that are kept when calls come thick and fast.
 const SURPLUS: usize = 12;
@@ -51,6 +53,7 @@ pub struct Keepers {
     unborn: Mutex<Option<String>>,
     /// What was read of the sessions that were found, until somebody wants to know.
     recalled: Mutex<HashMap<SessionId, Recalled>>,
+    starting: Starting,
     leaving: CancellationToken,
 }
 
@@ -94,6 +97,7 @@ impl Keepers {
             held: Mutex::default(),
             unborn: Mutex::default(),
             recalled: Mutex::default(),
+            starting: Starting::default(),
             leaving: CancellationToken::new(),
         })
     }
@@ -150,7 +154,10 @@ impl Keepers {
     /// Has the keeper start the command. What comes of it arrives as an event.
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
         match (self.link(id), self.disk_is_full()) {
-            (Some(link), false) => link.send(&ToKeeper::Start(Box::new(launch))),
+            (Some(link), false) => {
+                link.send(&ToKeeper::Start(Box::new(launch)));
+                self.starting.begun(self, id);
+            }
             (None, false) => {
                 let unborn = self.unborn.lock().expect("no holder panics").take();
                 self.fail(id, unborn.as_deref().unwrap_or(UNBORN));
