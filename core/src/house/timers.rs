@@ -243,7 +243,8 @@ impl House {
         Ok(())
     }
 
-    /// Lets a call stand by; one that outlasts the timer needs no alarm of its own.
+    /// Lets a call stand by. One that outlasts the timer has an alarm too: another call may prolong the
+    /// timer, and a disk that is full may keep it from completing.
     fn stand_by(
         &mut self,
         now: Now,
@@ -252,8 +253,7 @@ impl House {
         standby: Option<Millis>,
         patience: Option<Millis>,
     ) {
-        let shorter = |time: &Millis| *time < timer.remaining;
-        let for_this_long = (standby.into_iter().chain(patience)).min().filter(shorter);
+        let for_this_long = standby.into_iter().chain(patience).min();
         let until = for_this_long.map(|time| self.timers.steady(now) + time);
         let number = timer.number;
         self.standing.enter(call, Standby { number, until });
@@ -381,7 +381,13 @@ impl House {
         }
         let steady = self.timers.steady(turn.now);
         while let Some((call, standby)) = self.standing.pop_over(steady) {
-            self.standby_ended(turn, call, standby);
+            if self.timers.completes_next(turn.now, standby.number) {
+                // Of a crowd that is due its timer was not among the first.
+                let until = Some(steady + limit::COMMIT_RETRY);
+                self.standing.enter(call, Standby { until, ..standby });
+            } else {
+                self.standby_ended(turn, call, standby);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use crate::time::Steady;
 pub(crate) struct Standby {
     /// The timer's number.
     pub number: u64,
-    /// When the call must be answered, where that is before the timer is due.
+    /// When the call must be answered, whatever becomes of the timer.
     pub until: Option<Steady>,
 }
 

@@ -494,6 +494,17 @@ impl Timers {
         ended.ok().map(Due::Completed)
     }
 
+    /// Whether it is due, and nothing keeps it from being completed as soon as its turn comes.
+    pub fn completes_next(&self, now: Now, number: u64) -> bool {
+        let steady = self.steady(now);
+        let held = self.held_until.is_some_and(|held| steady <= held);
+        let Ok(Found::Live(slot)) = self.find(&None, self.id_of(number)) else {
+            return false;
+        };
+        let due = |entry: &Entry| Steady(entry.at.get()) < steady;
+        !held && !self.paused.contains_key(&slot) && self.live.get(&slot).is_some_and(due)
+    }
+
     /// Everything since the last settling is safe.
     pub fn settle(&mut self) {
         self.undo.clear();
