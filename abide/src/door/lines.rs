@@ -276,7 +276,7 @@ impl Reader {
         if line.taken && blank {
             return;
         }
-        self.push(slot, &line.bytes);
+        self.push(slot, &line.bytes, true);
     }
 
     /// Hands out what there is of a line, but for a sequence or character that is not complete.
@@ -288,16 +288,24 @@ impl Reader {
         }
         let bytes = line.take(length);
         line.taken = true;
-        self.push(slot, &bytes);
+        self.push(slot, &bytes, false);
     }
 
-    fn push(&mut self, slot: usize, raw: &[u8]) {
+    fn push(&mut self, slot: usize, raw: &[u8], ended: bool) {
         let prefix = match LETTERS[slot].1 {
             Stream::Stdout => "[stdout] ",
             Stream::Stderr => "[stderr] ",
             Stream::Pty => "",
         };
-        for row in rows(raw, LINE_CHARS) {
+        let mut rows = rows(raw, LINE_CHARS);
+        if slot == self::slot(Stream::Pty) {
+            // On a terminal nobody sees spaces at the end, but for those before the cursor.
+            let whole = rows.len() - usize::from(!ended && !rows.is_empty());
+            for row in &mut rows[..whole] {
+                row.truncate(row.trim_end_matches(' ').len());
+            }
+        }
+        for row in rows {
             self.text += prefix.len() + row.len() + 1;
             self.lines.push(format!("{prefix}{row}"));
         }
@@ -405,6 +413,15 @@ mod tests {
             assert_eq!(pages(&log, most, Open::Leave), ["one", "two", "three"]);
             assert_eq!(pages(&log, most, Open::Take), ["one", "two", "three", "$ "]);
         }
+    }
+
+    #[test]
+    fn spaces_that_nobody_sees_on_a_terminal_are_left_out() {
+        let painted = "one   \r\ntext\x1b[2;1H~      \x1b[3;1H~    \x1b[4;1H> ";
+        let lines = pages(&[(Pty, painted)], 100, Open::Take);
+        assert_eq!(lines, ["one", "text", "~", "~", "> "]);
+        let piped = pages(&[(Stdout, "one   \n> ")], 100, Open::Take);
+        assert_eq!(piped, ["[stdout] one   ", "[stdout] > "]);
     }
 
     #[test]

@@ -60,8 +60,15 @@ pub fn own_folder(path: &Path) -> io::Result<()> {
 }
 
 fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
-    make_and_look(path, forbidden, complaint)
-        .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))
+    make_and_look(path, forbidden, complaint).map_err(|e| {
+        let instead = match e.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; ABIDE_DIR names another folder"
+            }
+            _ => "",
+        };
+        io::Error::new(e.kind(), format!("{}: {e}{instead}", path.display()))
+    })
 }
 
 fn make_and_look(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {

@@ -279,15 +279,50 @@ fn a_daemon_killed_again_and_again_under_a_flood_loses_nothing() {
 }
 
 #[test]
-fn s11_a_folder_that_others_can_change_is_refused_with_what_to_do() {
-    use std::os::unix::fs::PermissionsExt;
-    let abide = Abide::new();
-    let dir = abide.path("abide");
-    std::fs::create_dir(&dir).unwrap();
-    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let output = abide.output(["run", "--", "true"]);
-    assert_eq!(output.status.code(), Some(125));
-    assert!(text(&output.stderr).contains("chmod 700"), "{output:?}");
+fn s11_a_folder_that_is_not_ours_alone_is_refused_with_its_path() {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::path::Path;
+    type Prepare = fn(&Path);
+    fn folder(path: &Path, mode: u32) {
+        std::fs::create_dir_all(path).unwrap();
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    const LINK: &str = "a link is not accepted";
+    let mut cases: Vec<(&str, Prepare, &str)> = vec![
+        ("", |dir| folder(dir, 0o777), "run chmod 700"),
+        ("", |dir| folder(dir, 0o770), "run chmod 700"),
+        ("", |dir| folder(dir, 0o702), "run chmod 700"),
+        ("", |dir| symlink("/tmp", dir).unwrap(), LINK),
+        ("", |dir| symlink("nowhere", dir).unwrap(), LINK),
+        ("", |dir| std::fs::write(dir, "").unwrap(), "not a folder"),
+        ("/run", |run| folder(run, 0o777), "run chmod 700"),
+        ("/run", |run| folder(run, 0o710), "run chmod 700"),
+        ("/run", |run| folder(run, 0o701), "run chmod 700"),
+        ("/run", |run| symlink("/tmp", run).unwrap(), LINK),
+        ("/sessions", |all| folder(all, 0o755), "run chmod 700"),
+        ("/sessions", |all| symlink("/tmp", all).unwrap(), LINK),
+    ];
+    if rustix::process::geteuid().is_root() {
+        let given_away: Prepare = |path| {
+            folder(path, 0o700);
+            chown(path, Some(65_534), None).unwrap();
+        };
+        cases.extend(["", "/run", "/sessions"].map(|of| (of, given_away, "another user")));
+    }
+    for (of, prepare, complaint) in cases {
+        let abide = Abide::new();
+        if !of.is_empty() {
+            folder(&abide.path("abide"), 0o700);
+        }
+        let path = abide.path(&format!("abide{of}"));
+        prepare(&path);
+        let output = abide.output(["run", "--", "true"]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{of}: {said}");
+        assert!(said.contains(complaint), "{of}: {said}");
+        assert!(said.contains(&path.display().to_string()), "{of}: {said}");
+        assert!(!abide.socket().exists(), "{of}: nobody listens");
+    }
 }
 
 #[test]
