@@ -401,12 +401,16 @@ impl Reading {
             Some(known) => known,
             None => *self.known.insert(log.end()?),
         };
-        if known.saturating_sub(from.offset()) <= (64 << 10) {
-            return lines::read(&log, known, from, most, open);
-        }
-        tokio::task::spawn_blocking(move || lines::read(&log, known, from, most, open))
-            .await
-            .map_err(io::Error::other)?
+        let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
+            lines::read(&log, known, from, most, open)?
+        } else {
+            tokio::task::spawn_blocking(move || lines::read(&log, known, from, most, open))
+                .await
+                .map_err(io::Error::other)??
+        };
+        // More may have come meanwhile than was told: what was seen must be there for the next look too.
+        self.known = Some(known.max(page.seen));
+        Ok(page)
     }
 
     /// The keeper has told how far the log has come. At its end it is looked at once more: the last
@@ -555,5 +559,37 @@ mod tests {
         assert_eq!(settled.patience(105, false, left), millis(10));
         assert_eq!(settled.patience(105, true, left), millis(140));
         assert_eq!(settled.patience(105, true, millis(5)), millis(5));
+    }
+
+    /// The keeper had told of five bytes when two more came, which lie in the same piece of the log.
+    #[test]
+    fn what_was_seen_unasked_is_seen_again() {
+        use std::io::Write;
+        use std::os::fd::AsFd;
+        let folder = tempfile::tempdir().unwrap();
+        let place = std::fs::File::open(folder.path()).unwrap();
+        let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
+        let (from, mut to) = std::io::pipe().unwrap();
+        to.write_all(b"one\r\n$ ").unwrap();
+        let mut written = crate::keeper::log::Log::new(place, 1 << 20);
+        written.take(from.as_fd(), crate::world::log::Stream::Pty, 7);
+        let mut reading = Reading {
+            log: Log::open(folder.path()),
+            meta: None,
+            known: Some(5),
+            follower: None,
+            ended: false,
+            left: false,
+            began: Mono(0),
+            until: Mono(0),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let page = reading.page(Cursor::default(), 10, Open::Leave).await;
+            let page = page.unwrap();
+            assert_eq!((page.lines, page.seen), (vec!["one".to_owned()], 7));
+            let prompt = reading.page(page.cursor, 10, Open::Take).await.unwrap();
+            assert_eq!(prompt.lines, ["$ "]);
+        });
     }
 }
