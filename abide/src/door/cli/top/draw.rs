@@ -204,16 +204,18 @@ fn text(value: &Value, field: &str) -> String {
 
 fn one(model: &Model, part: Part, value: &Value, cols: usize) -> Vec<Line> {
     match part {
-        Part::Questions => question(value),
+        Part::Questions => question(model, value),
         Part::Sessions => vec![session(model, value, cols)],
         Part::Timers => vec![timer(model, value, cols)],
         Part::Messages => vec![message(model, value)],
     }
 }
 
-fn question(value: &Value) -> Vec<Line> {
-    let seconds = value["running_for"].as_f64().unwrap_or(0.0);
-    let ran = show::short(Millis((seconds * 1_000.0) as u64));
+fn question(model: &Model, value: &Value) -> Vec<Line> {
+    // It runs on while it waits for an answer.
+    let asked = value["asked_at"].as_u64().unwrap_or(model.now);
+    let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
+    let ran = show::short(Millis(before as u64 + model.now.saturating_sub(asked)));
     let doing = text(value, "doing");
     vec![
         vec![
@@ -489,8 +491,10 @@ mod tests {
     #[test]
     fn time_goes_on_between_two_readings() {
         let mut model = model();
+        model.lists.questions[0]["asked_at"] = json!(model.now);
         model.now += 25_000;
         let shown = plain(&frame(&mut model, 120, 40)).join("\n");
         assert!(shown.contains("25s"), "{shown}");
+        assert!(shown.contains("ran 1m40s"), "{shown}");
     }
 }
