@@ -266,6 +266,29 @@ fn whoever_logs_out_hears_nothing_more() {
     assert!(!stream.rest().contains("data:"), "the stream ends");
 }
 
+#[test]
+fn whoever_logs_out_follows_nothing_more() {
+    let abide = Abide::new();
+    let browser = abide.log_in();
+    let start = json!({"action": "start", "command": "cat"});
+    let started = abide.good("POST /v1/tools/terminal_session", PERSON, &start);
+    let session = started["session_id"].as_str().expect("an id");
+    let streams: Vec<Answer> = [
+        format!("GET /v1/sessions/{session}/log?follow=true"),
+        "GET /v1/messages?follow=true".into(),
+        "GET /v1/questions?follow=true".into(),
+    ]
+    .iter()
+    .map(|line| Answer::begin(abide.send_bare(line, &browser, "")))
+    .collect();
+    let (status, _) = abide.ask_bare("POST /v1/logout", &browser, &json!({}));
+    assert_eq!(status, 204);
+    for stream in streams {
+        assert_eq!(stream.status, 200);
+        stream.rest();
+    }
+}
+
 /// The next event that a page hears over a WebSocket: its id, its name and its facts.
 fn said(page: &mut WebSocket<TcpStream>) -> Option<(String, String, Value)> {
     loop {

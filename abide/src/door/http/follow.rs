@@ -4,7 +4,6 @@
 use std::io;
 
 use abide_core::session::Phase;
-use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -14,12 +13,12 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::State;
 use super::body::query;
 use super::frame::{self, Frame};
 use super::problem::Problem;
 use super::sessions::facts;
 use super::who::Who;
+use super::{State, body_while_let_in};
 use crate::daemon::{Attached, Handle, Pending, SessionView};
 use crate::world::keepers::Follower;
 use crate::world::log::{Log, Piece, Pieces, Stream};
@@ -257,7 +256,8 @@ pub async fn log(
         format,
         over: false,
     };
-    let body = Body::from_stream(stream::try_unfold(streaming, Streaming::page));
+    let pages = stream::try_unfold(streaming, Streaming::page);
+    let body = body_while_let_in(&state, who.login(), pages);
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 

@@ -2,7 +2,6 @@
 
 use abide_core::message::About;
 use axum::Json;
-use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -17,7 +16,7 @@ use tokio::sync::broadcast;
 use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::who::Who;
-use super::{State, listing};
+use super::{State, body_while_let_in, listing};
 use crate::daemon::{Change, Handle};
 use crate::door::tools::message_words;
 use crate::world::store::{Delivery, DeliveryState, MessageRow, Page, Past};
@@ -80,8 +79,9 @@ pub async fn list(
     if !listing.follow {
         return Ok(Json(json!({"messages": told, "next": next})).into_response());
     }
+    let login = who.login();
     let following = Following {
-        handle: state.handle,
+        handle: state.handle.clone(),
         who,
         changes,
         last: newest.max(rows.first().map(|row| row.number)),
@@ -93,7 +93,8 @@ pub async fn list(
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    Ok((kind, Body::from_stream(lines)).into_response())
+    let body = body_while_let_in(&state, login, lines);
+    Ok((kind, body).into_response())
 }
 
 /// The newest message that somebody may know of.

@@ -44,18 +44,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::Wall;
-use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::extract::connect_info::Connected;
 use axum::middleware::map_response;
 use axum::routing::get;
 use axum::serve::{IncomingStream, Listener};
+use axum::{BoxError, Router};
+use futures_util::{Stream, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::config::Places;
 use crate::daemon::Handle;
 use crate::world::clock::pause;
-use crate::world::logins::Logins;
+use crate::world::logins::{LoginId, Logins};
 use crate::world::peer::Peer;
 
 /// The longest body that is taken at once.
@@ -113,6 +115,26 @@ async fn login_ends(state: &State, who: &who::Who) {
         Some(login) => state.logins.until_ended(login).await,
         None => std::future::pending().await,
     }
+}
+
+/// A body that comes as it happens. It ends with the login of whoever asked for it.
+fn body_while_let_in<B, F>(
+    state: &State,
+    login: Option<LoginId>,
+    pieces: impl Stream<Item = Result<B, F>> + Send + 'static,
+) -> Body
+where
+    B: Into<Bytes> + 'static,
+    F: Into<BoxError> + 'static,
+{
+    let logins = state.logins.clone();
+    let put_out = async move {
+        match login {
+            Some(login) => logins.until_ended(login).await,
+            None => std::future::pending().await,
+        }
+    };
+    Body::from_stream(pieces.take_until(put_out))
 }
 
 /// All routes.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use abide_core::{Millis, Outcome, QuestionId, Request};
 use axum::Json;
-use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -20,7 +19,7 @@ use tokio::sync::broadcast;
 use super::body::{JsonBody, query};
 use super::problem::Problem;
 use super::who::Who;
-use super::{State, glance, listing};
+use super::{State, body_while_let_in, glance, listing};
 use crate::daemon::{Change, Handle, QuestionView};
 use crate::door::tools::question_facts;
 use crate::world::store::closing_word;
@@ -54,8 +53,9 @@ pub async fn list(
     let changes = state.handle.board().follow();
     let mut open = seen(&state.handle, &who);
     open.reverse();
+    let login = who.login();
     let following = Following {
-        handle: state.handle,
+        handle: state.handle.clone(),
         who,
         changes,
         told: HashSet::new(),
@@ -68,7 +68,8 @@ pub async fn list(
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    Ok((kind, Body::from_stream(lines)).into_response())
+    let body = body_while_let_in(&state, login, lines);
+    Ok((kind, body).into_response())
 }
 
 /// Open questions, the oldest first.
