@@ -95,6 +95,7 @@ pub const READY_FD: i32 = 3;
 /// Starts a daemon in the background and waits until it can be called.
 fn start(places: &Places, program: &Path) -> io::Result<()> {
     let (mut news, theirs) = io::pipe()?;
+    turn_over(&places.daemon_log());
     let log = File::options()
         .create(true)
         .append(true)
@@ -151,6 +152,15 @@ fn start(places: &Places, program: &Path) -> io::Result<()> {
         "the daemon did not start: {why}. Its log is {}",
         places.daemon_log().display()
     )))
+}
+
+/// A log that has grown long is put aside for the next one, in the place of the one before.
+fn turn_over(log: &Path) {
+    const LONG: u64 = 1 << 20;
+    if std::fs::metadata(log).is_ok_and(|found| found.len() > LONG) {
+        // One that cannot be moved only goes on growing.
+        let _ = std::fs::rename(log, log.with_added_extension("old"));
+    }
 }
 
 fn make_folders(places: &Places) -> io::Result<()> {

@@ -224,6 +224,18 @@ fn an_older_daemon_that_does_not_make_way_is_called_all_the_same() {
 }
 
 #[test]
+fn a_log_that_has_grown_long_is_put_aside() {
+    let abide = with_a_place_to_listen();
+    let log = abide.path("abide/daemon.log");
+    let long = "x".repeat(2 << 20);
+    std::fs::write(&log, &long).unwrap();
+    abide.daemon_pid();
+    let old = std::fs::read_to_string(abide.path("abide/daemon.log.old")).unwrap();
+    assert!(old == long, "{} bytes", old.len());
+    assert!(std::fs::metadata(&log).unwrap().len() < 1 << 20);
+}
+
+#[test]
 fn stopping_nothing_is_done_already() {
     let abide = Abide::new();
     assert_eq!(abide.json(["stop", "--json"])["stopped"], false);
