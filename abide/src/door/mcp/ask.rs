@@ -31,8 +31,8 @@ pub fn request(question: &QuestionView) -> ElicitRequest {
 /// What an answer means, given by this client so long after it was asked.
 pub fn meaning(answer: &ElicitResult, client: &str, after: Millis) -> Reply {
     match answer.action {
+        _ if answers_by_itself(client, after) => Reply::Nobody,
         ElicitationAction::Accept => Reply::Said(Answer::Yes),
-        ElicitationAction::Decline if declines_by_itself(client, after) => Reply::Nobody,
         ElicitationAction::Decline => Reply::Said(Answer::No),
         // `cancel`, and whatever later versions may add.
         _ => Reply::Nobody,
@@ -51,9 +51,9 @@ pub fn meaning_of_json(answer: &Value) -> Option<Reply> {
     Some(meaning(&answer, "", Millis::MAX))
 }
 
-/// Codex, under a policy of never asking, declines in the person's stead and at once. Nobody reads
-/// and answers a question this fast.
-fn declines_by_itself(client: &str, after: Millis) -> bool {
+/// Codex, under a policy of never asking, declines or accepts in the person's stead and at once. Nobody
+/// reads and answers a question this fast.
+fn answers_by_itself(client: &str, after: Millis) -> bool {
     client.starts_with("codex") && after < Millis(400)
 }
 
@@ -78,10 +78,15 @@ mod tests {
 
     #[test]
     fn a_policy_is_not_a_person() {
-        let decline = ElicitResult::new(ElicitationAction::Decline);
-        let after = |client, millis| meaning(&decline, client, Millis(millis));
-        assert_eq!(after("codex-mcp-client", 3), Reply::Nobody);
-        assert_eq!(after("codex-mcp-client", 900), Reply::Said(Answer::No));
-        assert_eq!(after("some-client", 3), Reply::Said(Answer::No));
+        for (action, said) in [
+            (ElicitationAction::Decline, Answer::No),
+            (ElicitationAction::Accept, Answer::Yes),
+        ] {
+            let answer = ElicitResult::new(action);
+            let after = |client, millis| meaning(&answer, client, Millis(millis));
+            assert_eq!(after("codex-mcp-client", 3), Reply::Nobody);
+            assert_eq!(after("codex-mcp-client", 900), Reply::Said(said));
+            assert_eq!(after("some-client", 3), Reply::Said(said));
+        }
     }
 }
