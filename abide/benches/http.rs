@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 
 /// Calls of each kind; they take turns.
 const CALLS: usize = 4_000;
+/// What a page asks with.
+const UPGRADE: &str = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+                       sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
 /// Pages that are open at once, and events that each is sent.
 const PAGES: usize = 100;
 const EVENTS: usize = 50;
@@ -29,7 +32,8 @@ fn main() {
     let abide = Abide::start(dir.path());
     let bare = Bare::start();
     calls(&abide, &bare);
-    events(&abide);
+    events(&abide, "open streams", "");
+    events(&abide, "pages, WebSockets", UPGRADE);
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures")]
@@ -188,12 +192,14 @@ impl Line {
 
     /// Reads on until an event of this name has come whole.
     fn until(&mut self, name: &str) {
-        let wanted = format!("event: {name}\n");
-        let mut line = String::new();
+        let wanted = format!("event: {name}\n").into_bytes();
+        // Where each event is a message, bytes that are no text stand before its first line.
+        let mut line = Vec::new();
         let mut found = false;
-        while !(found && line == "\n") {
+        while !(found && line == b"\n") {
             line.clear();
-            self.stream.read_line(&mut line).expect("an event");
+            let read = self.stream.read_until(b'\n', &mut line);
+            assert_ne!(read.expect("an event"), 0, "there is more to come");
             found |= line == wanted;
         }
     }
@@ -217,8 +223,8 @@ fn calls(abide: &Abide, bare: &Bare) {
     println!("ratio of medians         {ratio:.2}x");
 }
 
-fn events(abide: &Abide) {
-    let headers = format!("{}abide-person: true\r\n", abide.headers());
+fn events(abide: &Abide, how: &str, upgrade: &str) {
+    let headers = format!("{}abide-person: true\r\n{upgrade}", abide.headers());
     let mut pages: Vec<Line> = (0..PAGES)
         .map(|_| Line::new(abide.address, "GET /v1/events", &headers, ""))
         .collect();
@@ -240,7 +246,7 @@ fn events(abide: &Abide) {
         maker.answer();
     }
     let spread = Spread::of(took);
-    println!("an event to {PAGES} pages    {spread}");
+    println!("to {PAGES} {how:<18}{spread}");
 }
 
 struct Spread {
