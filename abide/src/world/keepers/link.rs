@@ -423,6 +423,7 @@ fn translate(
                 tracing::warn!("a keeper could not be made: {sentence}");
             }
             link.is_heard_of();
+            keepers.starting.over(session);
             life.started = true;
             life.ended = true;
             Some(Event::StartFailed {
@@ -434,6 +435,7 @@ fn translate(
         FromKeeper::Started { contained_by, .. } => {
             keepers.hold(session, contained_by);
             link.is_heard_of();
+            keepers.starting.over(session);
             life.started = true;
             Some(Event::Started { session })
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_core::time::Mono;
 use abide_core::{Millis, SessionId};
+use tokio::task::AbortHandle;
 
 use super::{Keepers, found};
 use crate::keeper::folder::{self, EndingFile};
@@ -22,8 +23,8 @@ pub(super) struct Starting(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     begun: Vec<(Mono, SessionId)>,
-    /// Somebody looks after them.
-    watched: bool,
+    /// Ends whoever looks after them.
+    watch: Option<AbortHandle>,
 }
 
 impl Starting {
@@ -31,21 +32,36 @@ impl Starting {
     pub fn begun(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.push((SystemClock.now().mono, id));
-        if !std::mem::replace(&mut waiting.watched, true) {
-            tokio::spawn(watch(keepers.clone()));
+        if waiting.watch.is_none() {
+            let watch = tokio::spawn(watch(keepers.clone()));
+            waiting.watch = Some(watch.abort_handle());
         }
     }
 
-    /// Those that have had their time. `None`: there is nobody left to look after.
-    fn overdue(&self) -> Option<Vec<SessionId>> {
+    /// It has been started, or cannot be. Where it was the last, nobody is woken for them any more.
+    pub fn over(&self, id: SessionId) {
+        let mut waiting = self.0.lock().expect("no holder panics");
+        waiting.begun.retain(|(_, begun)| *begun != id);
+        if waiting.begun.is_empty()
+            && let Some(watch) = waiting.watch.take()
+        {
+            watch.abort();
+        }
+    }
+
+    /// Those that have had their time, and whether there are others to look after.
+    fn overdue(&self) -> (Vec<SessionId>, bool) {
         let now = SystemClock.now().mono;
         let patience = Millis(u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX));
         let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.watched = !waiting.begun.is_empty();
         let had_time = |(begun, _): &mut (Mono, SessionId)| now.since(*begun) >= patience;
         let overdue = waiting.begun.extract_if(.., had_time).map(|(_, id)| id);
         let overdue: Vec<SessionId> = overdue.collect();
-        waiting.watched.then_some(overdue)
+        let others = !waiting.begun.is_empty();
+        if !others {
+            waiting.watch = None;
+        }
+        (overdue, others)
     }
 }
 
@@ -56,13 +72,14 @@ async fn watch(keepers: Arc<Keepers>) {
             () = keepers.leaving.cancelled() => return,
             () = pause(PATIENCE) => {}
         }
-        let Some(overdue) = keepers.starting.overdue() else {
-            return;
-        };
+        let (overdue, others) = keepers.starting.overdue();
         for id in overdue {
             if let Some(link) = keepers.link(id) {
                 link.give_up_unless_started();
             }
+        }
+        if !others {
+            return;
         }
     }
 }
