@@ -48,6 +48,14 @@ pub fn limit(given: Option<usize>) -> Result<usize, Problem> {
     )))
 }
 
+/// What is said of an `after` that no page before has told.
+pub fn no_place(after: &str) -> Problem {
+    let shown = tools::shown(after);
+    Problem::bad_input(format!(
+        "`after` must be the `next` of the page before; got {shown}"
+    ))
+}
+
 /// A text that is looked for, large and small letters alike.
 pub struct Text(String);
 

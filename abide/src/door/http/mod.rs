@@ -111,8 +111,13 @@ impl State {
 
 /// Waits until the login ends that a request showed; for ever where it showed none.
 async fn login_ends(state: &State, who: &who::Who) {
-    match who.login() {
-        Some(login) => state.logins.until_ended(login).await,
+    until_ended(state.logins.clone(), who.login()).await;
+}
+
+/// For ever, where nobody has logged in.
+async fn until_ended(logins: Arc<Logins>, login: Option<LoginId>) {
+    match login {
+        Some(login) => logins.until_ended(login).await,
         None => std::future::pending().await,
     }
 }
@@ -127,13 +132,7 @@ where
     B: Into<Bytes> + 'static,
     F: Into<BoxError> + 'static,
 {
-    let logins = state.logins.clone();
-    let put_out = async move {
-        match login {
-            Some(login) => logins.until_ended(login).await,
-            None => std::future::pending().await,
-        }
-    };
+    let put_out = until_ended(state.logins.clone(), login);
     Body::from_stream(pieces.take_until(put_out))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use abide_core::{Millis, SessionId, Wall};
+use abide_core::Millis;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::body::query;
 use super::problem::Problem;
+use super::sessions::place;
 use super::who::Who;
 use super::{State, listing};
 use crate::daemon::{Handle, SessionView};
 use crate::door::digest::rows;
 use crate::door::mask::Mask;
-use crate::door::tools;
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::log::Log;
 use crate::world::search::{self, Pattern};
@@ -49,17 +49,12 @@ struct Place {
 impl Place {
     fn read(state: &State, who: &Who, text: &str) -> Result<Self, Problem> {
         let parts = text.rsplit_once(':');
-        let place = parts.and_then(|(id, line)| {
+        let found = parts.and_then(|(id, line)| {
             let view = who.session(state, id).ok()?;
             let line = line.parse().ok()?;
             Some(Place { view, line })
         });
-        place.ok_or_else(|| {
-            let shown = tools::shown(text);
-            Problem::bad_input(format!(
-                "`after` must be the `next` of the page before; got {shown}"
-            ))
-        })
+        found.ok_or_else(|| listing::no_place(text))
     }
 }
 
@@ -78,10 +73,10 @@ pub async fn search(
     };
     let mut views = state.handle.board().sessions();
     views.retain(|view| {
-        let reached = |from: &Place| order(view) <= order(&from.view);
+        let reached = |from: &Place| place(view) <= place(&from.view);
         view.visible_to(who.agent.as_ref()) && from.as_ref().is_none_or(reached)
     });
-    views.sort_by_key(|view| std::cmp::Reverse(order(view)));
+    views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     let handle = state.handle.clone();
     let found = tokio::task::spawn_blocking(move || through(&handle, &views, &pattern, most, from));
     let (matches, next) = found
@@ -91,11 +86,6 @@ pub async fn search(
     Ok(Json(
         json!({"matches": matches, "truncated": truncated, "next": next}),
     ))
-}
-
-/// Order of creation; the id decides between those of the same moment.
-fn order(view: &SessionView) -> (Wall, SessionId) {
-    (view.state.created, view.id)
 }
 
 /// The matching lines, and where to go on where there may be more.

@@ -63,12 +63,8 @@ pub async fn list(
     let total = views.len();
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     if let Some(after) = &wanted.after {
-        let last = who.session(&state, after).map_err(|_| {
-            let shown = tools::shown(after);
-            Problem::bad_input(format!(
-                "`after` must be the `next` of the page before; got {shown}"
-            ))
-        })?;
+        let last = who.session(&state, after);
+        let last = last.map_err(|_| listing::no_place(after))?;
         views.retain(|view| place(view) < place(&last));
     }
     let more = views.len() > limit;
@@ -107,7 +103,7 @@ async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Map<Stri
 }
 
 /// Order of creation; the id decides between those of the same moment.
-fn place(view: &SessionView) -> (abide_core::Wall, SessionId) {
+pub fn place(view: &SessionView) -> (abide_core::Wall, SessionId) {
     (view.state.created, view.id)
 }
 
