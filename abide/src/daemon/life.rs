@@ -269,9 +269,11 @@ const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// Another daemon holds the lock. An older one makes way, touching no session; one of this version
 /// or a newer one stays. One that does not answer is on its way out, or has only just come.
 fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
+    let socket = places.http_socket();
+    let mut told_to_stop = false;
     for _ in 0..LOCK_TRIES {
-        if let Ok(running) = http::ask_version(&places.http_socket()) {
-            return make_way(places, lock, &running);
+        if !told_to_stop && let Ok(running) = http::ask_version(&socket) {
+            told_to_stop = make_way(&socket, &running)?;
         }
         if lock.try_lock().is_ok() {
             return Ok(());
@@ -282,20 +284,38 @@ fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
         )]
         std::thread::sleep(LOCK_PAUSE);
     }
+    let trouble = if told_to_stop {
+        "said that it stops but does not"
+    } else {
+        "does not answer"
+    };
     bail!(
-        "another daemon holds {} but does not answer",
+        "another daemon holds {} and {trouble}",
         places.lock().display()
     );
 }
 
-fn make_way(places: &Places, lock: &File, running: &str) -> anyhow::Result<()> {
+/// Tells a daemon that is older than this program to stop. False where it went before it could be told so.
+fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
     if !older(running, env!("CARGO_PKG_VERSION")) {
         bail!(
             "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
         );
     }
-    http::ask_to_stop(&places.http_socket()).context("the older daemon does not stop")?;
-    lock.lock().context("cannot take the lock over")
+    match http::ask_to_stop(socket) {
+        Ok(()) => Ok(true),
+        Err(fault) if went_away(fault.kind()) => Ok(false),
+        Err(fault) => Err(fault).context("the older daemon does not stop"),
+    }
+}
+
+/// Whether a daemon that fails so is no longer there.
+fn went_away(fault: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(
+        fault,
+        BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof
+    )
 }
 
 /// Whether the version `left` comes before `right`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::thread::JoinHandle;
 
@@ -143,8 +143,7 @@ fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
     let stopping = UnixListener::bind(&socket).unwrap();
     let stopping = std::thread::spawn(move || {
         let (mut asked, _) = stopping.accept().unwrap();
-        let mut head = [0; 4 << 10];
-        assert_ne!(asked.read(&mut head).unwrap(), 0);
+        whole_head(&mut asked);
         std::fs::remove_file(socket).unwrap();
         drop(stopping);
         let body = r#"{"detail": "the daemon is stopping"}"#;
@@ -161,6 +160,17 @@ fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// Reads to the end of a request's head: whoever answers in the middle of it is cut off by a fault.
+fn whole_head(asked: &mut UnixStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        asked.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    String::from_utf8(head).unwrap()
+}
+
 /// Plays a daemon of an earlier version until it was asked for so many things. It may be stopped or not.
 fn older_daemon(abide: &Abide, most: usize, goes: bool) -> JoinHandle<Vec<String>> {
     let lock = File::create(abide.path("abide/run/lock")).unwrap();
@@ -172,9 +182,7 @@ fn older_daemon(abide: &Abide, most: usize, goes: bool) -> JoinHandle<Vec<String
         let mut asked_for = Vec::new();
         while asked_for.len() < most {
             let (mut asked, _) = listener.accept().unwrap();
-            let mut head = [0; 4 << 10];
-            let length = asked.read(&mut head).unwrap();
-            let head = String::from_utf8_lossy(&head[..length]).into_owned();
+            let head = whole_head(&mut asked);
             let words: Vec<&str> = head.split(' ').take(2).collect();
             let what = words.join(" ");
             let stop = what == "POST /v1/stop";
@@ -209,6 +217,15 @@ fn a_newer_command_line_has_an_older_daemon_make_way() {
     // From now on there is nothing to replace.
     let pid = &status["daemon"]["pid"];
     assert_eq!(*pid, abide.daemon_pid());
+}
+
+#[test]
+fn an_older_daemon_that_goes_before_it_is_told_to_makes_way() {
+    let abide = with_a_place_to_listen();
+    let older = older_daemon(&abide, 1, true);
+    let output = abide.output(["run", "--", "echo hello"]);
+    assert_eq!(text(&output.stdout), "hello\n", "{output:?}");
+    assert_eq!(older.join().unwrap(), ["GET /v1/status"]);
 }
 
 #[test]
