@@ -13,7 +13,7 @@ use super::{Keepers, found, starting};
 use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
-use crate::keeper::proc::Held;
+use crate::keeper::proc::{self, Held};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::stream::Stream;
 
@@ -95,6 +95,20 @@ impl Link {
             process.signal(Signal::KILL);
         }
         self.close();
+    }
+
+    /// Whether its keeper is still to be made, or whoever is to start the command has only to wait for its turn:
+    /// of very many that begin at once, each takes its time.
+    pub fn is_on_its_way(&self) -> bool {
+        match self.keeper.load(Ordering::Relaxed).cast_signed() {
+            0 => true,
+            keeper => {
+                let mut starters = proc::children_of(keeper, 1);
+                starters.push(keeper);
+                let runs = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.state == b'R');
+                starters.iter().any(runs)
+            }
+        }
     }
 
     fn is_given_up(&self) -> bool {

@@ -155,8 +155,9 @@ impl Keepers {
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
         match (self.link(id), self.disk_is_full()) {
             (Some(link), false) => {
-                link.send(&ToKeeper::Start(Box::new(launch)));
+                // Before it is told: it may be heard of at once.
                 self.starting.begun(self, id);
+                link.send(&ToKeeper::Start(Box::new(launch)));
             }
             (None, false) => {
                 let unborn = self.unborn.lock().expect("no holder panics").take();

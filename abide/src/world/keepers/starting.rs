@@ -15,6 +15,8 @@ use crate::world::clock::{Clock, SystemClock, pause};
 
 /// How long a start may take, and how often it is looked whether one takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// The same where nobody stands still, and there are only too many for the machine.
+const PATIENCE_IN_A_CROWD: Duration = Duration::from_secs(120);
 
 /// Those that may not have started yet.
 #[derive(Default)]
@@ -49,20 +51,30 @@ impl Starting {
         }
     }
 
-    /// Those that have had their time, and whether there are others to look after.
-    fn overdue(&self) -> (Vec<SessionId>, bool) {
+    /// Those that have had their time, and for how long they have been waited for.
+    fn overdue(&self) -> Vec<(Millis, SessionId)> {
         let now = SystemClock.now().mono;
-        let patience = Millis(u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX));
+        let waiting = self.0.lock().expect("no holder panics");
+        let all = waiting.begun.iter();
+        all.map(|(begun, id)| (now.since(*begun), *id))
+            .filter(|(waited, _)| *waited >= millis(PATIENCE))
+            .collect()
+    }
+
+    /// Lets go of those that are not waited for any more. Whether there are others to look after.
+    fn let_go(&self, given_up: &[SessionId]) -> bool {
         let mut waiting = self.0.lock().expect("no holder panics");
-        let had_time = |(begun, _): &mut (Mono, SessionId)| now.since(*begun) >= patience;
-        let overdue = waiting.begun.extract_if(.., had_time).map(|(_, id)| id);
-        let overdue: Vec<SessionId> = overdue.collect();
+        waiting.begun.retain(|(_, id)| !given_up.contains(id));
         let others = !waiting.begun.is_empty();
         if !others {
             waiting.watch = None;
         }
-        (overdue, others)
+        others
     }
+}
+
+fn millis(time: Duration) -> Millis {
+    Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Gives up what does not start, until nothing is being started.
@@ -72,16 +84,25 @@ async fn watch(keepers: Arc<Keepers>) {
             () = keepers.leaving.cancelled() => return,
             () = pause(PATIENCE) => {}
         }
-        let (overdue, others) = keepers.starting.overdue();
-        for id in overdue {
-            if let Some(link) = keepers.link(id) {
-                link.give_up_unless_started();
-            }
-        }
-        if !others {
+        let overdue = keepers.starting.overdue().into_iter();
+        let given_up = overdue.filter(|(waited, id)| is_given_up(&keepers, *waited, *id));
+        let given_up: Vec<SessionId> = given_up.map(|(_, id)| id).collect();
+        if !keepers.starting.let_go(&given_up) {
             return;
         }
     }
+}
+
+/// Gives up a command that was waited for in vain, unless it can be seen to come.
+fn is_given_up(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
+    let Some(link) = keepers.link(id) else {
+        return true;
+    };
+    if waited < millis(PATIENCE_IN_A_CROWD) && link.is_on_its_way() {
+        return false;
+    }
+    link.give_up_unless_started();
+    true
 }
 
 /// The keeper of a command that did not start has been killed: what to say of it. The next daemon says it
