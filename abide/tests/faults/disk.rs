@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Abide, comes_to_life, end_all, living, said_to};
+use crate::harness::{Abide, comes_to_life, end_all, living, private_folder, said_to};
 
 /// A disk of 8 MiB with a house on it.
 struct Disk {
@@ -20,7 +20,7 @@ struct Disk {
 impl Disk {
     /// `None`: nothing can be mounted here.
     fn new(then: &str) -> Option<Self> {
-        let dir = TempDir::new().expect("a folder for the test");
+        let dir = private_folder();
         let script = format!(
             "mount -t tmpfs -o size=8m,mode=700 tmpfs \"$1\" && {{ {then}; }} && echo there && exec cat"
         );

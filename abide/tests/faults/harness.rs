@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -26,7 +27,7 @@ pub struct Answer {
 impl Abide {
     pub fn new() -> Self {
         Abide {
-            dir: TempDir::new().expect("a folder for the test"),
+            dir: private_folder(),
         }
     }
 
@@ -151,6 +152,13 @@ impl Drop for Abide {
     }
 }
 
+/// A folder that is ours alone, whatever the mask for new files is.
+pub fn private_folder() -> TempDir {
+    let mut folder = tempfile::Builder::new();
+    folder.permissions(PermissionsExt::from_mode(0o700));
+    folder.tempdir().expect("a folder for the test")
+}
+
 /// What a tool says to a block of text; `command` is `abide call`.
 pub fn said_to(mut command: Command, block: &str) -> Value {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -268,7 +276,6 @@ impl Handle {
             "TERM" => Signal::TERM,
             "KILL" => Signal::KILL,
             "USR2" => Signal::USR2,
-            "STOP" => Signal::STOP,
             other => panic!("no signal {other}"),
         };
         rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be sent");

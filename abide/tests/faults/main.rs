@@ -5,11 +5,14 @@ mod disk;
 mod harness;
 mod memory;
 mod plain;
+#[path = "../timers/shim.rs"]
+mod shim;
 mod wary;
 
 use std::io::{BufRead, Write};
 use std::os::unix::net::UnixListener;
 
+use abide::keeper::proc;
 use harness::{Abide, Handle, comes_to_life, line_with, living, look_for, receive};
 use serde_json::{Value, json};
 
@@ -271,29 +274,34 @@ fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_nur
     left.wait_gone();
 }
 
-/// The children of a process.
-fn children(pid: i32) -> Vec<i32> {
-    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let listed = listed.unwrap_or_default();
-    listed
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
+/// While the file is there, nobody enters the folder `dead`, as if it were on a file server that is gone.
+const DEAD_FOLDER: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int chdir(const char *path) {
+    const char *mark = getenv("DEAD_FOLDER"), *name = strrchr(path, '/');
+    while (mark && name && !strcmp(name, "/dead") && !access(mark, F_OK)) sleep(1);
+    return syscall(SYS_chdir, path);
 }
+"#;
 
 #[test]
 fn k14_a_keeper_that_stands_still_before_its_command_starts_is_given_up() {
     let abide = Abide::new();
     std::fs::write(abide.path("config.toml"), "spare_keepers = 1\n").expect("a configuration");
-    abide.start();
-    // As if the command's folder were on a file server that is gone.
+    let mark = shim::start_on(&abide, DEAD_FOLDER, "DEAD_FOLDER");
+    std::fs::write(mark, "").expect("a mark");
+    let dead = abide.path("dead");
+    std::fs::create_dir(&dead).expect("a folder");
     let keeper = look_for("a keeper that was made in advance", || {
-        let nursery = *children(abide.pid()).first()?;
-        children(nursery).first().copied()
+        let nursery = *proc::children(abide.pid()).first()?;
+        proc::children(nursery).first().copied()
     });
     let keeper = Handle::on(keeper);
-    keeper.send("STOP");
-    let call = json!({"command": "echo ran", "timeout": 1, "idempotency_key": "once"});
+    let call = json!({"command": "echo ran", "cwd": dead, "timeout": 1});
     let result = abide
         .post("/v1/tools/shell", &call)
         .expect("an answer")

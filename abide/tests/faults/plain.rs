@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Handle, comes_to_life, end_all, living, said_to};
+use crate::harness::{Handle, comes_to_life, end_all, living, private_folder, said_to};
 
 /// Nobody: a user who owns nothing.
 const NOBODY: u32 = 65_534;
@@ -22,7 +22,7 @@ pub struct Plain {
 
 impl Plain {
     pub fn new() -> Self {
-        let dir = TempDir::new().expect("a folder for the test");
+        let dir = private_folder();
         let program = dir.path().join("abide");
         let built = env!("CARGO_BIN_EXE_abide");
         // Where it was built may be closed to others.

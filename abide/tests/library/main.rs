@@ -1,5 +1,6 @@
 //! abide as a library: the same calls with a daemon and with an engine held within the program.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -78,7 +79,7 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     assert_eq!(abide.continue_timer(&id).await?.fact("status"), "stopped");
 
     // It completes when its maker has been answered, who would be told else.
-    let folder = TempDir::new().expect("a folder");
+    let folder = private_folder();
     let due = folder.path().join("due");
     let mission = abide.mission("look again", LONG);
     mission.until(json!({"file": due})).await?;
@@ -94,6 +95,13 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     Ok(())
 }
 
+/// A folder that is ours alone, whatever the mask for new files is.
+fn private_folder() -> TempDir {
+    let mut folder = tempfile::Builder::new();
+    folder.permissions(PermissionsExt::from_mode(0o700));
+    folder.tempdir().expect("a folder")
+}
+
 /// Waits until a terminal shows this: what comes back at once may be nothing yet.
 async fn echoes(session: &Session, text: &str) -> Result<(), Error> {
     let read = session.read_output().since("0").until(text).timeout(LONG);
@@ -104,7 +112,7 @@ async fn echoes(session: &Session, text: &str) -> Result<(), Error> {
 
 #[test]
 fn an_engine_within_the_program_takes_every_call() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
         a_day_of_an_agent(&held.abide())
@@ -116,7 +124,7 @@ fn an_engine_within_the_program_takes_every_call() {
 
 #[test]
 fn a_daemon_takes_the_same_calls() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = private_folder();
     block_on(async {
         let abide = Abide::connect_with(folder.path(), PROGRAM).of_agent("ann");
         a_day_of_an_agent(&abide).await.expect("it goes well");
@@ -135,7 +143,7 @@ fn stop_daemon(folder: &Path) {
 
 #[test]
 fn a_person_in_the_program_is_asked_and_answers() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
         let abide = held.abide();
@@ -177,7 +185,7 @@ fn a_person_in_the_program_is_asked_and_answers() {
 
 #[test]
 fn bad_input_is_one_sentence_and_agents_see_only_their_own() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
         let abide = held.abide();
@@ -208,7 +216,7 @@ fn bad_input_is_one_sentence_and_agents_see_only_their_own() {
 
 #[test]
 fn one_folder_has_one_engine_and_what_it_left_is_found_again() {
-    let folder = TempDir::new().expect("a folder");
+    let folder = private_folder();
     block_on(async {
         let first = held(&folder).await;
         let second = Held::start(folder.path(), PROGRAM).await;
