@@ -253,8 +253,9 @@ mod tests {
         let committed = committed.blocking_recv();
         assert!(matches!(committed, Ok(Ok(()))), "{committed:?}");
         let made = notes.into_iter().map(oneshot::Receiver::blocking_recv);
-        let made = made.filter(|made| matches!(made, Ok(Ok(())))).count();
-        assert!((NOTES..2 * NOTES).contains(&made), "{made}");
+        // A note for which the database was held too long has failed, but it was taken.
+        let taken = made.filter(Result::is_ok).count();
+        assert!((NOTES..2 * NOTES).contains(&taken), "{taken}");
         assert!(matches!(note().blocking_recv(), Ok(Ok(()))));
     }
 }

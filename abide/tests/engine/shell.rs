@@ -423,8 +423,10 @@ fn secrets_of_the_call_are_masked() {
 fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
     with_engine(|engine| async move {
         for tool in ["shell", "execute_command"] {
-            let command =
-                "echo \"it is $API_TOKEN\"; sh -c \"sleep 1000; : $API_TOKEN\" >/dev/null 2>&1 &";
+            // What is left has become what it is named for before the command ends.
+            let command = "echo \"it is $API_TOKEN\"; \
+                sh -c \"sleep 1000; : $API_TOKEN\" >/dev/null 2>&1 & \
+                until grep -qa \"$API_TOKEN\" /proc/$!/cmdline; do :; done";
             let env = json!({"API_TOKEN": "correct-horse-battery"});
             let ran = engine
                 .call(tool, json!({"command": command, "env": env}))

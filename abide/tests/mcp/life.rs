@@ -74,6 +74,8 @@ fn what_was_read_when_the_daemon_died_is_read_again() {
         assert!(text(&result).starts_with("[stdout] one\n"), "{result}");
         let send = json!({"action": "send_input", "session_id": session, "input": "two\n"});
         client.call("terminal_session", send);
+        // Whatever was there in time for the answer, this waits for the rest or for the end.
+        client.call("terminal_session", read.clone());
         let read = json!({"action": "read_output", "session_id": session, "since": "0"});
         let result = client.call("terminal_session", read);
         assert!(
