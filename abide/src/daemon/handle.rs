@@ -21,6 +21,7 @@ use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::facts::{Facts, Looks};
 use crate::world::keepers::Keepers;
+use crate::world::prints::Prints;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
@@ -63,6 +64,8 @@ pub struct Launch {
     pub stdin: Stdin,
     /// A terminal of this many columns and rows.
     pub pty: Option<(u16, u16)>,
+    /// What is secret in its environment and must not be shown.
+    pub secrets: Arc<Prints>,
 }
 
 /// A command's input.
@@ -114,9 +117,6 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
-/// Names of variables and their values.
-pub type Given = Arc<[(String, String)]>;
-
 struct Shared {
     board: Board,
     keepers: Arc<Keepers>,
@@ -129,7 +129,7 @@ struct Shared {
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
-    given: Mutex<HashMap<SessionId, Given>>,
+    secrets: Mutex<HashMap<SessionId, Arc<Prints>>>,
     looks: Mutex<HashMap<SessionId, Looks>>,
     attached: Mutex<HashMap<SessionId, u32>>,
 }
@@ -169,7 +169,7 @@ impl Handle {
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
-            given: Mutex::default(),
+            secrets: Mutex::default(),
             looks: Mutex::default(),
             attached: Mutex::default(),
         };
@@ -245,18 +245,17 @@ impl Handle {
         &self.shared.screens
     }
 
-    /// The variables that a session was given when it was started, as far as this daemon knows: what
-    /// is secret among them must not be shown.
-    pub fn given(&self, id: SessionId) -> Given {
-        let given = self.shared.given.lock().expect("no holder panics");
-        given.get(&id).cloned().unwrap_or_default()
+    /// The secrets that a session was given when it was started: they must not be shown.
+    pub fn secrets(&self, id: SessionId) -> Arc<Prints> {
+        let secrets = self.shared.secrets.lock().expect("no holder panics");
+        secrets.get(&id).cloned().unwrap_or_default()
     }
 
     /// Remembers them until the session is forgotten.
-    pub fn remember_given(&self, id: SessionId, variables: Vec<(String, String)>) {
-        if !variables.is_empty() {
-            let mut given = self.shared.given.lock().expect("no holder panics");
-            given.insert(id, variables.into());
+    pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<Prints>) {
+        if !given.is_empty() {
+            let mut secrets = self.shared.secrets.lock().expect("no holder panics");
+            secrets.insert(id, given);
         }
     }
 
@@ -273,7 +272,7 @@ impl Handle {
     /// What was remembered of a session goes with it.
     pub(super) fn forget(&self, id: SessionId) {
         let shared = &self.shared;
-        shared.given.lock().expect("no holder panics").remove(&id);
+        shared.secrets.lock().expect("no holder panics").remove(&id);
         shared.looks.lock().expect("no holder panics").remove(&id);
     }
 

@@ -273,7 +273,9 @@ impl Performer {
             key: session.key.as_ref().map(|key| key.0.to_string()),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
+            prints: launch.secrets.to_bytes(),
         };
+        self.handle.remember_secrets(id, launch.secrets);
         crash_point("session.pre_start");
         self.keepers.start(id, frame);
         crash_point("session.post_start");
@@ -339,7 +341,13 @@ impl Performer {
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {
-            let Recalled { cwd, pty, deadline } = self.keepers.recalled(id);
+            let Recalled {
+                cwd,
+                pty,
+                deadline,
+                secrets,
+            } = self.keepers.recalled(id);
+            self.handle.remember_secrets(id, Arc::new(secrets));
             Detail {
                 cwd,
                 pty,

@@ -5,15 +5,12 @@
 //! alone: a model needs those. This is a courtesy, not a boundary: a secret that a command encodes
 //! is not found.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 
-/// Shorter values are words of everyday text.
-const VALUE_MIN: usize = 8;
-/// Variables that are looked at.
-const VALUES_MAX: usize = 256;
+use crate::world::prints::Prints;
 
 /// Parts of names that say: what I hold is secret.
 const SECRET_NAMES: &[&str] = &[
@@ -40,43 +37,31 @@ const OPEN_NAMES: &[&str] = &[
     "XAUTHORITY",
 ];
 
-/// What is hidden in the texts of one call.
+/// What is hidden in the texts about one session.
+#[derive(Clone, Default)]
 pub struct Mask {
-    values: Option<AhoCorasick>,
-    names: Vec<String>,
+    secrets: Arc<Prints>,
+}
+
+/// The secrets among these variables.
+pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Prints {
+    let secret = |(name, _): &(&str, &str)| is_secret(name);
+    let variables = variables.into_iter().filter(secret);
+    // A value of several lines is shown line by line.
+    let lines =
+        variables.flat_map(|(name, value)| value.lines().map(move |line| (name, line.trim())));
+    Prints::of(lines)
 }
 
 impl Mask {
-    /// Knows the shapes of tokens, and the secrets among these variables.
-    pub fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut names = Vec::new();
-        let mut values = Vec::new();
-        let secret = |(name, value): &(&str, &str)| value.len() >= VALUE_MIN && is_secret(name);
-        for (name, value) in variables.into_iter().filter(secret).take(VALUES_MAX) {
-            // A value of several lines is shown line by line.
-            for line in value.lines().map(str::trim) {
-                if line.len() >= VALUE_MIN {
-                    names.push(format!("[masked:{name}]"));
-                    values.push(line.to_owned());
-                }
-            }
-        }
-        let values = if values.is_empty() {
-            None
-        } else {
-            let builder = AhoCorasick::builder()
-                .match_kind(MatchKind::LeftmostLongest)
-                .build(values);
-            builder.ok()
-        };
-        Mask { values, names }
+    /// Knows the shapes of tokens, and these secrets.
+    pub fn of(secrets: Arc<Prints>) -> Self {
+        Mask { secrets }
     }
 
+    /// The text without what is secret in it.
     pub fn apply(&self, text: String) -> String {
-        let text = match &self.values {
-            Some(values) if values.is_match(&text) => values.replace_all(&text, &self.names),
-            _ => text,
-        };
+        let text = self.without_secrets(text);
         if !HINTS.is_match(&text) {
             return text;
         }
@@ -93,10 +78,26 @@ impl Mask {
         }
         text
     }
+
+    fn without_secrets(&self, text: String) -> String {
+        let found = self.secrets.find(&text);
+        if found.is_empty() {
+            return text;
+        }
+        let mut hidden = String::with_capacity(text.len());
+        let mut shown = 0;
+        for (place, name) in found {
+            hidden.push_str(&text[shown..place.start]);
+            hidden.push_str(&format!("[masked:{name}]"));
+            shown = place.end;
+        }
+        hidden.push_str(&text[shown..]);
+        hidden
+    }
 }
 
 /// Whether a variable of this name holds a secret.
-pub fn is_secret(name: &str) -> bool {
+fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     !OPEN_NAMES.iter().any(|open| name.contains(open))
         && SECRET_NAMES.iter().any(|part| name.contains(part))
@@ -191,12 +192,16 @@ mod tests {
     use super::*;
 
     fn masked(text: &str) -> String {
-        Mask::new([]).apply(text.to_owned())
+        Mask::default().apply(text.to_owned())
+    }
+
+    fn knowing(variables: &[(&str, &str)]) -> Mask {
+        Mask::of(Arc::new(secrets(variables.iter().copied())))
     }
 
     #[test]
     fn values_of_secret_variables_are_hidden() {
-        let mask = Mask::new([
+        let mask = knowing(&[
             ("DB_PASSWORD", "correct-horse"),
             ("HOME", "/home/dev/project"),
             ("API_KEY", "short"),
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_longer_secret_wins_over_one_it_begins_with() {
-        let mask = Mask::new([("A_TOKEN", "abcdefgh"), ("B_TOKEN", "abcdefgh-ijkl")]);
+        let mask = knowing(&[("A_TOKEN", "abcdefgh"), ("B_TOKEN", "abcdefgh-ijkl")]);
         assert_eq!(
             mask.apply("x abcdefgh-ijkl".to_owned()),
             "x [masked:B_TOKEN]"

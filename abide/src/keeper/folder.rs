@@ -1,6 +1,6 @@
 //! A session's folder: its durable record. `meta` says what was to be run, `ending` how it ended,
 //! `log` holds the output, and `ctl` is where its keeper listens. Environment and input are not
-//! here: they may hold secrets.
+//! here: they may hold secrets. Of those only fingerprints are.
 //!
 //! Both files are lines of `name=value`. A file without its closing line was torn and counts as
 //! absent.
@@ -62,6 +62,8 @@ pub struct Meta {
     pub init: Option<u32>,
     /// The process that keeps it.
     pub keeper: Keeper,
+    /// By what the secrets that it was given are found in what it writes.
+    pub prints: Vec<u8>,
 }
 
 /// A keeper, so named that no other process is ever mistaken for it.
@@ -114,6 +116,7 @@ impl Meta {
             cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
             init: None,
             keeper,
+            prints: launch.prints.clone(),
         }
     }
 
@@ -153,6 +156,9 @@ impl Meta {
         lines.number("keeper_pid", self.keeper.pid);
         lines.number("keeper_start_ticks", self.keeper.start_ticks);
         lines.bytes("boot_id", self.keeper.boot_id.as_bytes());
+        if !self.prints.is_empty() {
+            lines.bytes("prints", &self.prints);
+        }
         lines.close()
     }
 
@@ -187,6 +193,7 @@ impl Meta {
                 start_ticks: found.number("keeper_start_ticks")?,
                 boot_id: found.text("boot_id")?,
             },
+            prints: found.bytes("prints").unwrap_or_default(),
         })
     }
 }

@@ -429,6 +429,7 @@ mod tests {
             key: Some("k".into()),
             grace_ms: 2_000,
             containment: Hold::Auto,
+            prints: b"{}".to_vec(),
         }
     }
 

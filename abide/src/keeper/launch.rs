@@ -38,6 +38,9 @@ pub struct Launch {
     pub grace_ms: u32,
     /// By what means its tree must be held together.
     pub containment: Hold,
+    /// By what the secrets in its environment are found in what it writes; it does not tell them, and
+    /// is kept for the daemon.
+    pub prints: Vec<u8>,
 }
 
 /// What a child finds on its standard input.
@@ -110,6 +113,8 @@ impl Launch {
             Hold::PidNamespace => 2,
             Hold::Subreaper => 3,
         });
+        // Keepers of before pass over it.
+        put.bytes(&self.prints);
     }
 
     pub(super) fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
@@ -151,6 +156,11 @@ impl Launch {
                 2 => Hold::PidNamespace,
                 3 => Hold::Subreaper,
                 _ => return Err(Malformed),
+            },
+            // Daemons of before say nothing of it.
+            prints: match take.0 {
+                [] => Vec::new(),
+                _ => take.bytes()?.to_vec(),
             },
         })
     }

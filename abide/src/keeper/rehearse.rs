@@ -59,5 +59,6 @@ fn launch() -> Launch {
         key: None,
         grace_ms: 0,
         containment: Hold::Auto,
+        prints: Vec::new(),
     }
 }

@@ -18,6 +18,7 @@ pub mod machine;
 pub mod oom;
 pub mod own;
 pub mod peer;
+pub mod prints;
 pub mod probe;
 pub mod pts;
 pub mod rewrite;

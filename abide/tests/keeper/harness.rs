@@ -253,6 +253,7 @@ impl Keeper {
             key: None,
             grace_ms: 2_000,
             containment: Hold::Auto,
+            prints: Vec::new(),
         }
     }
 

@@ -109,3 +109,31 @@ fn limits_that_were_moved_stay_moved() {
         call(&abide, json!({"action": "kill", "session_id": id}));
     }
 }
+
+#[test]
+fn what_was_secret_stays_hidden() {
+    let abide = Abide::new();
+    abide.start();
+    let env = json!({"API_TOKEN": "correct-horse-battery", "PLACE": "over-the-rainbow"});
+    let lived = json!({"action": "start", "command": "echo $API_TOKEN at $PLACE; cat",
+        "env": env, "pty": false});
+    let lived = call(&abide, lived)["session_id"].clone();
+    let lived = lived.as_str().expect("an id");
+    until(&abide, lived, "rainbow");
+    let ran = json!({"command": "echo $API_TOKEN at $PLACE", "env": env});
+    let ran = abide.post("/v1/tools/shell", &ran).expect("an answer").body;
+    let ran = ran["session_id"].as_str().expect("an id");
+    abide.kill_daemon();
+    abide.start();
+    for id in [lived, ran] {
+        let all = json!({"action": "read_output", "session_id": id, "since": "0"});
+        let found = json!({"action": "search", "session_id": id, "pattern": "rainbow"});
+        for asked in [all, found] {
+            let answer = call(&abide, asked).to_string();
+            let hidden = "[masked:API_TOKEN] at over-the-rainbow";
+            assert!(answer.contains(hidden), "{answer}");
+            assert!(!answer.contains("correct-horse-battery"), "{answer}");
+        }
+    }
+    call(&abide, json!({"action": "kill", "session_id": lived}));
+}

@@ -125,11 +125,7 @@ pub async fn tail(handle: &Handle, view: &SessionView) -> Vec<String> {
     let end = lines.iter().rposition(|line| !line.trim().is_empty());
     let lines = &lines[..end.map_or(0, |last| last + 1)];
     let lines = &lines[lines.len().saturating_sub(LINES)..];
-    let given = handle.given(view.id);
-    let pairs = given
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
-    let mask = Mask::new(pairs);
+    let mask = Mask::of(handle.secrets(view.id));
     lines.iter().map(|line| mask.apply(shown(line))).collect()
 }
 

@@ -97,6 +97,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
             StdinKind::Open => Stdin::Open,
         },
         pty: body.pty.map(|size| (size.cols, size.rows)),
+        secrets: Arc::default(),
     };
     let run = Run {
         command: body.command.into(),

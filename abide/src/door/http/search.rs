@@ -117,11 +117,7 @@ fn through(
         let Ok(found) = search::search(&Log::open(&view.folder), &wanted, late) else {
             continue;
         };
-        let given = handle.given(view.id);
-        let pairs = given
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        let mask = Mask::new(pairs);
+        let mask = Mask::of(handle.secrets(view.id));
         let brought = found.lines.len() as u64;
         let last = found.lines.last().map(|line| line.number);
         matches.extend(found.lines.iter().map(|line| {

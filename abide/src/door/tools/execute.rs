@@ -44,10 +44,6 @@ pub(super) fn read(
 }
 
 impl Execute {
-    pub(super) fn secrets(&self) -> Vec<(String, String)> {
-        self.output.secrets()
-    }
-
     pub(super) async fn result(
         &self,
         handle: &Handle,

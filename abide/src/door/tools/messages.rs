@@ -138,9 +138,7 @@ pub(crate) fn words(handle: &Handle, about: About) -> String {
             let Some(view) = handle.board().session(id) else {
                 return format!("[System] Session '{id}' has ended.");
             };
-            let given = handle.given(id);
-            let pairs = given.iter();
-            let mask = Mask::new(pairs.map(|(name, value)| (name.as_str(), value.as_str())));
+            let mask = Mask::of(handle.secrets(id));
             format!(
                 "[System] Session '{id}' has ended.\nCommand: {}\n{}",
                 mask.apply(report::safe(&view.state.command)),

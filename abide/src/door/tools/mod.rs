@@ -132,17 +132,6 @@ enum Tool {
     ReadMessages(messages::ReadMessages),
 }
 
-impl Tool {
-    /// The secrets that its command is given.
-    fn secrets(&self) -> Vec<(String, String)> {
-        match self {
-            Tool::Shell(shell) => shell.secrets(),
-            Tool::Execute(execute) => execute.secrets(),
-            Tool::Timer(_) | Tool::ReadMessages(_) => Vec::new(),
-        }
-    }
-}
-
 /// What a tool call hears.
 pub enum ToolStep {
     /// The session it works on.
@@ -419,8 +408,6 @@ impl Decided {
             match self.pending.next().await? {
                 Step::Accepted(session) => {
                     self.session = Some(session);
-                    let secrets = self.tool.secrets();
-                    self.handle.remember_given(session, secrets);
                     return Some(ToolStep::Accepted(session));
                 }
                 Step::Asked(question) => return Some(ToolStep::Asked(question)),

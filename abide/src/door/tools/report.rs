@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::Config;
-use crate::daemon::{Given, Handle, Launch, QuestionView, SessionView};
+use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits, counted};
-use crate::door::mask::{Mask, is_secret};
+use crate::door::mask::{self, Mask};
 use crate::keeper::folder::{self, Meta};
 use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Next, Stream};
+use crate::world::prints::Prints;
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
@@ -42,19 +43,12 @@ type Variable = (OsString, OsString);
 pub(super) struct OutputLimits {
     max_chars: usize,
     raw: bool,
-    mask: Arc<Mask>,
-    /// The secrets that the command was given.
-    secrets: Given,
+    mask: Mask,
 }
 
 impl OutputLimits {
     pub(super) fn mask(&self, text: String) -> String {
         self.mask.apply(text)
-    }
-
-    /// For whoever reads what the command wrote later.
-    pub(super) fn secrets(&self) -> Vec<(String, String)> {
-        self.secrets.to_vec()
     }
 }
 
@@ -82,24 +76,24 @@ pub(super) fn read_common(
     let max_chars = args
         .whole("max_output", 1..=MAX_OUTPUT)?
         .unwrap_or(config.max_output);
-    let texts = given.iter().filter_map(|(name, value)| {
-        let (name, value) = (name.to_str()?, value.as_ref()?.to_str()?);
-        is_secret(name).then(|| (name.to_owned(), value.to_owned()))
-    });
-    let secrets: Given = texts.collect();
-    let pairs = secrets.iter();
+    let secrets = Arc::new(secrets_in(&given));
     let output = OutputLimits {
         max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
         raw: args.flag("raw")?,
-        mask: Arc::new(Mask::new(
-            pairs.map(|(name, value)| (name.as_str(), value.as_str())),
-        )),
-        secrets,
+        mask: Mask::of(secrets.clone()),
     };
     Ok((
-        Launch::plain(cwd, laid_over(&context.env, given), stdin),
+        Launch::plain(cwd, laid_over(&context.env, given), stdin, secrets),
         output,
     ))
+}
+
+/// What is secret in the variables that a call sets.
+pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> Prints {
+    let texts = given
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.as_ref()?.to_str()?)));
+    mask::secrets(texts)
 }
 
 /// The inherited environment with what the call sets and takes away.

@@ -57,10 +57,6 @@ pub(super) fn read(
 }
 
 impl Shell {
-    pub(super) fn secrets(&self) -> Vec<(String, String)> {
-        self.output.secrets()
-    }
-
     pub(super) async fn result(
         &self,
         handle: &Handle,
@@ -160,6 +156,7 @@ impl Launch {
         cwd: std::path::PathBuf,
         env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
         stdin: Option<String>,
+        secrets: std::sync::Arc<crate::world::prints::Prints>,
     ) -> Self {
         let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
         Launch {
@@ -168,6 +165,7 @@ impl Launch {
             env,
             stdin,
             pty: None,
+            secrets,
         }
     }
 }

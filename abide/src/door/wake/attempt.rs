@@ -2,6 +2,7 @@
 //! woken can pass for a person, what it did can be read, and a crash in the middle never runs it twice.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use abide_core::request::Caller;
 use abide_core::session::Phase;
@@ -197,6 +198,7 @@ impl Attempt {
             env,
             stdin: Stdin::Bytes(self.text(handle).into_bytes()),
             pty: None,
+            secrets: Arc::default(),
         };
         let caller = Caller {
             agent: Some(Agent(OWNER.into())),

@@ -17,6 +17,7 @@ use crate::keeper::frame::Exited;
 use crate::keeper::tree;
 use crate::world::limits::{self, Moved};
 use crate::world::log::Log;
+use crate::world::prints::Prints;
 use crate::world::socket;
 
 /// How long a keeper that is there may take to say so: it has to be given time first.
@@ -145,6 +146,7 @@ fn recalled(keepers: &Keepers, id: SessionId, meta: Meta, phase: Phase, bytes: u
         cwd: OsString::from_vec(meta.cwd).into(),
         pty: meta.pty.is_some(),
         deadline: limits.deadline,
+        secrets: Prints::from_bytes(&meta.prints),
     };
     keepers.recall(id, recalled);
     Session {

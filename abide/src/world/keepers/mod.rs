@@ -21,6 +21,7 @@ pub use link::{Follower, Tide};
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
 use crate::world::limits::{self, Moved};
+use crate::world::prints::Prints;
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
 use link::Link;
@@ -76,6 +77,8 @@ pub struct Recalled {
     pub pty: bool,
     /// The hard limit it was started with.
     pub deadline: Option<Millis>,
+    /// The secrets it was given.
+    pub secrets: Prints,
 }
 
 impl Keepers {

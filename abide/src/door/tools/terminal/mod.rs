@@ -205,11 +205,7 @@ impl Desk {
 
     /// Hides the secrets that the session was given.
     fn mask(&self, view: &SessionView, text: String) -> String {
-        let given = self.handle.given(view.id);
-        let pairs = given
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        Mask::new(pairs).apply(text)
+        Mask::of(self.handle.secrets(view.id)).apply(text)
     }
 
     /// A result about a session.

@@ -1,6 +1,7 @@
 //! `start`: a command that stays, with a terminal of its own unless told otherwise.
 
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, limit};
@@ -24,7 +25,6 @@ const TERM: &str = "xterm-256color";
 pub(in crate::door::tools) struct Start {
     run: Run,
     launch: Launch,
-    given: Vec<(String, String)>,
 }
 
 pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Result<Start, BadInput> {
@@ -43,13 +43,7 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
         Some(limit) => Some(limit),
     };
     let key = key(args, context)?;
-    let secrets = given
-        .iter()
-        .filter_map(|(name, value)| {
-            let value = value.as_ref()?.to_str()?;
-            Some((name.to_str()?.to_owned(), value.to_owned()))
-        })
-        .collect();
+    let secrets = Arc::new(report::secrets_in(&given));
     let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
     let mut env = report::laid_over(&context.env, given);
     if pty && !names_term {
@@ -75,8 +69,8 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
             env,
             stdin: Stdin::Open,
             pty: pty.then_some((cols, rows)),
+            secrets,
         },
-        given: secrets,
     })
 }
 
@@ -118,7 +112,6 @@ impl Desk {
         if let Some(fault) = report::fault(&view) {
             return Some(Err(fault.to_owned()));
         }
-        self.handle.remember_given(view.id, start.given);
         let text = format!("Session '{}' started", view.id);
         Some(Ok(self.result(&view, text, fields! {"pty": view.pty})))
     }
