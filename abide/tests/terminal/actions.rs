@@ -55,6 +55,36 @@ fn s10_another_agents_session_is_not_found() {
 }
 
 #[test]
+fn a_list_of_very_many_is_short_and_says_so() {
+    with_engine(|engine| async move {
+        let lives = engine.start("cat", json!({})).await;
+        for n in 0..101 {
+            let command = format!("echo {n}");
+            let ended = engine.start(&command, json!({"pty": false})).await;
+            let wait = json!({"until": "^never$", "timeout_seconds": 180});
+            ended.act("read_output", wait).await;
+        }
+        let listed = engine.call(json!({"action": "list", "include_ended": true}));
+        let listed = listed.await;
+        let lines: Vec<&str> = listed.text.lines().collect();
+        assert_eq!(lines.len(), 101, "{}", listed.text);
+        assert!(lines[0].contains(&lives.id), "what lives is there");
+        let shows = |end: &str| lines.iter().any(|line| line.ends_with(end));
+        assert!(shows("  echo 100") && !shows("  echo 0"), "{}", listed.text);
+        assert_eq!(
+            lines[100],
+            "[2 more are not listed, the oldest; max_lines lists up to 10000]"
+        );
+        assert_eq!(listed.facts["truncated"], json!(true));
+        let all = json!({"action": "list", "include_ended": true, "max_lines": 102});
+        let all = engine.call(all).await;
+        assert_eq!(all.text.lines().count(), 102, "{}", all.text);
+        assert_eq!(all.facts["truncated"], json!(false));
+        lives.kill().await;
+    });
+}
+
+#[test]
 fn bad_arguments_are_refused_with_one_sentence() {
     with_engine(|engine| async move {
         for (arguments, part) in [

@@ -4,22 +4,44 @@ use abide_core::session::Phase;
 use abide_core::{Exit, Millis};
 use serde_json::{Value, json};
 
-use super::{Desk, ToolResult, fields};
+use super::search::{LINES, MOST_LINES};
+use super::{Args, BadInput, Desk, ToolResult, fields};
 use crate::daemon::SessionView;
 use crate::door::digest::one_line;
 use crate::door::tools::report::{code_of, signal_of};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::log::Log;
 
-/// Characters of a command that are shown.
+pub(super) const FIELDS: &str = "action, include_ended, max_lines";
+
+/// Characters of a command that are shown in its line, and among the facts.
 const COMMAND: usize = 120;
+const WHOLE_COMMAND: usize = 2_000;
+
+pub(in crate::door::tools) struct List {
+    include_ended: bool,
+    most: usize,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<List, BadInput> {
+    Ok(List {
+        include_ended: args.flag("include_ended")?,
+        most: args.whole("max_lines", 1..=MOST_LINES)?.unwrap_or(LINES) as usize,
+    })
+}
 
 impl Desk {
-    pub(super) fn list(&self, include_ended: bool) -> ToolResult {
+    pub(super) fn list(&self, list: &List) -> ToolResult {
         let agent = self.caller().agent;
         let now = SystemClock.now().wall.0;
         let mut views = self.handle.board().sessions();
-        views.retain(|view| view.visible_to(agent.as_ref()) && (include_ended || lives(view)));
+        views.retain(|view| view.visible_to(agent.as_ref()) && (list.include_ended || lives(view)));
+        let left_out = views.len().saturating_sub(list.most);
+        if left_out > 0 {
+            // What lives, and the newest of what has ended.
+            views.sort_by_key(|view| std::cmp::Reverse((lives(view), view.state.created.0)));
+            views.truncate(list.most);
+        }
         views.sort_by_key(|view| view.state.created.0);
         let mut lines = Vec::new();
         let mut facts = Vec::new();
@@ -29,14 +51,17 @@ impl Desk {
             let active = active.unwrap_or(view.state.created.0);
             let idle = now.saturating_sub(active);
             let state = state(view);
-            let command = self.mask(view, shown(&view.state.command));
+            let command = cut(&self.mask(view, one_line(&view.state.command)), COMMAND);
             lines.push(format!(
                 "{}  {state}  age {}  last activity {} ago  {command}",
                 view.id,
                 spoken(age),
                 spoken(idle)
             ));
-            let command = self.mask(view, view.state.command.to_string());
+            let command = cut(
+                &self.mask(view, view.state.command.to_string()),
+                WHOLE_COMMAND,
+            );
             facts.push(json!({
                 "session_id": view.id.to_string(),
                 "command": command,
@@ -51,13 +76,18 @@ impl Desk {
                 "end": view.ending().map(|ending| ending.end.as_str()),
             }));
         }
+        if left_out > 0 {
+            lines.push(format!(
+                "[{left_out} more are not listed, the oldest; max_lines lists up to {MOST_LINES}]"
+            ));
+        }
         let text = match lines.len() {
             0 => "No sessions".to_owned(),
             _ => lines.join("\n"),
         };
         ToolResult {
             text,
-            facts: fields! {"sessions": Value::Array(facts)},
+            facts: fields! {"sessions": Value::Array(facts), "truncated": left_out > 0},
             is_error: false,
         }
         .sealed()
@@ -86,11 +116,11 @@ fn exit(view: &SessionView) -> Option<Exit> {
     view.ending()?.exit
 }
 
-fn shown(command: &str) -> String {
-    let line = one_line(command);
-    match line.char_indices().nth(COMMAND) {
-        None => line,
-        Some((cut, _)) => format!("{}…", &line[..cut]),
+/// So many characters of it.
+fn cut(command: &str, most: usize) -> String {
+    match command.char_indices().nth(most) {
+        None => command.to_owned(),
+        Some((end, _)) => format!("{}…", &command[..end]),
     }
 }
 

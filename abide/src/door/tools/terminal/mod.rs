@@ -48,7 +48,7 @@ pub(super) enum Action {
     Resize(Named, rule::Resize),
     Signal(Named, i32),
     Kill(Named),
-    List { include_ended: bool },
+    List(list::List),
 }
 
 /// A session as it was named, which need not be the name of one.
@@ -72,12 +72,7 @@ pub(super) fn read(
             Action::Start(Box::new(start::read(&mut args, context, config)?)),
             start::FIELDS,
         ),
-        "list" => (
-            Action::List {
-                include_ended: args.flag("include_ended")?,
-            },
-            "action, include_ended",
-        ),
+        "list" => (Action::List(list::read(&mut args)?), list::FIELDS),
         "read_output" => (
             Action::Read(named(&mut args)?, read::read(&mut args)?),
             read::FIELDS,
@@ -141,7 +136,7 @@ pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(super) async fn perform(action: Action, desk: Desk) -> Option<ToolResult> {
     let done = match action {
         Action::Start(start) => desk.start(*start).await?,
-        Action::List { include_ended } => Ok(desk.list(include_ended)),
+        Action::List(list) => Ok(desk.list(&list)),
         Action::Read(named, read) => desk.read(&named, read).await?,
         Action::Send(named, send) => desk.send(&named, send).await?,
         Action::Screen(named) => desk.screen(&named).await?,

@@ -12,8 +12,8 @@ use crate::world::search::{self, Finds, Line, Pattern};
 pub(super) const FIELDS: &str = "action, session_id, pattern, context, max_lines";
 
 /// Matching lines that are brought where no number is given, and at most.
-const LINES: u64 = 100;
-const MOST_LINES: u64 = 10_000;
+pub(super) const LINES: u64 = 100;
+pub(super) const MOST_LINES: u64 = 10_000;
 /// Lines around each that can be asked for.
 const MOST_CONTEXT: u64 = 50;
 /// How long a search may take; the rest of the log is then left unsearched, and that is said.
