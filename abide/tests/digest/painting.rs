@@ -76,7 +76,9 @@ fn c11_nothing_can_reprogram_a_terminal() {
         "alink"
     );
     assert_eq!(
-        text("\x1bP1$tq\nq\x1b\\a\x1b_x\x1b\\b\x1b^y\x1b\\c\x1bXz\x1b\\d\x1b(Be\n"),
+        text(
+            "\x1bP0;1q#0~~\n-q\x1b\\\x1bP1$tq\x1b\\a\x1b_x\x1b\\b\x1b^y\x1b\\c\x1bXz\x1b\\d\x1b(Be\n"
+        ),
         "abcde"
     );
     assert_eq!(text("a\u{9b}31mb\u{9d}0;t\u{9c}c\u{84}\n"), "abc");
@@ -87,6 +89,13 @@ fn c11_nothing_can_reprogram_a_terminal() {
     );
     // What is never closed does not swallow the rest.
     assert_eq!(text("a\x1b]0;never closed\nb\x1b[12\nc\n"), "a\nb\nc");
+    assert_eq!(text("a\x1bPnever closed\nb\nc\n"), "a\nb\nc");
+    assert_eq!(text("a\x1bP1$tnever closed\nb\n"), "a\nb");
+    // A real image goes over several lines, but not over what paints nothing.
+    assert_eq!(
+        text("a\x1bPq#1~~\n??\nerror: it broke\nb\n"),
+        "a: it broke\nb"
+    );
 }
 
 #[test]

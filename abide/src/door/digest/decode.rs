@@ -10,8 +10,8 @@
 
 use super::sequence::{Motion, Sequence};
 
-/// A DCS string may hold newlines (an image does), so only its length tells a broken one.
-const DCS_MAX: usize = 4 << 20;
+/// The longest image that is passed over.
+const IMAGE_MAX: usize = 4 << 20;
 const COLOUR_MAX: usize = 32;
 const REPLACEMENT: &str = "\u{FFFD}";
 
@@ -96,9 +96,36 @@ struct Str {
 enum StrKind {
     /// Ends with BEL too.
     Osc,
-    /// May hold newlines.
-    Dcs,
+    /// DCS, up to the letter that says what it is. `plain`: there were only numbers so far.
+    DcsHead {
+        plain: bool,
+    },
+    /// A DCS that paints. It may go over many lines, but whatever paints nothing shows that it is none.
+    Image,
     Other,
+}
+
+impl StrKind {
+    /// What it has become with one more byte.
+    fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (StrKind::DcsHead { plain: true }, b'q') => StrKind::Image,
+            (StrKind::DcsHead { .. }, 0x40..) => StrKind::Other,
+            (StrKind::DcsHead { plain }, byte) => StrKind::DcsHead {
+                plain: plain && matches!(byte, b'0'..=b'9' | b';'),
+            },
+            (kind, _) => kind,
+        }
+    }
+
+    /// Whether this byte shows that the string was never ended.
+    fn is_broken_by(self, byte: u8) -> bool {
+        let paints = |byte| matches!(byte, b'?'..=b'~' | b'!'..=b'$' | b'-' | b'0'..=b'9' | b';');
+        match self {
+            StrKind::Image => !paints(byte) && !matches!(byte, b'\n' | b'\r'),
+            _ => byte == b'\n',
+        }
+    }
 }
 
 impl Decoder {
@@ -300,7 +327,7 @@ impl Decoder {
         match byte {
             b'[' => self.state = State::Control(Sequence::default()),
             b']' => self.string(StrKind::Osc),
-            b'P' => self.string(StrKind::Dcs),
+            b'P' => self.string(StrKind::DcsHead { plain: true }),
             b'X' | b'^' | b'_' => self.string(StrKind::Other),
             0x20..=0x2F => self.state = State::EscapeIntermediate(byte),
             b'7' => surface.motion(Motion::Save),
@@ -340,12 +367,16 @@ impl Decoder {
                 // ST as a C1 control: the second byte of U+009C. A text may hold that byte, too,
                 // but then ends a little early, which shows more rather than less.
                 0x9C if before == 0xC2 => State::Ground,
-                b'\n' if *kind != StrKind::Dcs => {
+                0xC2 if *kind == StrKind::Image => continue,
+                byte if kind.is_broken_by(byte) => {
                     self.state = State::Ground;
                     return at;
                 }
-                _ if *length >= DCS_MAX && *kind == StrKind::Dcs => State::Ground,
-                _ => continue,
+                _ if *length >= IMAGE_MAX && *kind == StrKind::Image => State::Ground,
+                byte => {
+                    *kind = kind.after(byte);
+                    continue;
+                }
             };
             self.state = next;
             return at + 1;
