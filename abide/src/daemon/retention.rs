@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::session::Phase;
-use abide_core::time::Wall;
-use abide_core::{Event, SessionId, limit};
+use abide_core::time::{Boot, Wall};
+use abide_core::{Event, Now, SessionId, limit};
 
 use super::{Handle, SessionView};
 use crate::keeper::crash_point;
@@ -25,15 +25,13 @@ const BREATH: Duration = Duration::from_millis(20);
 
 /// Looks through the past for as long as the daemon lives.
 pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn Store>) {
+    let mut calendar = Calendar::default();
     loop {
-        let ended: Vec<_> = handle
-            .board()
-            .sessions()
-            .into_iter()
-            .filter(|view| is_over(view))
-            .collect();
+        let mut ended = handle.board().sessions();
+        let newest = ended.iter().map(|view| view.state.created).max();
+        ended.retain(|view| is_over(view));
         let config = handle.config().clone();
-        let now = clock.now().wall;
+        let now = calendar.believed(clock.now(), newest);
         let remover = handle.clone();
         let removed = tokio::task::spawn_blocking(move || {
             let past: Vec<Past> = ended.iter().map(|view| Past::of(view)).collect();
@@ -64,6 +62,42 @@ pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<
             () = pause(ROUND - SOON) => {}
             () = handle.board().crowded() => {}
         }
+    }
+}
+
+/// A calendar that is so much further than it should be may have been set by mistake.
+const LEAP: u64 = 7 * DAY;
+/// It is believed all the same when it has stayed so for as long.
+const PROBATION: u64 = DAY;
+
+/// What day it is, for deciding what is old. One mistaken calendar must not take the whole past away, so
+/// one that has leapt ahead is not believed at once.
+#[derive(Default)]
+struct Calendar {
+    /// What was believed last, and when.
+    last: Option<(Wall, Boot)>,
+    /// Since when it has been too far ahead.
+    leapt: Option<Boot>,
+}
+
+impl Calendar {
+    /// The time by the calendar, or, where that has leapt, by what has passed since it was right; `newest` is
+    /// when it is known to have been right before.
+    fn believed(&mut self, now: Now, newest: Option<Wall>) -> Wall {
+        let expected = match self.last {
+            Some((wall, at)) => Wall(wall.0 + now.boot.0.saturating_sub(at.0)),
+            None => newest.unwrap_or(now.wall),
+        };
+        if now.wall.0 > expected.0.saturating_add(LEAP) {
+            let since = *self.leapt.get_or_insert(now.boot);
+            if now.boot.0.saturating_sub(since.0) < PROBATION {
+                self.last.get_or_insert((expected, now.boot));
+                return expected;
+            }
+        }
+        self.leapt = None;
+        self.last = Some((now.wall, now.boot));
+        now.wall
     }
 }
 
@@ -204,6 +238,47 @@ mod tests {
         assert_eq!(doomed.len(), limit::SESSIONS - limit::KEPT_SESSIONS);
         assert!(doomed.contains(&SessionId::from_bits(0)), "the oldest go");
         const { assert!(limit::CROWD < limit::SESSIONS) };
+    }
+
+    fn at(wall_days: u64, boot_hours: u64) -> Now {
+        Now {
+            wall: Wall(wall_days * DAY),
+            boot: Boot(boot_hours * HOUR),
+            ..Now::default()
+        }
+    }
+
+    const HOUR: u64 = DAY / 24;
+
+    #[test]
+    fn a_calendar_that_leaps_is_not_believed_before_it_has_lasted() {
+        let mut calendar = Calendar::default();
+        let newest = Some(Wall(99 * DAY));
+        assert_eq!(calendar.believed(at(100, 1), newest), Wall(100 * DAY));
+        // Ten years ahead, for a while.
+        assert_eq!(calendar.believed(at(3_750, 2), newest).0, 100 * DAY + HOUR);
+        assert_eq!(
+            calendar.believed(at(3_750, 25), newest).0,
+            100 * DAY + 24 * HOUR
+        );
+        assert_eq!(calendar.believed(at(101, 26), newest), Wall(101 * DAY));
+        assert_eq!(calendar.believed(at(3_751, 27), newest).0, 101 * DAY + HOUR);
+        // And then for good.
+        assert_eq!(calendar.believed(at(3_752, 51), newest), Wall(3_752 * DAY));
+        assert_eq!(calendar.believed(at(3_753, 75), newest), Wall(3_753 * DAY));
+    }
+
+    #[test]
+    fn a_daemon_that_starts_goes_by_what_it_finds() {
+        let newest = Some(Wall(99 * DAY));
+        let mut calendar = Calendar::default();
+        assert_eq!(calendar.believed(at(3_750, 1), newest), Wall(99 * DAY));
+        assert_eq!(calendar.believed(at(3_750, 2), newest).0, 99 * DAY + HOUR);
+        assert_eq!(calendar.believed(at(3_751, 25), newest), Wall(3_751 * DAY));
+        // Where nothing is found there is nothing to lose, and a calendar that goes back takes nothing.
+        let mut calendar = Calendar::default();
+        assert_eq!(calendar.believed(at(100, 1), None), Wall(100 * DAY));
+        assert_eq!(calendar.believed(at(3, 1), None), Wall(3 * DAY));
     }
 
     #[test]

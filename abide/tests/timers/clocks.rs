@@ -319,6 +319,40 @@ fn m11_m13_a_calendar_that_was_set_before_a_reboot_is_known_after_it() {
 }
 
 #[test]
+fn a_calendar_that_is_far_ahead_for_once_takes_no_past_away() {
+    let abide = Abide::new();
+    // So little that only the last session fits.
+    fs::write(abide.path("config.toml"), "keep_bytes = 500000\n").expect("a file");
+    let Some(calendar) = Calendar::new(&abide) else {
+        return;
+    };
+    let ran = |command: &str| {
+        let ran = call(&abide, "shell", json!({"command": command}));
+        assert_eq!(ran["status"], "SUCCESS", "{ran}");
+        ran["session_id"].as_str().expect("an id").to_owned()
+    };
+    let large = ran("head -c 1000000 /dev/zero");
+    let small = ran("echo kept");
+    abide.kill_daemon();
+    calendar.show(FAR - now());
+    let again = abide
+        .command(["status"])
+        .envs(calendar.variables())
+        .output();
+    assert!(again.expect("abide runs").status.success());
+    // What does not fit is removed in the same turn as what is too old.
+    let known = |id: &str| {
+        let listed = abide.get("/v1/sessions?include_ended=true");
+        let mut listed = listed["sessions"].as_array().expect("a list").iter();
+        listed.any(|session| session["session_id"] == id)
+    };
+    look_for("the end of what is too large", || {
+        (!known(&large)).then_some(())
+    });
+    assert!(known(&small), "it was thought to be old");
+}
+
+#[test]
 fn m13_after_a_reboot_the_calendar_counts() {
     let abide = Abide::new();
     abide.start();
