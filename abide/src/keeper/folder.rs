@@ -404,6 +404,21 @@ pub(super) fn put(file: &OwnedFd, text: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// What a disk gives out at once, and what an ending and what comes behind it take at most.
+const PAGE: usize = 4 << 10;
+const ENDING_ROOM: usize = 512;
+
+/// Puts the first text into the file that [`create`] made, and has room behind it for how the session
+/// will end: the disk may be full by then. Mostly the page that the file has is enough.
+pub(super) fn put_first(file: &OwnedFd, text: &str) -> io::Result<()> {
+    put(file, text)?;
+    let last_page = (text.len() + ENDING_ROOM) / PAGE;
+    if last_page > text.len().saturating_sub(1) / PAGE {
+        rustix::io::pwrite(file, b"\n", (last_page * PAGE) as u64)?;
+    }
+    Ok(())
+}
+
 const CLOSING: &[u8] = b"\nwhole=";
 /// What follows it: the sum and a newline.
 const SUM_SIZE: usize = 9;

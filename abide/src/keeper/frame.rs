@@ -20,6 +20,9 @@ pub const INPUT_WINDOW: usize = 256 << 10;
 /// From the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToKeeper {
+    /// The first thing on a connection that takes the place of another: whoever cannot say it is no
+    /// daemon, and takes nobody's place.
+    Hello,
     /// Start this; said once.
     Start(Box<Launch>),
     /// End the tree.
@@ -200,6 +203,10 @@ impl ToKeeper {
             ToKeeper::Renew { folder } => {
                 put.u8(11).bytes(folder);
             }
+            // Keepers of before pass over it.
+            ToKeeper::Hello => {
+                put.u8(12);
+            }
         });
     }
 
@@ -243,6 +250,7 @@ impl ToKeeper {
             11 => ToKeeper::Renew {
                 folder: take.bytes()?.to_vec(),
             },
+            12 => ToKeeper::Hello,
             _ => return Ok(None),
         }))
     }
@@ -461,6 +469,7 @@ mod tests {
             ToKeeper::Renew {
                 folder: b"/s/session_k3v9x2bc".to_vec(),
             },
+            ToKeeper::Hello,
         ]
     }
 

@@ -36,6 +36,8 @@ enum Stage {
 pub struct Keeper {
     place: Place,
     line: Option<Line>,
+    /// Whoever has connected while a daemon is there, until it has said that it is one.
+    caller: Option<Line>,
     stage: Stage,
     acked: bool,
 }
@@ -47,6 +49,7 @@ struct Woken {
     listener: bool,
     line_in: bool,
     line_out: bool,
+    caller: bool,
     input: bool,
     group: bool,
     streams: [Option<Flow>; 2],
@@ -67,6 +70,7 @@ impl Keeper {
         let mut keeper = Keeper {
             place,
             line: Some(line),
+            caller: None,
             stage: Stage::Spare,
             acked: false,
         };
@@ -110,6 +114,9 @@ impl Keeper {
             flags.set(PollFlags::OUT, line.wants_out());
             add(line.fd(), flags, Slot::Line);
         }
+        if let Some(caller) = &self.caller {
+            add(caller.fd(), PollFlags::IN, Slot::Caller);
+        }
         let mut timeout = None;
         if let Stage::Run(run) = &self.stage {
             for (at, fd) in run.open_streams() {
@@ -140,6 +147,7 @@ impl Keeper {
                         seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
                     woken.line_out = seen.contains(PollFlags::OUT);
                 }
+                Slot::Caller => woken.caller = true,
                 Slot::Stream(at) => {
                     let end = seen == PollFlags::HUP;
                     woken.streams[at] = Some(if end { Flow::End } else { Flow::Bytes });
@@ -172,6 +180,9 @@ impl Keeper {
                 run.reap();
             }
             run.alarms();
+        }
+        if woken.caller {
+            self.hear_caller();
         }
         if woken.listener {
             self.accept();
@@ -214,14 +225,42 @@ impl Keeper {
             return;
         };
         let own = rustix::process::geteuid();
-        if rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == own) {
-            // What was said over the old connection before it was replaced still counts.
-            while self.line.as_mut().is_some_and(Line::receive) {
-                self.obey_all();
-            }
-            self.line = Some(Line::new(socket));
-            self.greet();
+        if !rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == own) {
+            return;
         }
+        // A daemon that loses its connection takes the session for lost, so nobody takes its place by
+        // chance. Where there is none any more, whoever comes is welcome.
+        let caller = Line::new(socket);
+        if self.is_deserted() {
+            self.change_over(caller);
+        } else {
+            self.caller = Some(caller);
+        }
+    }
+
+    /// Takes in what a caller says; one that speaks like a daemon is the daemon from then on.
+    fn hear_caller(&mut self) {
+        let Some(mut caller) = self.caller.take() else {
+            return;
+        };
+        caller.receive();
+        match caller.next() {
+            Some(first) => {
+                self.change_over(caller);
+                self.obey(first);
+            }
+            None if caller.broken() => {}
+            None => self.caller = Some(caller),
+        }
+    }
+
+    fn change_over(&mut self, next: Line) {
+        // What was said over the old connection before it was replaced still counts.
+        while self.line.as_mut().is_some_and(Line::receive) {
+            self.obey_all();
+        }
+        self.line = Some(next);
+        self.greet();
     }
 
     fn ready(&self) -> FromKeeper {
@@ -280,6 +319,7 @@ impl Keeper {
             return;
         }
         match (frame, &mut self.stage) {
+            (ToKeeper::Hello, _) => {}
             (ToKeeper::Start(launch), Stage::Spare) => self.start(&launch),
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
@@ -357,7 +397,7 @@ impl Keeper {
             umask: self.place.umask,
             oom_score: self.place.oom_score,
         };
-        let spawned = folder::put(&self.place.record, &meta.to_text())
+        let spawned = folder::put_first(&self.place.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
             .and_then(|()| spawn::spawn(launch, self.place.pipes.take(), &around));
         let (spawned, unneeded) = match spawned {
@@ -402,6 +442,7 @@ enum Slot {
     Signal,
     Listener,
     Line,
+    Caller,
     Stream(usize),
     Input,
     Group,

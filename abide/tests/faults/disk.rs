@@ -150,6 +150,41 @@ fn m3_what_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
 }
 
 #[test]
+fn m3_there_is_room_for_the_ending_of_whatever_was_started() {
+    let Some(disk) = disk("true") else {
+        return;
+    };
+    let start = |words: usize| {
+        let command = format!("exec cat # {}", "-".repeat(words));
+        let started = disk.run(&["session", "start", "--no-pty", "--json", "--", &command]);
+        let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+        started["session_id"].as_str().expect("an id").to_owned()
+    };
+    let length = |id: &str| {
+        let count = disk.dir.path().join("sessions").join(id).join("meta");
+        let count = disk.command("cat", &[count.to_str().expect("a path")]);
+        let meta = { count }.output().expect("cat runs").stdout;
+        let closing = meta.windows(7).position(|part| part == b"\nwhole=");
+        closing.expect("a record") + b"\nwhole=00000000\n".len()
+    };
+    // What is known of it fills a page to its end, but for a few bytes.
+    let first = start(1);
+    let second = start(2 * 4_096 - 40 - (length(&first) - 1));
+    let left = 2 * 4_096 - length(&second);
+    assert!((1..80).contains(&left), "{left} bytes are left of the page");
+    disk.shell("head -c 16m /dev/zero > fill");
+    let killed = disk.run(&["session", "kill", &second]);
+    assert!(killed.status.success(), "{killed:?}");
+    disk.run(&["stop"]);
+    disk.shell("rm fill");
+    let listed = disk.run(&["session", "list", "--all", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let mut sessions = listed["sessions"].as_array().expect("a list").iter();
+    let found = sessions.find(|session| session["session_id"] == *second);
+    assert_eq!(found.expect("it is known")["end"], "user", "{listed}");
+}
+
+#[test]
 fn m4_what_a_full_disk_did_not_take_is_counted_and_said() {
     let Some(disk) = disk("true") else {
         return;

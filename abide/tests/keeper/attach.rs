@@ -1,5 +1,7 @@
 //! A daemon that goes away, and keepers that die at the worst moment.
 
+use std::io::{Read, Write};
+
 use abide::keeper::folder;
 use abide::keeper::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide::world::log::Stream;
@@ -34,6 +36,33 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
     });
     let ran = again.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(4)));
+    assert_eq!(ran.output(Stream::Stdout), b"hello\n");
+}
+
+#[test]
+fn k3_whoever_only_connects_takes_nobodys_place() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("read line; echo $line");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    for said in ["", "GET / HTTP/1.1\r\n\r\n", "\x05\0\0\0"] {
+        let mut stray = keeper.call();
+        stray.write_all(said.as_bytes()).unwrap();
+        stray.shutdown(std::net::Shutdown::Write).unwrap();
+        // It is heard to its end, and told nothing.
+        let mut told = Vec::new();
+        let _ = stray.read_to_end(&mut told);
+        assert_eq!(told, b"", "{said:?}");
+    }
+    // One that stays and says nothing is in nobody's way either.
+    let _silent = keeper.call();
+    keeper.say(&ToKeeper::Input {
+        bytes: b"hello\n".to_vec(),
+        once: None,
+    });
+    let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"hello\n");
 }
 

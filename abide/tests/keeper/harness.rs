@@ -214,13 +214,19 @@ impl Keeper {
 
     /// A new connection to the same keeper; the old one may be held or dropped.
     pub fn again(&self) -> Keeper {
-        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
-        let folder = rustix::fs::open(&self.folder, flags, rustix::fs::Mode::empty()).unwrap();
-        let path = format!("/proc/self/fd/{}/ctl", folder.as_raw_fd());
-        let mut keeper = Keeper::over(UnixStream::connect(path).unwrap(), self.folder.clone());
+        let mut keeper = Keeper::over(self.call(), self.folder.clone());
+        keeper.say(&ToKeeper::Hello);
         keeper.expect_ready();
         assert_eq!(keeper.pid, self.pid);
         keeper
+    }
+
+    /// A connection to the same keeper over which nothing was said.
+    pub fn call(&self) -> UnixStream {
+        let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.folder, flags, rustix::fs::Mode::empty()).unwrap();
+        let path = format!("/proc/self/fd/{}/ctl", folder.as_raw_fd());
+        UnixStream::connect(path).unwrap()
     }
 
     /// Drops the connection and leaves what is needed to find the keeper again.

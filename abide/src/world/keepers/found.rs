@@ -2,7 +2,7 @@
 //! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use abide_core::session::{Ending, Phase, Session};
 use abide_core::{Agent, End, Key, Millis, Mono, SessionId, Wall};
 
-use super::{Found, Keepers, Recalled};
+use super::{Found, Keepers, Recalled, hello};
 use crate::keeper::folder::{self, EndingFile, Meta, Told};
 use crate::keeper::frame::Exited;
 use crate::keeper::tree;
@@ -71,6 +71,8 @@ fn greets(path: &Path) -> bool {
         return false;
     };
     let _ = stream.set_read_timeout(Some(GREETING));
+    // One that goes at this moment tells by what is read.
+    let _ = stream.write_all(&hello());
     match stream.read(&mut [0]) {
         Ok(said) => said > 0,
         Err(e) if e.kind() == ErrorKind::ConnectionReset => false,

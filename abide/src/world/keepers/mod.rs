@@ -7,7 +7,7 @@ mod nursery;
 mod starting;
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -378,8 +378,18 @@ impl Keepers {
     }
 
     fn connect(&self, id: SessionId) -> io::Result<Stream> {
-        Stream::new(socket::connect(&self.folder(id).join(folder::CTL))?)
+        let mut socket = socket::connect(&self.folder(id).join(folder::CTL))?;
+        // One that goes at this moment is found to have gone by whoever reads.
+        let _ = socket.write_all(&hello());
+        Stream::new(socket)
     }
+}
+
+/// What a daemon says first to a keeper that may have another line.
+fn hello() -> Vec<u8> {
+    let mut frame = Vec::new();
+    ToKeeper::Hello.encode(&mut frame);
+    frame
 }
 
 /// Whether this process, or the machine, has as many files open as it may.
