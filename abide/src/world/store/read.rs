@@ -388,8 +388,13 @@ impl Past {
     /// Timers that have ended, the newest first.
     pub fn ended(&self, which: Which<'_>) -> Result<Vec<TimerRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
+        // Two ways to ask, since each has an index of its own.
+        let whose = match which.agent {
+            Some(_) => "agent = ?1",
+            None => "?1 IS NULL",
+        };
         let mut select = db.prepare_cached(&format!(
-            "{TIMER} WHERE ended_ms IS NOT NULL AND (?1 IS NULL OR agent = ?1) \
+            "{TIMER} WHERE ended_ms IS NOT NULL AND {whose} \
              ORDER BY ended_ms DESC, number DESC LIMIT ?2"
         ))?;
         let rows = select.query_map(params![which.agent, which.most], |row| self.timer_row(row))?;
@@ -525,6 +530,45 @@ mod tests {
         assert_eq!(past.stats(None).expect("figures"), Stats::default());
     }
 
+    /// Counts what the database does, in tens of steps.
+    fn counted(past: &Past) -> Arc<AtomicUsize> {
+        let steps = Arc::new(AtomicUsize::new(0));
+        let taken = steps.clone();
+        let each = move || {
+            taken.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        let counted = past.db().progress_handler(10, Some(each));
+        counted.expect("a counter");
+        steps
+    }
+
+    #[test]
+    fn what_has_ended_of_one_is_found_among_all_that_has() {
+        const ENDED: usize = 5_000;
+        let folder = tempfile::tempdir().unwrap();
+        let past = past(&folder);
+        let fill = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {ENDED})
+             INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms,
+             status, background, ended_ms) SELECT n, 'timer_k3v9x2bc',
+             CASE WHEN n < 3 THEN 'few' ELSE 'many' END, 'waiting', 'x', 1, 1, 1, 'completed', 0, n
+             FROM n;"
+        );
+        past.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&past);
+        let ended = |agent, most| {
+            let rows = past.ended(Which { agent, most }).expect("rows");
+            let ended = rows.iter().map(|row| row.ended.expect("a time").0);
+            ended.collect::<Vec<_>>()
+        };
+        assert_eq!(ended(Some("few"), 10), [2, 1, 0]);
+        assert_eq!(ended(Some("many"), 2), [5_000, 4_999]);
+        assert_eq!(ended(None, 2), [5_000, 4_999]);
+        let steps = steps.load(Ordering::Relaxed) * 10;
+        assert!(steps < ENDED, "{steps} steps for a few of {ENDED}");
+    }
+
     #[test]
     fn what_nobody_has_seen_is_found_among_all_that_was() {
         const SEEN: usize = 5_000;
@@ -536,14 +580,7 @@ mod tests {
              CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL FROM n;"
         );
         past.db().execute_batch(&fill).expect("rows");
-        let steps = Arc::new(AtomicUsize::new(0));
-        let taken = steps.clone();
-        let each = move || {
-            taken.fetch_add(1, Ordering::Relaxed);
-            false
-        };
-        let counted = past.db().progress_handler(10, Some(each));
-        counted.expect("a counter");
+        let steps = counted(&past);
         let page = |unseen| Page {
             agent: None,
             unseen,
