@@ -15,6 +15,7 @@ pub mod limits;
 pub mod log;
 pub mod logins;
 pub mod machine;
+pub mod names;
 pub mod oom;
 pub mod own;
 pub mod peer;

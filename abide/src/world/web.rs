@@ -15,7 +15,6 @@ use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -24,6 +23,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::clock::pause;
+use super::names;
 
 /// How abide names itself.
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
@@ -153,7 +153,7 @@ impl Web {
     async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, String> {
         let late = || Err(format!("no connection within {}s", CONNECT.as_secs()));
         let connected = tokio::select! {
-            stream = TcpStream::connect((address.host.as_str(), address.port)) => stream,
+            stream = names::connect(&address.host, address.port) => stream,
             () = pause(CONNECT) => return late(),
         };
         let stream = connected.map_err(|e| match e.kind() {

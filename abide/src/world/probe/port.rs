@@ -4,10 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::net::TcpStream;
 
 use super::{Slots, Tools};
 use crate::world::clock::pause;
+use crate::world::names;
 
 /// A try that has heard nothing by then has failed.
 const TRY: Duration = Duration::from_secs(3);
@@ -50,9 +51,9 @@ pub(super) fn is_near(host: Option<&str>) -> bool {
 pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
     match host.filter(|host| *host != "localhost") {
         Some(host) => connect(host, port).await.map(drop),
-        None => match reach((Ipv4Addr::LOCALHOST, port)).await {
+        None => match reach(TcpStream::connect((Ipv4Addr::LOCALHOST, port))).await {
             Ok(_) => Ok(()),
-            Err(refused) => reach((Ipv6Addr::LOCALHOST, port))
+            Err(refused) => reach(TcpStream::connect((Ipv6Addr::LOCALHOST, port)))
                 .await
                 .map(drop)
                 .map_err(|_| refused),
@@ -62,11 +63,11 @@ pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
 
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    reach((host, port)).await
+    reach(names::connect(host, port)).await
 }
 
-async fn reach(to: impl ToSocketAddrs) -> io::Result<TcpStream> {
-    let stream = within(TcpStream::connect(to)).await?;
+async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {
+    let stream = within(connected).await?;
     match leads_to_itself(&stream) {
         true => Err(io::ErrorKind::ConnectionRefused.into()),
         false => Ok(stream),
@@ -115,7 +116,9 @@ mod tests {
             assert!(leads_to_itself(&alone));
             let listener = TcpListener::bind(any).await.expect("a port");
             let there = listener.local_addr().expect("an address");
-            let stream = reach(there).await.expect("somebody listens");
+            let stream = reach(TcpStream::connect(there))
+                .await
+                .expect("somebody listens");
             assert!(!leads_to_itself(&stream));
         });
     }
