@@ -29,6 +29,30 @@ fn lines_are_read_once_and_again_by_cursor() {
 }
 
 #[test]
+fn a_cursor_beyond_the_end_is_the_end() {
+    with_engine(|engine| async move {
+        let session = engine
+            .start(
+                "echo one; read x; echo got $x; sleep 100",
+                json!({"pty": false}),
+            )
+            .await;
+        session.until("one").await;
+        let beyond = json!({"since": "999999", "timeout_seconds": 0});
+        let nothing = session.act("read_output", beyond).await;
+        assert_eq!(nothing.text, "No output available");
+        assert_eq!(fact(&nothing, "bytes_total"), json!(4));
+        assert_eq!(fact(&nothing, "cursor"), json!("4"));
+        // Nor is what comes next passed over.
+        session.send("abc\n").await;
+        let on = json!({"since": fact(&nothing, "cursor"), "until": "got", "timeout_seconds": 180});
+        let next = session.act("read_output", on).await;
+        assert_eq!(lines(&next), ["[stdout] got abc"]);
+        session.kill().await;
+    });
+}
+
+#[test]
 fn a_reader_is_answered_when_a_line_comes_and_not_before() {
     with_engine(|engine| async move {
         let session = engine

@@ -78,11 +78,7 @@ impl Desk {
             .since
             .unwrap_or_else(|| self.position(&view, &mut unread));
         let mut reading = self.reading(&view, timeout);
-        let found = match &read.until {
-            Some(pattern) => reading.until(from, pattern, read.max_lines).await,
-            None => reading.next(from, read.max_lines).await,
-        };
-        let found = match found {
+        let found = match reading.find(from, &read).await {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
@@ -270,6 +266,26 @@ enum Woken {
 }
 
 impl Reading {
+    /// What was asked for, from here on.
+    async fn find(&mut self, from: Cursor, read: &Read) -> io::Result<Found> {
+        let from = self.within(from)?;
+        match &read.until {
+            Some(pattern) => self.until(from, pattern, read.max_lines).await,
+            None => self.next(from, read.max_lines).await,
+        }
+    }
+
+    /// A cursor beyond the end of the log, which no answer has brought or which a power cut has left, is
+    /// its end: what comes next is not passed over.
+    fn within(&mut self, from: Cursor) -> io::Result<Cursor> {
+        let end = *self.known.insert(self.log.end()?);
+        Ok(if from.offset() > end {
+            Cursor::at(end)
+        } else {
+            from
+        })
+    }
+
     /// The next lines. Waits where there are none.
     async fn next(&mut self, from: Cursor, most: usize) -> io::Result<Found> {
         loop {
