@@ -189,8 +189,8 @@ pub enum Record {
         standby: Option<Millis>,
         /// Why, as the caller said.
         reason: Option<Arc<str>>,
-        /// When.
-        at: Wall,
+        /// When its agent last asked for it.
+        checked: Wall,
     },
     /// It is over.
     Ended {
@@ -206,6 +206,8 @@ pub enum Record {
         remaining: Millis,
         /// What ended it, as seen or as the caller said.
         reason: Option<Arc<str>>,
+        /// When its agent last asked for it.
+        checked: Wall,
         /// When.
         at: Wall,
     },

@@ -59,6 +59,7 @@ fn completed(number: u64) -> [Record; 2] {
         total: Millis(60_000),
         remaining: Millis(0),
         reason: None,
+        checked: at,
         at,
     };
     let posted = message::Record::Posted {

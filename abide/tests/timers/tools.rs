@@ -288,6 +288,11 @@ fn to_look_at_a_timer_is_to_check_it_alone_or_in_a_list() {
             (checked > last).then_some(checked)
         });
     }
+    // What is written down says the same, once it has ended too.
+    let stopped = call(&abide, "stop_timer", json!({"timer_id": id}));
+    assert_eq!(stopped["last_check_at"], last, "{stopped}");
+    let listed = call(&abide, "read_timer", json!({"include_ended": true}));
+    assert_eq!(listed["timers"][0]["last_check_at"], last, "{listed}");
 }
 
 #[test]

@@ -333,7 +333,7 @@ impl House {
             state,
             standby,
             reason,
-            at: turn.now.wall,
+            checked: timer.checked,
         })));
         turn.push(Effect::PublishTimer { timer: id });
     }
@@ -346,6 +346,7 @@ impl House {
             total: timer.total,
             remaining: timer.remaining,
             reason,
+            checked: timer.checked,
             at: turn.now.wall,
         })));
         if timer.conditional {

@@ -124,9 +124,9 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             state,
             standby,
             reason,
-            at,
+            checked,
         } => {
-            changed(turn, *number, *state, *standby, reason.as_deref(), *at)?;
+            changed(turn, *number, *state, *standby, reason.as_deref(), *checked)?;
         }
         timer::Record::Ended {
             number,
@@ -134,6 +134,7 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             total,
             remaining,
             reason,
+            checked,
             at,
             ..
         } => {
@@ -143,7 +144,7 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             };
             turn.prepare_cached(
                 "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
-                 completed_by = ?, late_ms = ?, ended_ms = ?, due_ms = NULL, \
+                 completed_by = ?, late_ms = ?, checked_ms = ?, ended_ms = ?, due_ms = NULL, \
                  pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
             )?
             .execute(params![
@@ -153,6 +154,7 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
                 reason.as_deref(),
                 by,
                 late,
+                checked.0,
                 at.0,
                 number,
             ])?;
@@ -179,7 +181,7 @@ fn changed(
     state: timer::State,
     standby: Option<Millis>,
     reason: Option<&str>,
-    at: Wall,
+    checked: Wall,
 ) -> Result<(), StoreFault> {
     let background = state.place == Place::Background;
     let status = match (state.course, state.place) {
@@ -204,7 +206,7 @@ fn changed(
         remaining,
         standby.map(|time| time.0),
         reason,
-        at.0,
+        checked.0,
         number,
     ])?;
     Ok(())
