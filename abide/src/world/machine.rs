@@ -132,6 +132,8 @@ pub struct Access {
     pub ours: bool,
     /// The bits for owner, group and others.
     pub mode: u32,
+    /// Whether it is a folder at all, and not a link to one.
+    pub folder: bool,
 }
 
 /// `None`: there is nothing.
@@ -140,7 +142,20 @@ pub fn access(path: &Path) -> Option<Access> {
     Some(Access {
         ours: found.uid() == rustix::process::geteuid().as_raw(),
         mode: found.mode() & 0o777,
+        folder: found.is_dir(),
     })
+}
+
+/// Whether files can be made in a folder; of one that is not there yet, whether it can be made. Where not,
+/// the path that stands in the way.
+pub fn writable(folder: &Path) -> Result<(), (&Path, io::Error)> {
+    let there = folder.ancestors().find(|path| path.exists());
+    let there = there.unwrap_or(Path::new("/"));
+    if !there.is_dir() {
+        return Err((there, io::Error::from(rustix::io::Errno::NOTDIR)));
+    }
+    let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(there, wanted).map_err(|fault| (there, fault.into()))
 }
 
 /// Whether the machine's clock is kept right over the network; `None`: it cannot be told.

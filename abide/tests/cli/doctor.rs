@@ -153,6 +153,27 @@ fn a_waker_that_cannot_be_run_is_trouble() {
 }
 
 #[test]
+fn a_place_for_files_that_cannot_be_had_is_trouble() {
+    let abide = Abide::new();
+    std::fs::write(abide.path("file"), "").unwrap();
+    std::fs::create_dir(abide.path("folder")).unwrap();
+    std::os::unix::fs::symlink(abide.path("folder"), abide.path("link")).unwrap();
+    for (place, why) in [
+        ("file", "is not a folder"),
+        ("link", "is not a folder"),
+        ("file/below", "Not a directory"),
+    ] {
+        let mut doctor = command(&abide);
+        let output = doctor.env("ABIDE_DIR", abide.path(place)).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let state = of(&found, "state");
+        assert_eq!(state["level"], "trouble", "{place}: {state}");
+        let says = state["says"].as_str().unwrap();
+        assert!(says.contains(why), "{says}");
+    }
+}
+
+#[test]
 fn few_open_files_are_warned_of() {
     let abide = Abide::new();
     let mut doctor = command(&abide);

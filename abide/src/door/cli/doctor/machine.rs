@@ -25,7 +25,7 @@ pub fn look(places: &Places, config: &Config) -> Vec<Finding> {
         processes(),
         watches(),
     ];
-    findings.extend(folder(&places.state));
+    findings.push(folder(&places.state));
     findings.extend(disk(&places.state));
     findings.extend(future(places));
     findings
@@ -124,21 +124,26 @@ fn watches() -> Finding {
     Finding::good("watches", says)
 }
 
-fn folder(state: &Path) -> Option<Finding> {
+fn folder(state: &Path) -> Finding {
     let topic = "state";
     let path = state.display();
-    let Some(access) = machine::access(state) else {
-        return Some(Finding::good(
-            topic,
-            format!("{path}, which the daemon makes when it starts"),
-        ));
+    let access = machine::access(state);
+    let elsewhere = "choose another folder with ABIDE_DIR";
+    if access.is_some_and(|access| !access.folder) {
+        let says = format!("{path} is not a folder (a link is not accepted), so no daemon starts");
+        return Finding::trouble(topic, says, elsewhere);
+    }
+    if let Err((place, fault)) = machine::writable(state) {
+        let place = place.display();
+        let says = format!("nothing can be made in {place}, so no daemon starts: {fault}");
+        return Finding::trouble(topic, says, elsewhere);
+    }
+    let Some(access) = access else {
+        let says = format!("{path}, which the daemon makes when it starts");
+        return Finding::good(topic, says);
     };
-    Some(if !access.ours {
-        Finding::trouble(
-            topic,
-            format!("{path} belongs to another user"),
-            "choose another folder with ABIDE_DIR",
-        )
+    if !access.ours {
+        Finding::trouble(topic, format!("{path} belongs to another user"), elsewhere)
     } else if access.mode & 0o022 != 0 {
         Finding::trouble(
             topic,
@@ -159,7 +164,7 @@ fn folder(state: &Path) -> Option<Finding> {
         )
     } else {
         Finding::good(topic, format!("{path}, closed to others"))
-    })
+    }
 }
 
 fn disk(state: &Path) -> Option<Finding> {
