@@ -247,3 +247,26 @@ fn a_session_is_started_for_oneself_or_by_a_person_for_an_agent() {
         assert!(problem["detail"].is_string(), "{wrong}: {problem}");
     }
 }
+
+#[test]
+fn whoever_reads_a_log_keeps_its_session_open() {
+    let abide = Abide::new();
+    let start = || {
+        let call =
+            json!({"action": "start", "command": "exec sleep 1000", "inactivity_timeout": 4});
+        let started = abide.good("POST /v1/tools/terminal_session", "", &call);
+        started["session_id"].as_str().expect("an id").to_owned()
+    };
+    // Both are as idle, and the first would be closed first.
+    let (read, unread) = (start(), start());
+    let of = |session: &str| {
+        let line = format!("GET /v1/sessions/{session}");
+        abide.good(&line, PERSON, &Value::Null)
+    };
+    while of(&unread)["end"].is_null() {
+        let log = format!("GET /v1/sessions/{read}/log");
+        abide.open(&log, PERSON, "").rest();
+    }
+    assert_eq!(of(&unread)["end"], "inactivity");
+    assert_eq!(of(&read)["status"], "running");
+}

@@ -241,12 +241,14 @@ pub async fn log(
         Format::Raw => ("application/octet-stream", wanted.format),
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
     };
-    let present = match wanted.follow {
+    // Whoever reads what runs is there, even where it is only for a moment.
+    let present = match wanted.follow || view.runs() {
         true => Some(state.handle.attend(who.caller(), view.id).await),
         false => None,
     };
     let streaming = Streaming {
         present,
+        follow: wanted.follow,
         _attached: (wanted.attach && who.may_be_a_person()).then(|| state.handle.sit(view.id)),
         handle: state.handle.clone(),
         view,
@@ -262,8 +264,9 @@ pub async fn log(
 }
 
 struct Streaming {
-    /// Whoever follows is there.
+    /// Whoever reads is there.
     present: Option<Pending>,
+    follow: bool,
     _attached: Option<Attached>,
     handle: Handle,
     view: std::sync::Arc<SessionView>,
@@ -291,7 +294,7 @@ impl Streaming {
                 continue;
             }
             self.over = true;
-            if let (true, Some(present)) = (wants_more, &mut self.present) {
+            if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
                 // The keeper has told that it is over; how it ended is known once the house has heard it too.
                 self.handle.until_over(self.view.id, present).await;
             }
