@@ -175,9 +175,10 @@ impl Ends {
             // The kernel says so when all terminals are taken.
             Errno::AGAIN | Errno::NOSPC => Failure {
                 errno: libc::ENOSPC,
-                sentence: "cannot open a terminal: all terminals of this system are in use \
-                           (kernel.pty.max); end a session that has one, or do without (pty: false)"
-                    .into(),
+                sentence:
+                    "pty_limit: all terminals of this system are in use (kernel.pty.max); end a \
+                           session that has one, or do without (pty: false)"
+                        .into(),
             },
             _ => Failure::new("cannot open a terminal", &errno.into()),
         };

@@ -104,7 +104,7 @@ fn m7_when_all_terminals_are_taken_it_is_said_and_pipes_still_do() {
     }
     let refused = start(true).to_string();
     assert!(
-        refused.contains("all terminals of this system are in use"),
+        refused.contains("pty_limit: all terminals of this system are in use"),
         "{refused}"
     );
     assert!(refused.contains("pty: false"), "{refused}");
