@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::args::Call;
 use super::client::{Client, Unanswered};
+use super::safe::Cleaner;
 use super::show;
 use super::trouble::Trouble;
 use crate::door::xml;
@@ -43,6 +44,11 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
             show::json(&json!({"tool": block.tool, "line": block.line, "result": result}));
         } else {
             let text = result["text"].as_str().unwrap_or_default();
+            // A model wrote what is called, and the result repeats it.
+            let text = match super::person_reads() {
+                true => Cleaner::default().clean(text.as_bytes()),
+                false => text.to_owned(),
+            };
             let tool = block.tool;
             let out = format!("<tool_result name=\"{tool}\">\n{text}\n</tool_result>\n");
             super::print(out.as_bytes())?;

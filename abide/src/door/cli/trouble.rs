@@ -4,6 +4,7 @@ use std::fmt;
 
 use hyper::StatusCode;
 
+use super::safe::Cleaner;
 use crate::door::client::Unanswered;
 
 /// The exit code of abide's own trouble, as opposed to the command's.
@@ -48,9 +49,11 @@ impl Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "abide: {}", self.sentence)?;
+        // It may repeat a path or a name that somebody else chose.
+        let safe = |text: &str| Cleaner::default().clean(text.as_bytes());
+        write!(f, "abide: {}", safe(&self.sentence))?;
         if let Some(next) = &self.next {
-            write!(f, "\n  {next}")?;
+            write!(f, "\n  {}", safe(next))?;
         }
         Ok(())
     }
@@ -83,5 +86,25 @@ impl From<Unanswered> for Trouble {
                 .next("`abide serve` runs it in the foreground and shows what is wrong")
                 .code(OWN),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_repeats_steers_no_terminal() {
+        let path = "/tmp/\u{1b}]52;c;QQ==\u{7}\u{9b}2J\u{202e}x";
+        let trouble = Trouble::new(format!("{path} is not a folder\nas said")).next(path);
+        let shown = trouble.to_string();
+        assert!(
+            !shown.contains(|c: char| c.is_control() && c != '\n'),
+            "{shown:?}"
+        );
+        assert!(
+            shown.contains("x is not a folder\nas said\n  /tmp/"),
+            "{shown:?}"
+        );
     }
 }
