@@ -174,6 +174,18 @@ fn a_place_for_files_that_cannot_be_had_is_trouble() {
 }
 
 #[test]
+fn sockets_that_others_can_reach_are_trouble() {
+    let abide = Abide::new();
+    abide.output(["run", "--", "true"]);
+    abide.output(["stop"]);
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(abide.path("abide/run"), open).unwrap();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(1), "{found}");
+    assert_eq!(of(&found, "sockets")["level"], "trouble");
+}
+
+#[test]
 fn few_open_files_are_warned_of() {
     let abide = Abide::new();
     let mut doctor = command(&abide);

@@ -26,6 +26,7 @@ pub fn look(places: &Places, config: &Config) -> Vec<Finding> {
         watches(),
     ];
     findings.push(folder(&places.state));
+    findings.extend(sockets(&places.runtime));
     findings.extend(disk(&places.state));
     findings.extend(future(places));
     findings
@@ -165,6 +166,19 @@ fn folder(state: &Path) -> Finding {
     } else {
         Finding::good(topic, format!("{path}, closed to others"))
     }
+}
+
+/// The folder of the sockets, where it is not closed to others: then no daemon starts.
+fn sockets(runtime: &Path) -> Option<Finding> {
+    let access = machine::access(runtime)?;
+    let path = runtime.display();
+    (access.mode & 0o077 != 0).then(|| {
+        Finding::trouble(
+            "sockets",
+            format!("{path} can be entered by others, so no daemon starts"),
+            format!("chmod 700 {path}"),
+        )
+    })
 }
 
 fn disk(state: &Path) -> Option<Finding> {
