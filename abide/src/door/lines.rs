@@ -137,10 +137,29 @@ pub struct Page {
     pub last_at: u64,
 }
 
+/// What there was of unfinished lines where a page ended. Whoever follows a log reads on there again and
+/// again, and must not look for their begins in all that another stream has brought since.
+#[derive(Default)]
+pub struct Begun {
+    at: Cursor,
+    lines: [Unfinished; 3],
+}
+
 /// Reads on from a cursor, up to `most` lines, in a log that is known to have come at least to `known`.
-pub fn read(log: &Log, known: u64, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+pub fn read(
+    log: &Log,
+    known: u64,
+    from: Cursor,
+    most: usize,
+    open: Open,
+    begun: &mut Begun,
+) -> io::Result<Page> {
     let mut reader = Reader::new(from, most);
-    reader.recall(log)?;
+    if begun.at == from {
+        reader.unfinished = begun.lines.clone();
+    } else {
+        reader.recall(log)?;
+    }
     let mut pieces = log.pieces(from.at, None).known_to(known);
     while !reader.is_full()
         && let Some(piece) = pieces.next_within(usize::MAX)?
@@ -153,7 +172,13 @@ pub fn read(log: &Log, known: u64, from: Cursor, most: usize, open: Open) -> io:
             Piece::Gap { from, to } => reader.gap(from, to),
         }
     }
-    Ok(reader.finish(open))
+    let (page, lines) = reader.finish(open);
+    // A look at what is unfinished is only taken beside the way.
+    if open == Open::Leave {
+        let at = page.cursor;
+        *begun = Begun { at, lines };
+    }
+    Ok(page)
 }
 
 struct Reader {
@@ -166,7 +191,7 @@ struct Reader {
 }
 
 /// A line whose end has not come.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Unfinished {
     bytes: Vec<u8>,
     /// Where its parts lie in the log: the index of the first byte of each, and its offset.
@@ -324,7 +349,7 @@ impl Reader {
         self.at = to;
     }
 
-    fn finish(mut self, open: Open) -> Page {
+    fn finish(mut self, open: Open) -> (Page, [Unfinished; 3]) {
         let full = self.is_full();
         if open == Open::Take && !full {
             for slot in 0..self.unfinished.len() {
@@ -341,17 +366,21 @@ impl Reader {
             begin.from = line.offset(0).filter(|_| !line.bytes.is_empty());
         }
         // With a terminal there is one stream only, so its line can simply be read again.
-        if let Some(from) = cursor.streams[slot(Stream::Pty)].from.take() {
+        let pty = slot(Stream::Pty);
+        if let Some(from) = cursor.streams[pty].from.take() {
             cursor.at = from;
+            self.unfinished[pty].bytes.clear();
+            self.unfinished[pty].parts.clear();
         }
-        Page {
+        let page = Page {
             lines: self.lines,
             cursor,
             full,
             open,
             seen: self.at,
             last_at: self.last_at,
-        }
+        };
+        (page, self.unfinished)
     }
 }
 
@@ -372,6 +401,18 @@ mod tests {
 
     use crate::keeper::log as keeper;
 
+    /// One page, for whoever remembers nothing.
+    fn read(log: &Log, known: u64, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+        super::read(log, known, from, most, open, &mut nothing())
+    }
+
+    fn nothing() -> Begun {
+        Begun {
+            at: Cursor::at(u64::MAX),
+            ..Begun::default()
+        }
+    }
+
     /// Reads everything that is in `chunks`, `most` lines at a time, through cursors that have been
     /// texts in between.
     fn pages(chunks: &[(Stream, &str)], most: usize, open: Open) -> Vec<String> {
@@ -379,8 +420,11 @@ mod tests {
         let log = written(folder.path(), chunks);
         let mut cursor = Cursor::default();
         let mut lines = Vec::new();
+        let mut begun = Begun::default();
         loop {
             let page = read(&log, u64::MAX, cursor, most, open).unwrap();
+            let on = super::read(&log, u64::MAX, cursor, most, open, &mut begun);
+            assert_eq!(on.unwrap(), page, "whoever reads on reads the same");
             let next: Cursor = page.cursor.to_string().parse().unwrap();
             assert_eq!(next, page.cursor);
             if page.lines.is_empty() && next == cursor {
@@ -437,6 +481,33 @@ mod tests {
             let wanted = ["[stdout] abcd", "[stdout] next", "[stderr] error"];
             assert_eq!(pages(&log, most, Open::Leave), wanted);
         }
+    }
+
+    #[test]
+    fn whoever_reads_on_does_not_read_again() {
+        use std::os::unix::fs::FileExt;
+        let folder = tempfile::tempdir().unwrap();
+        let log = written(folder.path(), &[(Stdout, "begun "), (Stderr, "one\n")]);
+        let mut begun = Begun::default();
+        let mut on = |log: &Log, from, open| {
+            let page = super::read(log, u64::MAX, from, 10, open, &mut begun);
+            page.unwrap()
+        };
+        let first = on(&log, Cursor::default(), Open::Leave);
+        assert_eq!(first.lines, ["[stderr] one"]);
+        // The same begin, and other bytes where it was.
+        let folder = tempfile::tempdir().unwrap();
+        let chunks = [(Stdout, "begun "), (Stderr, "one\n"), (Stdout, "ended\n")];
+        let log = written(folder.path(), &chunks);
+        let data = folder.path().join("log").join(format!("{:016x}", 0));
+        let data = std::fs::File::options().write(true).open(data).unwrap();
+        data.write_all_at(b"other ", 0).unwrap();
+        for open in [Open::Take, Open::Leave] {
+            let rest = on(&log, first.cursor, open);
+            assert_eq!(rest.lines, ["[stdout] begun ended"]);
+        }
+        let anew = read(&log, u64::MAX, first.cursor, 10, Open::Leave).unwrap();
+        assert_eq!(anew.lines, ["[stdout] other ended"]);
     }
 
     #[test]

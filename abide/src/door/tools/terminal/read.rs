@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named};
 use crate::daemon::{Pending, SessionView};
-use crate::door::lines::{self, Cursor, Open, Page};
+use crate::door::lines::{self, Begun, Cursor, Open, Page};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::keeper::folder::{self, Meta};
@@ -131,6 +131,7 @@ impl Desk {
             log: Log::open(&view.folder),
             meta: folder::read_meta(&view.folder).ok().flatten(),
             known: None,
+            begun: Begun::default(),
             ended: follower.is_none() && !view.runs(),
             follower,
             left: !view.runs(),
@@ -217,6 +218,8 @@ pub(super) struct Reading {
     meta: Option<Meta>,
     /// How far the log is known to have come.
     known: Option<u64>,
+    /// What there was of unfinished lines at the end of the last page.
+    begun: Begun,
     follower: Option<Follower>,
     /// The command has ended, or everything that the session will ever write is in its log.
     pub ended: bool,
@@ -418,11 +421,16 @@ impl Reading {
             None => *self.known.insert(log.end()?),
         };
         let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
-            lines::read(&log, known, from, most, open)?
+            lines::read(&log, known, from, most, open, &mut self.begun)?
         } else {
-            tokio::task::spawn_blocking(move || lines::read(&log, known, from, most, open))
-                .await
-                .map_err(io::Error::other)??
+            let mut begun = std::mem::take(&mut self.begun);
+            let read = tokio::task::spawn_blocking(move || {
+                let page = lines::read(&log, known, from, most, open, &mut begun);
+                (page, begun)
+            });
+            let (page, begun) = read.await.map_err(io::Error::other)?;
+            self.begun = begun;
+            page?
         };
         // More may have come meanwhile than was told: what was seen must be there for the next look too.
         self.known = Some(known.max(page.seen));
@@ -593,6 +601,7 @@ mod tests {
             log: Log::open(folder.path()),
             meta: None,
             known: Some(5),
+            begun: Begun::default(),
             follower: None,
             ended: false,
             left: false,
