@@ -1,6 +1,6 @@
 //! The HTTP interface itself, spoken by hand.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
@@ -72,10 +72,24 @@ fn tool(abide: &Abide, name: &str, arguments: &Value) -> Answered {
 }
 
 /// Does something that must be taken up.
-pub fn post(abide: &Abide, path: &str, body: &Value) {
+pub fn post(abide: &Abide, path: &str, body: &Value) -> Value {
     let (line, headers) = (format!("POST {path}"), "content-type: application/json\r\n");
     let answered = ask(abide, &line, headers, body.to_string().as_bytes());
     assert_eq!(answered.status, 200, "{}", answered.json());
+    answered.json()
+}
+
+/// The lines of JSON that come for as long as they are followed.
+pub fn lines(abide: &Abide, path: &str) -> impl Iterator<Item = Value> {
+    let mut stream = UnixStream::connect(abide.socket()).expect("the daemon listens");
+    write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("a request");
+    let lines = BufReader::new(stream)
+        .lines()
+        .map(|line| line.expect("a line"));
+    lines
+        .skip_while(|line| !line.is_empty())
+        .skip(1)
+        .map(|line| serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")))
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod answer;
 mod attach;
 mod daemon;
 mod doctor;
+mod follow;
 mod harness;
 mod help;
 mod http;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::args::{Answer, YesNo};
 use super::client::{self, Client, Unanswered};
+use super::patience::{self, Listener, Patience};
 use super::prompt::{Prompt, Said};
 use super::show;
 use super::show::say;
@@ -84,14 +85,41 @@ fn done(word: &str) -> &'static str {
 
 /// Prints what happens to questions as it happens.
 async fn lines(client: &Client) -> Result<u8, Trouble> {
-    let path = "/v1/questions?follow=true";
-    let mut stream = client.stream(Method::GET, path, Bytes::new()).await?;
-    while let Some(line) = stream.line().await? {
-        if !super::print(format!("{line}\n").as_bytes())? {
-            break;
+    patience::follow(client, &mut Told::default()).await?;
+    Ok(0)
+}
+
+/// Which questions were told to be open, and not yet closed.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl Told {
+    fn note(&mut self, line: &Value) {
+        let id = line["question_id"].as_str().unwrap_or_default();
+        self.0.retain(|told| told != id);
+        if line["event"] == "asked" {
+            self.0.push(id.to_owned());
         }
     }
-    Ok(0)
+
+    /// What a daemon is asked for: what these have become, and what else there is.
+    fn path(&self) -> String {
+        match self.0.is_empty() {
+            true => "/v1/questions?follow=true".into(),
+            false => format!("/v1/questions?follow=true&told={}", self.0.join(",")),
+        }
+    }
+}
+
+impl Listener for Told {
+    fn path(&mut self) -> String {
+        Told::path(self)
+    }
+
+    fn hear(&mut self, line: Value) -> Result<bool, Trouble> {
+        self.note(&line);
+        super::print(format!("{line}\n").as_bytes())
+    }
 }
 
 /// A person at a terminal who is asked one question after the other.
@@ -100,6 +128,7 @@ struct Asking {
     terminal: Terminal,
     waiting: VecDeque<Value>,
     shown: Option<Prompt>,
+    told: Told,
     /// How many more are seen to before it ends; without it, it never does.
     left: Option<usize>,
 }
@@ -111,6 +140,7 @@ impl Asking {
             terminal,
             waiting: VecDeque::new(),
             shown: None,
+            told: Told::default(),
             left,
         }
     }
@@ -119,14 +149,18 @@ impl Asking {
         if self.left.is_none() {
             say!("Waiting for questions; Ctrl-C ends this.");
         }
+        let mut patience = Patience::new();
         loop {
-            let path = "/v1/questions?follow=true";
+            let path = self.told.path();
             // While this is open, somebody is there to be asked.
-            let stream = self.client.stream(Method::GET, path, Bytes::new()).await?;
-            match self.follow(stream).await {
+            let followed = match self.client.stream(Method::GET, &path, Bytes::new()).await {
+                Ok(stream) => self.follow(stream).await,
+                Err(unanswered) => Err(unanswered),
+            };
+            match followed {
                 Ok(()) => return Ok(0),
-                // The daemon went away: the next one asks again.
-                Err(Unanswered::Broken(_)) => self.waiting.clear(),
+                // The daemon went away: the next one says what has become of what it asked.
+                Err(Unanswered::Broken(_)) if patience.goes_on(path != self.told.path()).await => {}
                 Err(unanswered) => return Err(unanswered.into()),
             }
         }
@@ -157,6 +191,7 @@ impl Asking {
     }
 
     fn hear(&mut self, line: Value) {
+        self.told.note(&line);
         let id = line["question_id"].as_str().unwrap_or_default();
         let shown = self
             .shown

@@ -8,13 +8,11 @@ use serde_json::{Value, json};
 
 use super::args::Logs;
 use super::client::{Answer, Client, Unanswered};
+use super::patience::Patience;
 use super::safe::Cleaner;
 use super::show::complain;
 use super::trouble::Trouble;
 use crate::door::http::frame::{Frame, Stream};
-
-/// Attempts to go on after the daemon went away, without anything coming.
-const ATTEMPTS: u32 = 5;
 
 pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
     let mut reading = Reading {
@@ -23,14 +21,13 @@ pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
         time: 0,
         logs,
     };
-    let mut attempts = 0;
+    let mut patience = Patience::new();
     loop {
         let from = reading.at;
         match reading.pass(&client).await {
             Ok(()) => return Ok(0),
-            Err(Stopped::Unanswered(Unanswered::Broken(_))) if attempts < ATTEMPTS => {
-                attempts = if reading.at > from { 0 } else { attempts + 1 };
-            }
+            Err(Stopped::Unanswered(Unanswered::Broken(_)))
+                if patience.goes_on(reading.at > from).await => {}
             Err(Stopped::Unanswered(unanswered)) => return Err(unanswered.into()),
             Err(Stopped::Trouble(trouble)) => return Err(trouble),
         }

@@ -1,11 +1,10 @@
 //! `abide messages`.
 
-use bytes::Bytes;
-use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::{self, Hook, Messages, MessagesAct};
 use super::client::Client;
+use super::patience::{self, Listener};
 use super::show::say;
 use super::trouble::Trouble;
 use super::{hook, show};
@@ -39,14 +38,14 @@ pub async fn messages(
     let path = format!("/v1/messages?unseen={}&limit={}", args.unseen, args.limit);
     let client = client(args.agent);
     if args.follow {
-        let path = format!("{path}&follow=true");
-        let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
-        while let Some(message) = answer.line().await? {
-            match args.json.json {
-                true => say!("{message}"),
-                false => print(&message, args.deliveries),
-            }
-        }
+        let mut following = Following {
+            path: format!("{path}&follow=true"),
+            last: newest(&client).await?,
+            begun: false,
+            json: args.json.json,
+            deliveries: args.deliveries,
+        };
+        patience::follow(&client, &mut following).await?;
         return Ok(0);
     }
     let listed = client.get(&path).await?;
@@ -63,6 +62,46 @@ pub async fn messages(
         print(message, args.deliveries);
     }
     Ok(0)
+}
+
+/// The newest message there is: what is newer is news, even where a daemon goes away before it has told
+/// anything.
+async fn newest(client: &Client) -> Result<Option<String>, Trouble> {
+    let newest = client.get("/v1/messages?limit=1").await?;
+    let id = newest["messages"][0]["message_id"].as_str();
+    Ok(id.map(str::to_owned))
+}
+
+/// Whoever stays to hear of messages.
+struct Following {
+    /// What the first daemon is asked for.
+    path: String,
+    /// The last message that was printed, or the newest there was before any.
+    last: Option<String>,
+    /// A daemon has been asked.
+    begun: bool,
+    json: bool,
+    deliveries: bool,
+}
+
+impl Listener for Following {
+    fn path(&mut self) -> String {
+        match (&self.last, std::mem::replace(&mut self.begun, true)) {
+            (_, false) => self.path.clone(),
+            (Some(last), true) => format!("/v1/messages?follow=true&since={last}"),
+            // There was none at all, so each is news.
+            (None, true) => "/v1/messages?follow=true&limit=1000".into(),
+        }
+    }
+
+    fn hear(&mut self, message: Value) -> Result<bool, Trouble> {
+        match self.json {
+            true => say!("{message}"),
+            false => print(&message, self.deliveries),
+        }
+        self.last = message["message_id"].as_str().map(str::to_owned);
+        Ok(true)
+    }
 }
 
 fn print(message: &Value, with_deliveries: bool) {

@@ -11,6 +11,7 @@ mod hook;
 mod logs;
 mod messages;
 mod open;
+mod patience;
 mod prompt;
 mod reference;
 mod run;

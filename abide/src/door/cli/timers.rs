@@ -4,11 +4,14 @@ use abide_core::Millis;
 use serde_json::{Value, json};
 
 use super::args::{self, Timer, TimerAct, TimerStart};
-use super::client::Client;
+use super::client::{Client, Unanswered};
+use super::patience::Patience;
 use super::show::{self, Row, say};
 use super::trouble::Trouble;
 use super::wait::Bar;
 use crate::door::digest::one_line;
+use crate::world::clock::{Clock, SystemClock};
+use crate::world::entropy;
 
 /// Timers asked for at once.
 const PAGE: usize = 1_000;
@@ -87,14 +90,7 @@ async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
 }
 
 async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
-    let body = json!({
-        "total_duration": seconds(new.total),
-        "timeout_duration": new.standby.map(seconds),
-        "reason": new.reason,
-        "mission": new.mission,
-        "until": new.until,
-    });
-    let asking = client.post("/v1/timers", &body);
+    let asking = make(&client, &new);
     let bar = Bar {
         total: new.total,
         standby: new.standby,
@@ -112,6 +108,31 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
         _ if new.mission.is_some() => 0,
         _ => 3,
     })
+}
+
+/// Makes it with one daemon, and stands by on it with the next ones.
+async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
+    let mut body = json!({
+        "total_duration": seconds(new.total),
+        "timeout_duration": new.standby.map(seconds),
+        "reason": new.reason,
+        "mission": new.mission,
+        "until": new.until,
+        // Said again, it makes no second one.
+        "idempotency_key": format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+    });
+    let began = SystemClock.now().boot.0;
+    let mut patience = Patience::new();
+    loop {
+        match client.post("/v1/timers", &body).await {
+            Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {
+                let passed = SystemClock.now().boot.0 - began;
+                let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
+                body["timeout_duration"] = json!(new.standby.map(left).map(seconds));
+            }
+            answer => return answer,
+        }
+    }
 }
 
 async fn act(client: Client, act: &str, args: TimerAct, mut body: Value) -> Result<u8, Trouble> {

@@ -8,7 +8,8 @@ use abide_core::Millis;
 use serde_json::{Map, Value, json};
 
 use super::args::Wait;
-use super::client::Client;
+use super::client::{Client, Unanswered};
+use super::patience::Patience;
 use super::show::{self, complain, say};
 use super::trouble::Trouble;
 use crate::door::digest::one_line;
@@ -18,8 +19,7 @@ use crate::world::terminal::size_of;
 pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
     let until = condition(&wait)?;
     let purpose = words(&until);
-    let body = json!({"until": until, "for": wait.time.0 as f64 / 1_000.0});
-    let asking = client.post("/v1/wait", &body);
+    let asking = ask(&client, &until, wait.time);
     let bar = Bar {
         total: wait.time,
         standby: None,
@@ -38,6 +38,22 @@ pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
         }
     }
     Ok(u8::from(!held))
+}
+
+/// Asks one daemon after the other, each for as long as is left.
+async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unanswered> {
+    let began = SystemClock.now().boot.0;
+    let mut patience = Patience::new();
+    loop {
+        let passed = SystemClock.now().boot.0 - began;
+        // The last look is always taken.
+        let left = time.0.saturating_sub(passed).max(1);
+        let body = json!({"until": until, "for": left as f64 / 1_000.0});
+        match client.post("/v1/wait", &body).await {
+            Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {}
+            answer => return answer,
+        }
+    }
 }
 
 fn condition(wait: &Wait) -> Result<Value, Trouble> {

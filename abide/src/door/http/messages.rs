@@ -18,10 +18,10 @@ use super::problem::Problem;
 use super::who::Who;
 use super::{State, body_while_let_in, listing};
 use crate::daemon::{Change, Handle};
-use crate::door::tools::message_words;
-use crate::world::store::{Delivery, DeliveryState, MessageRow, Page, Past};
+use crate::door::tools::{self, message_words};
+use crate::world::store::{Delivery, DeliveryState, MessageRow, Page, Past, StoreFault};
 
-/// Messages that are looked up where some may have been missed.
+/// Messages that are looked up at once where some may have been missed.
 const MISSED: usize = 1_000;
 /// Messages in a page where the request does not say.
 const PAGE: usize = 50;
@@ -41,6 +41,8 @@ pub struct Listing {
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,
+    /// With `follow`: the last message that was told before. What is newer is told, seen or not.
+    since: Option<String>,
 }
 
 /// Messages, the newest first, and where the next page begins; with `follow` a line for each, the
@@ -55,25 +57,35 @@ pub async fn list(
     let past = state.handle.past();
     let before = listing.after.map(|id| match id.parse() {
         Ok(id) => Ok(past.number_of(id)),
-        Err(_) => Err(Problem::bad_input(format!(
-            "`after` must be a message's id, as `next` said it; got {id:?}"
-        ))),
+        Err(_) => Err(listing::no_place(&id)),
     });
+    let since = listing.since.map(|id| match id.parse() {
+        Ok(id) if listing.follow => Ok(past.number_of(id)),
+        _ => Err(not_since(&id)),
+    });
+    let since = since.transpose()?;
     let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
     // What is newer than this comes, whether it is seen by then or not.
     let newest = match listing.follow {
         true => newest(past, &who),
         false => None,
     };
-    let rows = past.messages(Page {
-        agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
-        unseen: listing.unseen,
-        before: before.transpose()?,
-        most: most + 1,
-    });
+    let rows = match since {
+        // One that is not kept any more is no reason to be silent about those that come.
+        Some(since) => newer(past, &who, newest.map(|newest| newest.min(since))),
+        None => past.messages(Page {
+            agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            unseen: listing.unseen,
+            before: before.transpose()?,
+            since: None,
+            most: most + 1,
+        }),
+    };
     let mut rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
-    let more = rows.len() > most;
-    rows.truncate(most);
+    let more = since.is_none() && rows.len() > most;
+    if more {
+        rows.truncate(most);
+    }
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
     let told: Vec<Value> = rows.iter().map(|row| facts(&state.handle, row)).collect();
     if !listing.follow {
@@ -103,10 +115,37 @@ fn newest(past: &Past, who: &Who) -> Option<u64> {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
         before: None,
+        since: None,
         most: 1,
     };
     let rows = past.messages(page).unwrap_or_default();
     rows.first().map(|row| row.number)
+}
+
+/// All that are newer than this one, the newest first.
+fn newer(past: &Past, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, StoreFault> {
+    let mut found: Vec<MessageRow> = Vec::new();
+    loop {
+        let rows = past.messages(Page {
+            agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            unseen: false,
+            before: found.last().map(|row| row.number),
+            since,
+            most: MISSED,
+        })?;
+        let all = rows.len() < MISSED;
+        found.extend(rows);
+        if all {
+            return Ok(found);
+        }
+    }
+}
+
+fn not_since(given: &str) -> Problem {
+    let shown = tools::shown(given);
+    Problem::bad_input(format!(
+        "`since` must be the id of a message, and goes with `follow` only; got {shown}"
+    ))
 }
 
 struct Following {
@@ -147,15 +186,8 @@ impl Following {
 
     /// Takes in what is newer than the last.
     fn look_up(&mut self) {
-        let page = Page {
-            agent: self.who.agent.as_ref().map(|agent| agent.0.as_ref()),
-            unseen: false,
-            before: None,
-            most: MISSED,
-        };
-        let rows = self.handle.past().messages(page).unwrap_or_default();
-        let fresh = rows.iter().filter(|row| Some(row.number) > self.last);
-        self.told = fresh.map(|row| facts(&self.handle, row)).collect();
+        let rows = newer(self.handle.past(), &self.who, self.last).unwrap_or_default();
+        self.told = rows.iter().map(|row| facts(&self.handle, row)).collect();
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
 }

@@ -21,7 +21,7 @@ use super::problem::Problem;
 use super::who::Who;
 use super::{State, body_while_let_in, glance, listing};
 use crate::daemon::{Change, Handle, QuestionView};
-use crate::door::tools::question_facts;
+use crate::door::tools::{self, question_facts};
 use crate::world::store::closing_word;
 
 #[derive(Deserialize, JsonSchema)]
@@ -36,6 +36,9 @@ pub struct Listing {
     limit: Option<usize>,
     /// The `next` of the page before.
     after: Option<String>,
+    /// With `follow`: ids of questions that were told to be open before, with commas between. Of these
+    /// only what they have become is told.
+    told: Option<String>,
 }
 
 /// The open questions; with `follow`, a line for each that is opened or closed as well. A person
@@ -53,12 +56,16 @@ pub async fn list(
     let changes = state.handle.board().follow();
     let mut open = seen(&state.handle, &who);
     open.reverse();
+    let mut told = told_before(listing.told.as_deref())?;
+    let missed = missed(&state.handle, &who, &open, &mut told);
+    open.retain(|question| !told.contains(&question.id));
     let login = who.login();
     let following = Following {
         handle: state.handle.clone(),
         who,
         changes,
-        told: HashSet::new(),
+        told,
+        missed,
         open,
         _watcher: watcher,
     };
@@ -72,6 +79,49 @@ pub async fn list(
     Ok((kind, body).into_response())
 }
 
+fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
+    let ids = ids.into_iter().flat_map(|ids| ids.split(','));
+    ids.map(|id| {
+        id.parse().map_err(|_| {
+            let shown = tools::shown(id);
+            Problem::bad_input(format!(
+                "`told` must be ids of questions with commas between; got {shown}"
+            ))
+        })
+    })
+    .collect()
+}
+
+/// How those were closed that were told before and are not open now. They are `told` no longer.
+fn missed(
+    handle: &Handle,
+    who: &Who,
+    open: &[Arc<QuestionView>],
+    told: &mut HashSet<QuestionId>,
+) -> Vec<Value> {
+    let own = |session: &str| {
+        let session = session.parse().ok();
+        let view = session.and_then(|session| handle.board().session(session));
+        let agent = who.agent.as_ref();
+        agent.is_none_or(|agent| view.is_some_and(|view| view.state.agent == *agent))
+    };
+    let mut lines = Vec::new();
+    told.retain(|id| {
+        if open.iter().any(|question| question.id == *id) {
+            return true;
+        }
+        match handle.past().closing(*id).ok().flatten() {
+            Some((session, closing)) if own(&session) => {
+                lines.push(closed(*id, &closing));
+                false
+            }
+            // Its closing is being written down and will be heard of, or it concerns nobody here.
+            _ => true,
+        }
+    });
+    lines
+}
+
 /// Open questions, the oldest first.
 async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>, Problem> {
     let most = listing::limit(listing.limit)?;
@@ -83,10 +133,7 @@ async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>
             .iter()
             .position(|open| open.id == after)
             .map_or(0, |at| at + 1),
-        Some(Err(_)) => {
-            let detail = "`after` must be the `next` of the page before";
-            return Err(Problem::bad_input(detail));
-        }
+        Some(Err(_)) => return Err(listing::no_place(listing.after.as_deref().unwrap_or(""))),
     };
     let shown = &all[from..total.min(from + most)];
     let next = shown.last().filter(|_| from + shown.len() < total);
@@ -128,6 +175,8 @@ struct Following {
     changes: broadcast::Receiver<Change>,
     /// Those that were told and are open; of others nobody hears how they were closed.
     told: HashSet<QuestionId>,
+    /// How those were closed that were told by somebody else before.
+    missed: Vec<Value>,
     /// Not told yet, the oldest last.
     open: Vec<Arc<QuestionView>>,
     _watcher: Option<crate::daemon::Watcher>,
@@ -136,6 +185,9 @@ struct Following {
 impl Following {
     async fn next(&mut self) -> Option<Value> {
         loop {
+            if let Some(line) = self.missed.pop() {
+                return Some(line);
+            }
             if let Some(question) = self.open.pop() {
                 self.told.insert(question.id);
                 return Some(opened(&question));
@@ -150,11 +202,7 @@ impl Following {
                 }
                 Ok(Change::Closed(question, _)) if !self.told.remove(&question) => {}
                 Ok(Change::Closed(question, closing)) => {
-                    return Some(json!({
-                        "event": "closed",
-                        "question_id": question.to_string(),
-                        "closing": closing_word(closing),
-                    }));
+                    return Some(closed(question, closing_word(closing)));
                 }
                 Ok(
                     Change::Session(_)
@@ -171,6 +219,14 @@ impl Following {
             }
         }
     }
+}
+
+fn closed(question: QuestionId, closing: &str) -> Value {
+    json!({
+        "event": "closed",
+        "question_id": question.to_string(),
+        "closing": closing,
+    })
 }
 
 fn opened(question: &QuestionView) -> Value {

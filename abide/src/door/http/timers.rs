@@ -105,8 +105,8 @@ fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
 }
 
 fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
-    let parsed = after.map(str::parse).transpose();
-    parsed.map_err(|_| Problem::bad_input("`after` must be the `next` of the page before"))
+    let parsed = after.map(|after| after.parse().map_err(|_| listing::no_place(after)));
+    parsed.transpose()
 }
 
 async fn page(state: &State, who: &Who, wanted: TimersWanted) -> Result<Json<Value>, Problem> {

@@ -155,6 +155,7 @@ impl Watch {
             agent: None,
             unseen: true,
             before,
+            since: None,
             most: IN_MIND,
         };
         self.handle.past().messages(page).unwrap_or_default()

@@ -300,6 +300,8 @@ pub struct Page<'a> {
     pub unseen: bool,
     /// Only those before this one.
     pub before: Option<u64>,
+    /// Only those after this one.
+    pub since: Option<u64>,
     /// At most so many.
     pub most: usize,
 }
@@ -446,13 +448,24 @@ impl Past {
         };
         let mut select = db.prepare_cached(&format!(
             "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1) \
-             AND (?3 IS NULL OR number < ?3) AND told_ms IS NOT ?4 ORDER BY number DESC LIMIT ?2"
+             AND (?3 IS NULL OR number < ?3) AND number > COALESCE(?5, -1) \
+             AND told_ms IS NOT ?4 ORDER BY number DESC LIMIT ?2"
         ))?;
-        let chosen = params![page.agent, page.most, page.before, IN_ANSWER];
+        let chosen = params![page.agent, page.most, page.before, IN_ANSWER, page.since];
         let rows = select.query_map(chosen, |row| message_row(&db, row))?;
         Ok(rows
             .filter_map(Result::transpose)
             .collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Of which session a question was that is closed, and how it was, in one word.
+    pub fn closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
+        let db = self.db();
+        let mut select = db.prepare_cached(
+            "SELECT session, closing FROM question WHERE id = ? AND closing IS NOT NULL",
+        )?;
+        let found = select.query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(found.optional()?)
     }
 
     pub(super) fn db(&self) -> MutexGuard<'_, Connection> {
@@ -581,17 +594,22 @@ mod tests {
         );
         past.db().execute_batch(&fill).expect("rows");
         let steps = counted(&past);
-        let page = |unseen| Page {
+        let page = |unseen, since| Page {
             agent: None,
             unseen,
             before: None,
+            since,
             most: 10,
         };
-        let found = past.messages(page(true)).expect("messages");
-        let numbers: Vec<u64> = found.iter().map(|row| row.number).collect();
-        assert_eq!(numbers, [0]);
+        let numbers = |page| -> Vec<u64> {
+            let found = past.messages(page).expect("messages");
+            found.iter().map(|row| row.number).collect()
+        };
+        assert_eq!(numbers(page(true, None)), [0]);
+        let last = SEEN as u64;
+        assert_eq!(numbers(page(false, Some(last - 2))), [last, last - 1]);
         let steps = steps.load(Ordering::Relaxed) * 10;
-        assert!(steps < SEEN, "{steps} steps for one of {SEEN}");
-        assert_eq!(past.messages(page(false)).expect("messages").len(), 10);
+        assert!(steps < SEEN, "{steps} steps for three of {SEEN}");
+        assert_eq!(numbers(page(false, None)).len(), 10);
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use super::args::Attach;
 use super::client::{Answer, Client, Unanswered};
 use super::name;
+use super::patience::Patience;
 use super::run::input::{self, Source};
 use super::show::{self, complain};
 use super::trouble::{OWN, Trouble};
@@ -29,8 +30,6 @@ const RESTORE: &[u8] =
     \x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b(B\x0f\x1b[0m\r\n";
 /// An empty screen, before the session's is painted.
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
-/// How often the stream is taken up again when the daemon goes away.
-const ATTEMPTS: u32 = 5;
 
 pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
     let id = name(&attach.session)?.to_owned();
@@ -126,7 +125,7 @@ impl Seat {
         let mut outside = Outside::new()?;
         self.fit().await?;
         self.paint().await?;
-        let mut attempts = 0;
+        let mut patience = Patience::new();
         loop {
             let path = format!(
                 "/v1/sessions/{}/log?from={}&follow=true&format=frames&attach=true",
@@ -140,9 +139,7 @@ impl Seat {
             };
             match followed {
                 Ok(left) => return Ok(left),
-                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => {
-                    attempts = if self.at > before { 0 } else { attempts + 1 };
-                }
+                Err(Unanswered::Broken(_)) if patience.goes_on(self.at > before).await => {}
                 Err(unanswered) => return Err(unanswered.into()),
             }
         }

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::args::Run;
 use super::client::{Answer, Client, Unanswered};
+use super::patience::Patience;
 use super::show::BROKEN_PIPE;
 use super::span::Limit;
 use super::trouble::{OWN, Trouble};
@@ -29,15 +30,12 @@ use crate::world::terminal::Terminal;
 use control::Control;
 use screen::{Gone, Screen};
 
-/// Attempts to go on after the daemon went away, without anything coming.
-const ATTEMPTS: u32 = 5;
-
 pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let terminal = terminal();
     let mut body = body(&args, terminal.as_ref())?;
     let mut screen = Screen::new(args.json);
     let mut control = Control::new(client.clone(), terminal, &body)?;
-    let mut attempts = 0;
+    let mut patience = Patience::new();
     let ended = loop {
         body.from = screen.at;
         let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
@@ -54,17 +52,12 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
             Err(Stopped::Left) => return Ok(ending::INTERRUPTED),
             Err(Stopped::Gone(Gone::Nobody)) => return Ok(BROKEN_PIPE),
             Err(Stopped::Gone(Gone::Fault(fault))) => return Err(own(fault.to_string())),
-            Err(Stopped::Broken(why)) if attempts >= ATTEMPTS => {
-                return Err(own(format!(
-                    "the daemon went away and does not come back: {why}"
-                )));
-            }
-            Err(Stopped::Broken(_)) => {
-                attempts = if screen.at > body.from {
-                    0
-                } else {
-                    attempts + 1
-                };
+            Err(Stopped::Broken(why)) => {
+                if !patience.goes_on(screen.at > body.from).await {
+                    return Err(own(format!(
+                        "the daemon went away and does not come back: {why}"
+                    )));
+                }
             }
         }
     };

@@ -1,0 +1,144 @@
+//! Whoever follows or waits goes on when the daemon dies and another takes its place: nothing is told twice,
+//! and nothing is missed.
+
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::harness::{Abide, Seat, wait_for_line};
+
+/// A command that stays; what it prints is read line by line.
+fn stays(abide: &Abide, words: &[&str]) -> Child {
+    let child = abide.command(words).stdout(Stdio::piped()).spawn();
+    child.expect("abide runs")
+}
+
+#[track_caller]
+fn line(child: &mut Child) -> Value {
+    let line = wait_for_line(child.stdout.as_mut().expect("a pipe"), "\n");
+    serde_json::from_slice(&line).expect("JSON")
+}
+
+fn end(mut child: Child) {
+    child.kill().expect("it is there");
+    child.wait().expect("it was started");
+}
+
+/// Has a message come, and waits until it is there.
+fn post(abide: &Abide, mission: &str) {
+    let made = abide.json(["timer", "start", "1ms", "--mission", mission, "--json"]);
+    let id = made["timer_id"].as_str().expect("an id");
+    loop {
+        let list = abide.json(["messages", "--json"]);
+        let mut all = list["messages"].as_array().expect("messages").iter();
+        if all.any(|message| message["timer_id"] == id) {
+            return;
+        }
+    }
+}
+
+#[track_caller]
+fn tells(follower: &mut Child, mission: &str) {
+    let message = line(follower);
+    let text = message["text"].as_str().expect("a text");
+    assert!(text.contains(&format!("Mission: {mission}\n")), "{message}");
+}
+
+#[test]
+fn messages_are_followed_from_one_daemon_to_the_next() {
+    let abide = Abide::new();
+    post(&abide, "one");
+    let mut follower = stays(&abide, &["messages", "--follow", "--json"]);
+    tells(&mut follower, "one");
+    abide.crash();
+    post(&abide, "two");
+    tells(&mut follower, "two");
+    post(&abide, "three");
+    tells(&mut follower, "three");
+    abide.crash();
+    abide.crash();
+    post(&abide, "four");
+    tells(&mut follower, "four");
+    end(follower);
+}
+
+#[test]
+fn messages_that_came_between_two_daemons_are_told_seen_or_not() {
+    let abide = Abide::new();
+    for mission in ["one", "two", "three"] {
+        post(&abide, mission);
+    }
+    let seen = abide.json(["messages", "--json"]);
+    let id = |at: usize| seen["messages"][at]["message_id"].as_str().expect("an id");
+    let tool = crate::http::post(&abide, "/v1/tools/read_messages", &serde_json::json!({}));
+    assert_eq!(tool["messages"].as_array().map(Vec::len), Some(3), "{tool}");
+    let query = format!("/v1/messages?follow=true&unseen=true&since={}", id(2));
+    let mut told = crate::http::lines(&abide, &query);
+    let mut next = || told.next().expect("a line")["message_id"].clone();
+    assert_eq!([next(), next()], [id(1), id(0)]);
+}
+
+#[test]
+fn questions_are_followed_from_one_daemon_to_the_next() {
+    let abide = Abide::new();
+    let mut follower = stays(&abide, &["answer", "--follow", "--json"]);
+    let seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
+    let asked = line(&mut follower);
+    assert_eq!(asked["event"], "asked", "{asked}");
+    abide.crash();
+    let id = asked["question_id"].as_str().expect("an id");
+    let answered = abide.output(["answer", id, "no"]);
+    assert!(answered.status.success(), "{answered:?}");
+    let closed = line(&mut follower);
+    assert_eq!(
+        (&closed["event"], &closed["question_id"]),
+        (&"closed".into(), &asked["question_id"]),
+        "asked once and closed once: {closed}"
+    );
+    assert_eq!(closed["closing"], "no");
+    end(follower);
+    assert_eq!(seat.end().0.code(), Some(124));
+}
+
+#[test]
+fn what_became_of_a_question_is_told_to_those_who_knew_of_it() {
+    let abide = Abide::new();
+    let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
+    seat.wait_for("[Y/n] ");
+    let open = abide.json(["answer", "--json"]);
+    let id = open["questions"][0]["question_id"].as_str().expect("an id");
+    abide.output(["answer", id, "no"]);
+    seat.end();
+    let query = format!("/v1/questions?follow=true&told={id}");
+    let mut told = crate::http::lines(&abide, &query);
+    let closed = told.next().expect("a line");
+    assert_eq!(
+        (&closed["event"], &closed["question_id"], &closed["closing"]),
+        (&"closed".into(), &id.into(), &"no".into())
+    );
+}
+
+#[test]
+fn a_wait_and_a_timer_outlive_the_daemon() {
+    let abide = Abide::new();
+    let look = "test -e done || { echo >> looked; exit 1; }";
+    let mut wait = stays(&abide, &["wait", "--command", look, "--for", "1h"]);
+    while !abide.path("looked").exists() {
+        assert_eq!(wait.try_wait().expect("it was started"), None);
+    }
+    let mut standing = stays(&abide, &["timer", "start", "1h", "--reason", "r"]);
+    let timers = || abide.json(["timer", "list", "--json"])["timers"].clone();
+    while timers()[0].is_null() {
+        assert_eq!(standing.try_wait().expect("it was started"), None);
+    }
+    abide.crash();
+    std::fs::write(abide.path("done"), "").expect("a file");
+    assert_eq!(wait.wait().expect("it ends").code(), Some(0));
+    let all = timers();
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{all}");
+    let id = all[0]["timer_id"].as_str().expect("an id");
+    assert!(abide.output(["timer", "stop", id]).status.success());
+    let code = standing.wait().expect("it ends").code();
+    assert_eq!(code, Some(3), "it says that the timer was stopped");
+    assert_eq!(timers().as_array().map(Vec::len), Some(0));
+}
