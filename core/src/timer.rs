@@ -211,6 +211,13 @@ pub enum Record {
         /// When.
         at: Wall,
     },
+    /// The call of this name did something to it.
+    Acted {
+        /// Its number.
+        number: u64,
+        /// The name.
+        key: Key,
+    },
     /// The note that ties deadlines to clocks.
     Anchored(Anchor),
 }

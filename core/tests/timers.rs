@@ -329,6 +329,7 @@ impl Words {
             timer: self.timer(),
             act,
             reason: self.value("reason").map(Into::into),
+            key: self.value("key").map(|key| Key(key.into())),
         })
     }
 
@@ -405,6 +406,7 @@ fn recorded(record: &timer::Record) -> String {
         timer::Record::Ended { number, status, .. } => {
             format!("t{} {}", number + 1, status.as_str())
         }
+        timer::Record::Acted { number, key } => format!("t{} done by {}", number + 1, key.0),
         timer::Record::Anchored(anchor) => {
             let (sign, by) = (anchor.wall_ahead < 0, anchor.wall_ahead.unsigned_abs());
             let sign = if sign { "-" } else { "" };

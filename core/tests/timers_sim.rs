@@ -256,6 +256,7 @@ impl World {
                     _ => Act::Resume,
                 },
                 reason: None,
+                key: None,
             },
             8 => {
                 let standby = maybe(&mut self.dice).unwrap_or_default();
@@ -384,7 +385,7 @@ impl World {
                     assert_eq!(truth.elapsed, truth.total, "{id} came early");
                 }
             }
-            timer::Record::Anchored(_) => {}
+            timer::Record::Acted { .. } | timer::Record::Anchored(_) => {}
         }
     }
 

@@ -54,6 +54,12 @@ impl Feed {
         known as u64
     }
 
+    /// Whether nothing came under this name before. From now on something did.
+    pub fn is_new(&mut self, name: Vec<u8>) -> bool {
+        let once = Once { key: name, from: 0 };
+        self.known(once, 1) == 0
+    }
+
     /// How many of the bytes came before. From now on all of them did.
     fn known(&mut self, once: Once, length: usize) -> usize {
         let until = once.from.saturating_add(length as u64);

@@ -64,6 +64,8 @@ pub enum ToKeeper {
     Signal {
         /// Its number.
         number: i32,
+        /// Names the call, where it may be said again: the same one is not sent twice.
+        once: Option<Vec<u8>>,
     },
     /// The ending was taken: the keeper may go once nothing is left to keep.
     Ack,
@@ -194,8 +196,12 @@ impl ToKeeper {
             ToKeeper::Resize { cols, rows } => {
                 put.u8(8).u32((*cols).into()).u32((*rows).into());
             }
-            ToKeeper::Signal { number } => {
+            ToKeeper::Signal { number, once } => {
                 put.u8(9).u32(*number as u32);
+                // Keepers of before pass over it.
+                if let Some(once) = once {
+                    put.bytes(once);
+                }
             }
             ToKeeper::Ack => {
                 put.u8(10);
@@ -245,6 +251,10 @@ impl ToKeeper {
             },
             9 => ToKeeper::Signal {
                 number: take.u32()? as i32,
+                once: match take.0.is_empty() {
+                    true => None,
+                    false => Some(take.bytes()?.to_vec()),
+                },
             },
             10 => ToKeeper::Ack,
             11 => ToKeeper::Renew {
@@ -464,7 +474,14 @@ mod tests {
             },
             ToKeeper::CloseInput,
             ToKeeper::Resize { cols: 2, rows: 3 },
-            ToKeeper::Signal { number: 15 },
+            ToKeeper::Signal {
+                number: 15,
+                once: None,
+            },
+            ToKeeper::Signal {
+                number: 2,
+                once: Some(b"k".to_vec()),
+            },
             ToKeeper::Ack,
             ToKeeper::Renew {
                 folder: b"/s/session_k3v9x2bc".to_vec(),

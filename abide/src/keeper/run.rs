@@ -360,7 +360,11 @@ impl Run {
                     let _ = rustix::termios::tcsetwinsize(&pty.master, size);
                 }
             }
-            ToKeeper::Signal { number } => self.signal(number),
+            ToKeeper::Signal { number, once } => {
+                if once.is_none_or(|name| self.feed.is_new(name)) {
+                    self.signal(number);
+                }
+            }
         }
     }
 

@@ -142,6 +142,7 @@ fn a_child_that_closes_its_input_is_not_disturbed() {
     }
     keeper.say(&ToKeeper::Signal {
         number: libc::SIGUSR1,
+        once: None,
     });
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(6)));
 }
@@ -207,10 +208,34 @@ fn a_signal_reaches_the_leaders_group() {
     keeper.expect_growth(2);
     keeper.say(&ToKeeper::Signal {
         number: libc::SIGUSR1,
+        once: None,
     });
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
     assert_eq!(ran.exited.end, End::Exited);
+}
+
+#[test]
+fn a_signal_of_the_same_name_is_sent_once() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    // What the shell says of those that die of the signal does not matter here.
+    let script = "exec 2>/dev/null; trap 'echo one' USR1; trap 'exit 8' USR2; echo up; \
+        while :; do sleep 0.01; done";
+    keeper.start(keeper.shell(script));
+    keeper.expect_started();
+    let up = keeper.expect_growth(2);
+    let signal = |number, name: &str| ToKeeper::Signal {
+        number,
+        once: Some(name.as_bytes().to_vec()),
+    };
+    keeper.say(&signal(libc::SIGUSR1, "a"));
+    keeper.expect_growth(up + 3);
+    keeper.say(&signal(libc::SIGUSR1, "a"));
+    keeper.say(&signal(libc::SIGUSR2, "b"));
+    let ran = keeper.finish();
+    assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
+    assert_eq!(ran.exited.bytes, b"up\none\n".len() as u64);
 }
 
 #[test]
@@ -261,6 +286,7 @@ fn a_terminal_ends_its_input_and_interrupts() {
         input([3]),
         ToKeeper::Signal {
             number: libc::SIGINT,
+            once: None,
         },
     ] {
         let mut keeper = nursery.ready();
@@ -304,6 +330,7 @@ fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
         keeper.expect_growth(5);
         keeper.say(&ToKeeper::Signal {
             number: libc::SIGTERM,
+            once: None,
         });
         let ran = keeper.finish();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGTERM)));

@@ -40,8 +40,19 @@ impl House {
                 let found = self.timers.find(&caller, timer)?;
                 self.go_on(turn, call, found, remaining, standby, patience)
             }
-            Request::Act { timer, act, reason } => {
-                self.act(turn, call, &caller, timer, act, reason)
+            Request::Act {
+                timer,
+                act,
+                reason,
+                key,
+            } => {
+                let acted = self.act(turn, call, &caller, timer, act, reason)?;
+                if let Some(key) = key {
+                    let number = acted.number;
+                    let acted = timer::Record::Acted { number, key };
+                    turn.push(Effect::Record(Record::Timer(acted)));
+                }
+                Ok(())
             }
             Request::Read { asks, timer } => {
                 let timer = match self.timers.find(&caller, timer)? {
@@ -267,7 +278,7 @@ impl House {
         id: TimerId,
         act: Act,
         reason: Option<Arc<str>>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Timer, Refusal> {
         let slot = match self.timers.find(caller, id)? {
             Found::Live(slot) => slot,
             Found::Ended(timer) => {
@@ -289,8 +300,8 @@ impl House {
                 }
             }
         }
-        answer(turn, call, timer, Why::Done(act));
-        Ok(())
+        answer(turn, call, timer.clone(), Why::Done(act));
+        Ok(timer)
     }
 
     fn stopped(

@@ -33,6 +33,8 @@ pub enum Request {
         act: Act,
         /// Why, as the caller says.
         reason: Option<Arc<str>>,
+        /// Names the call, where it may be said again: the last that was done is remembered.
+        key: Option<Key>,
     },
     /// Look at one.
     Read {

@@ -90,6 +90,7 @@ impl Book {
                 row.ended_times += 1;
                 assert_eq!(row.ended_times, 1, "timer {number} ended twice");
             }
+            timer::Record::Acted { .. } => {}
             timer::Record::Anchored(anchor) => self.anchor = Some(*anchor),
         }
     }

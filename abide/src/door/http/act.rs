@@ -101,9 +101,11 @@ pub async fn signal(
             "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}"
         ))
     })?;
+    let once = body.get("key").and_then(Value::as_str);
+    let once = once.map(checked_key).transpose()?;
     still_runs(&view)?;
     let keepers = state.handle.keepers();
-    keepers.send(view.id, &ToKeeper::Signal { number });
+    keepers.send(view.id, &ToKeeper::Signal { number, once });
     Ok(Json(facts(&view)))
 }
 
@@ -148,6 +150,15 @@ pub struct Input {
     key: Option<String>,
 }
 
+fn checked_key(key: &str) -> Result<Vec<u8>, Problem> {
+    if key.len() > LONGEST_KEY {
+        return Err(Problem::bad_input(format!(
+            "`key` must have at most {LONGEST_KEY} bytes"
+        )));
+    }
+    Ok(key.as_bytes().to_vec())
+}
+
 /// Writes the body to the command's input as it comes, no faster than the command takes it.
 pub async fn input(
     Shared(state): Shared<State>,
@@ -157,11 +168,7 @@ pub async fn input(
     body: Body,
 ) -> Result<Json<Value>, Problem> {
     let Input { eof, key } = query(input)?;
-    if key.as_ref().is_some_and(|key| key.len() > LONGEST_KEY) {
-        return Err(Problem::bad_input(format!(
-            "`key` must have at most {LONGEST_KEY} bytes"
-        )));
-    }
+    let key = key.as_deref().map(checked_key).transpose()?;
     let view = who.session(&state, &id)?;
     let _present = state.handle.attend(who.caller(), view.id).await;
     let mut written = 0;
@@ -170,7 +177,7 @@ pub async fn input(
         let part = part.map_err(|_| Problem::bad_input("the body could not be read"))?;
         still_runs(&*who.session(&state, &id)?)?;
         let once = key.as_ref().map(|key| Once {
-            key: key.as_bytes().to_vec(),
+            key: key.clone(),
             from: written as u64,
         });
         write(&state, view.id, &part, once).await?;

@@ -604,6 +604,8 @@ pub struct Limits {
 pub struct Signal {
     /// A name such as `INT`, or a number from 1 to 64.
     pub signal: Value,
+    /// Said again under the same key, it is not sent twice.
+    pub key: Option<String>,
 }
 
 /// Something done to a timer.

@@ -1,14 +1,19 @@
 //! `timer`, `read_timer` and what can be done to a timer.
 
+mod words;
+
 use std::sync::Arc;
 
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
-use abide_core::{Agent, Millis, Outcome, Refusal, TimerId, limit};
+use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
 use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context, ToolResult, condition, key, messages, refusal_sentence};
 use crate::daemon::Handle;
 use crate::world::store::{TimerRow, Which};
+use words::{counted, done, done_before, not_found, number, purpose};
+pub(crate) use words::{facts, row_facts, secs};
+pub(super) use words::{seconds, sentence};
 
 /// Longest reason or mission, in bytes.
 const TEXT_LIMIT: usize = 16 << 10;
@@ -64,6 +69,7 @@ impl Given {
             completed_by: None,
             late: None,
             ended: None,
+            acted: None,
         }
     }
 }
@@ -75,6 +81,8 @@ enum What {
         ended: bool,
     },
     Act,
+    /// An act that this very call has done before.
+    Done(Act),
     /// Something that is no id at all; those that there are get listed.
     NoSuch(String),
 }
@@ -90,7 +98,7 @@ pub(super) fn read(
     let read = match name {
         "timer" => wait(&mut args, context, handle),
         "read_timer" => look(&mut args),
-        _ => act(name, &mut args),
+        _ => act(name, &mut args, context, handle),
     };
     let (request, what) = read?;
     args.finish(match name {
@@ -253,7 +261,7 @@ fn look(args: &mut Args) -> Read {
     })
 }
 
-fn act(name: &str, args: &mut Args) -> Read {
+fn act(name: &str, args: &mut Args, context: &Context, handle: &Handle) -> Read {
     let given = args.required_text("timer_id")?;
     let reason = args.text("reason")?;
     let act = match name {
@@ -268,10 +276,25 @@ fn act(name: &str, args: &mut Args) -> Read {
     Ok(match given.trim().parse() {
         Err(_) => no_such(given),
         Ok(timer) => {
-            let reason = reason.map(Into::into);
-            (Request::Act { timer, act, reason }, What::Act)
+            let key = context.request_key.clone();
+            if key.is_some() && last_act(handle, timer) == key {
+                // The daemon that did it died before it could say so.
+                return Ok((Request::Read { asks: false, timer }, What::Done(act)));
+            }
+            let request = Request::Act {
+                timer,
+                act,
+                reason: reason.map(Into::into),
+                key: key.map(|key| Key(key.into())),
+            };
+            (request, What::Act)
         }
     })
+}
+
+/// The name of the call that last did something to a timer.
+fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
+    handle.past().timer(timer).ok().flatten()?.acted
 }
 
 fn no_such(given: String) -> (Request, What) {
@@ -300,18 +323,15 @@ impl TimerTool {
             _ => handle.past().timer(timer.id).ok().flatten(),
         };
         let mut facts = facts(timer, row.as_ref());
-        let reason = row
-            .as_ref()
-            .map(|row| format!("\n{}: {}", row.label(), row.text));
-        let reason = reason.unwrap_or_default();
+        let reason = purpose(row.as_ref());
         let id = timer.id;
+        // It was done before, and is told as it would have been then.
+        let why = match self.what {
+            What::Done(act) => Why::Done(act),
+            _ => why,
+        };
         let saw = handle.prober().saw(id).filter(|saw| !saw.is_empty());
-        let counted = format!(
-            "{} of {} elapsed, {} remain",
-            number(timer.elapsed()),
-            seconds(timer.total),
-            number(timer.remaining)
-        );
+        let counted = counted(timer);
         let last_look = saw
             .as_ref()
             .map(|saw| format!("\nLast look: {saw}"))
@@ -344,17 +364,7 @@ impl TimerTool {
                  message.",
                 timer.status.as_str()
             ),
-            Why::Interrupted(act) | Why::Done(act) => {
-                let note = row.as_ref().and_then(|row| row.reason.as_deref());
-                let note = note
-                    .map(|note| format!("\nWhy: {note}"))
-                    .unwrap_or_default();
-                format!(
-                    "Timer '{id}' was {}: {counted}.{reason}{note}\n{}",
-                    past_of(act),
-                    what_next(act, timer)
-                )
-            }
+            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref()),
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 format!(
                     "Timer '{id}' is {}: {counted}.{reason}{last_look}",
@@ -459,9 +469,10 @@ impl TimerTool {
                     row.id, row.status
                 ));
             }
-            let text = match row.completed_by {
-                Some(_) => messages::completion(&row),
-                None => format!(
+            let text = match (&self.what, &row.completed_by) {
+                (What::Done(act), _) => done_before(*act, &row),
+                (_, Some(_)) => messages::completion(&row),
+                (_, None) => format!(
                     "Timer '{}' is {}.\n{}: {}",
                     row.id,
                     row.status,
@@ -538,152 +549,4 @@ pub(super) fn many(
         }
     }
     Ok(Request::CreateMany(new))
-}
-
-/// One sentence for a person or a model.
-pub(super) fn sentence(refusal: &timer::Refusal) -> String {
-    match refusal {
-        timer::Refusal::NotFound { timer, known, more } => {
-            not_found(&timer.to_string(), known, *more, &[])
-        }
-        timer::Refusal::NotAllowed {
-            timer,
-            attempt,
-            status,
-        } => {
-            let next = match status {
-                Status::Paused { .. } if *attempt != "resume" => "; resume_timer lets it go on",
-                _ => "",
-            };
-            format!(
-                "Timer '{timer}' is {}: cannot {attempt} it{next}",
-                status.as_str()
-            )
-        }
-        timer::Refusal::KeyReused(key) => format!(
-            "`idempotency_key` '{}' was used for another timer already; use a new one",
-            key.0.strip_prefix("given:").unwrap_or(&key.0)
-        ),
-    }
-}
-
-fn not_found(given: &str, known: &[TimerId], more: usize, ended: &[TimerId]) -> String {
-    let list = |ids: &[TimerId]| {
-        let ids: Vec<String> = ids.iter().map(TimerId::to_string).collect();
-        ids.join(", ")
-    };
-    let more = match more {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let there = match (known.is_empty(), ended.is_empty()) {
-        (true, true) => "there are no timers".into(),
-        (true, false) => format!("the timers that exist have ended: {}", list(ended)),
-        (false, true) => format!("the timers that exist are {}{more}", list(known)),
-        (false, false) => format!(
-            "the timers that exist are {}{more}, and of those that have ended {}",
-            list(known),
-            list(ended)
-        ),
-    };
-    format!("Timer '{given}' not found; {there}")
-}
-
-fn past_of(act: Act) -> &'static str {
-    match act {
-        Act::Stop => "stopped",
-        Act::Cancel => "cancelled",
-        Act::Pause(_) => "paused",
-        Act::Resume => "resumed",
-    }
-}
-
-fn what_next(act: Act, timer: &Timer) -> String {
-    match act {
-        Act::Stop => "It is over and tells nobody.".into(),
-        Act::Cancel => {
-            "It runs on in the background; a message comes when it completes. Polling is not needed."
-                .into()
-        }
-        Act::Pause(time) => format!(
-            "Nothing elapses; it goes on by itself after {}, or at once with resume_timer.",
-            seconds(time)
-        ),
-        Act::Resume => format!("It goes on, {}.", timer.status.as_str()),
-    }
-}
-
-/// A timer as fields.
-pub(crate) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
-    let mut facts = row.map(row_facts).unwrap_or_default();
-    facts.insert("timer_id".into(), json!(timer.id.to_string()));
-    facts.insert("timer_type".into(), json!(timer.kind.as_str()));
-    facts.insert("status".into(), json!(timer.status.as_str()));
-    facts.insert("total_duration".into(), secs(timer.total));
-    facts.insert("elapsed_time".into(), secs(timer.elapsed()));
-    facts.insert("remaining_time".into(), secs(timer.remaining));
-    facts.insert("last_check_at".into(), json!(timer.checked.0));
-    if let Status::Completed { by, .. } = timer.status {
-        facts.insert("completed_by".into(), json!(by.as_str()));
-    }
-    if let Some(until) = timer.pause_until {
-        facts.insert("pause_until".into(), json!(until.0));
-    }
-    facts
-}
-
-/// A timer's row as fields; what has elapsed is known only where it has ended.
-pub(crate) fn row_facts(row: &TimerRow) -> Map<String, Value> {
-    let mut facts = Map::new();
-    let remaining = row.remaining.unwrap_or_default();
-    facts.insert("timer_id".into(), json!(row.id.to_string()));
-    facts.insert("timer_type".into(), json!(row.kind.as_str()));
-    facts.insert("agent".into(), json!(row.agent));
-    facts.insert("status".into(), json!(row.status));
-    facts.insert("total_duration".into(), secs(row.total));
-    facts.insert(
-        "timeout_duration".into(),
-        secs(row.standby.unwrap_or(row.total)),
-    );
-    facts.insert("elapsed_time".into(), secs(row.total.less(remaining)));
-    facts.insert("remaining_time".into(), secs(remaining));
-    facts.insert(row.label().to_lowercase(), json!(row.text));
-    facts.insert("created_at".into(), json!(row.created.0));
-    facts.insert("last_check_at".into(), json!(row.checked.0));
-    if let Some(by) = &row.completed_by {
-        facts.insert("completed_by".into(), json!(by));
-    }
-    if let Some(reason) = &row.reason {
-        let name = match (&row.completed_by, row.status.as_str()) {
-            (Some(_), _) => Some("seen"),
-            // Why it went on is no reason to have stopped.
-            (None, "running") => None,
-            (None, _) => Some("stop_reason"),
-        };
-        facts.extend(name.map(|name| (name.to_owned(), json!(reason))));
-    }
-    if let Some(late) = row.late {
-        facts.insert("late".into(), secs(late));
-    }
-    if let Some(ended) = row.ended {
-        facts.insert("ended_at".into(), json!(ended.0));
-    }
-    facts
-}
-
-/// Seconds as a number; whole ones without a fraction.
-pub(crate) fn secs(time: Millis) -> Value {
-    match time.0 % 1_000 {
-        0 => json!(time.0 / 1_000),
-        _ => json!(time.0 as f64 / 1_000.0),
-    }
-}
-
-fn number(time: Millis) -> String {
-    secs(time).to_string()
-}
-
-/// `600 seconds`.
-pub(super) fn seconds(time: Millis) -> String {
-    format!("{} seconds", number(time))
 }

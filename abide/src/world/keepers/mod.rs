@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use link::{Follower, Tide};
 
+use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
 use crate::world::limits::{self, Moved};
@@ -207,6 +208,9 @@ impl Keepers {
             match frame {
                 ToKeeper::Watch { beyond } => link.watch(*beyond),
                 frame => link.send(frame),
+            }
+            if matches!(frame, ToKeeper::Signal { .. }) {
+                crash_point("signal.post_send");
             }
         }
     }

@@ -266,6 +266,8 @@ pub struct TimerRow {
     pub late: Option<Millis>,
     /// When it ended.
     pub ended: Option<Wall>,
+    /// The name of the call that last did something to it, where that has one.
+    pub acted: Option<String>,
 }
 
 /// A message's row.
@@ -335,7 +337,8 @@ pub struct Stats {
 }
 
 pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
-    total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms FROM timer";
+    total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms, acted \
+    FROM timer";
 const MESSAGE: &str =
     "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms FROM message";
 
@@ -496,6 +499,7 @@ impl Past {
             completed_by: row.get(12)?,
             late: row.get::<_, Option<u64>>(13)?.map(Millis),
             ended: row.get::<_, Option<u64>>(14)?.map(Wall),
+            acted: row.get(15)?,
         })
     }
 }

@@ -90,6 +90,8 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT;",
     // Few timers of one agent are found among very many of others.
     "CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;",
+    // Which call last did something to a timer: said again, it is answered as before.
+    "ALTER TABLE timer ADD COLUMN acted TEXT;",
 ];
 
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {

@@ -77,7 +77,7 @@ fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
             }
             Record::Closed { .. } => ["question.close.pre", "question.close.post"],
             Record::Message(message::Record::Posted { .. })
-            | Record::Timer(timer::Record::Anchored(_))
+            | Record::Timer(timer::Record::Acted { .. } | timer::Record::Anchored(_))
             | Record::Asked { .. } => continue,
         };
         crash_point(when(what));
@@ -158,6 +158,10 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
                 at.0,
                 number,
             ])?;
+        }
+        timer::Record::Acted { number, key } => {
+            turn.prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
+                .execute(params![key.0.as_ref(), number])?;
         }
         timer::Record::Anchored(anchor) => {
             turn.prepare_cached(
@@ -328,7 +332,7 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
              INSERT INTO timer SELECT n, 't' || n, 'a', 'mission', 'm', NULL, NULL, 0, 0, 1, NULL,
-             'completed', 0, NULL, NULL, 0, NULL, 'time', 0, 1 FROM n;
+             'completed', 0, NULL, NULL, 0, NULL, 'time', 0, 1, NULL FROM n;
              INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0, NULL
              FROM timer;"
         );

@@ -13,6 +13,7 @@ use super::input;
 use crate::door::cli::client::{Client, Unanswered};
 use crate::door::cli::prompt::{Prompt, Said};
 use crate::door::http::wire::{RunBody, StdinKind};
+use crate::world::entropy;
 use crate::world::terminal::{Raw, Terminal};
 
 /// Keystrokes that may wait for the command.
@@ -175,14 +176,14 @@ impl Control {
     /// does.
     pub fn signalled(&mut self, sent: Sent) {
         if sent == Sent::Terminate {
-            return self.act("signal", json!({"signal": "TERM"}));
+            return self.act("signal", signal_body("TERM"));
         }
         self.interrupts += 1;
         if self.prompt.is_some() {
             return self.interrupt_at_prompt();
         }
         match self.interrupts {
-            1 => self.act("signal", json!({"signal": "INT"})),
+            1 => self.act("signal", signal_body("INT")),
             2 => self.act("kill", json!({})),
             _ => {}
         }
@@ -307,7 +308,7 @@ impl Control {
     pub async fn nobody_reads(&mut self) {
         if let Some(id) = &self.session {
             let path = format!("/v1/sessions/{id}/signal");
-            let _ = self.client.post(&path, &json!({"signal": "PIPE"})).await;
+            let _ = self.client.post(&path, &signal_body("PIPE")).await;
         }
         self.leave();
     }
@@ -345,6 +346,12 @@ impl Control {
             let _ = terminal.write(format!("{text}{end}").as_bytes());
         }
     }
+}
+
+/// Said again to the next daemon, it is not sent twice.
+fn signal_body(signal: &str) -> Value {
+    let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+    json!({"signal": signal, "key": key})
 }
 
 async fn next_signal(int: &mut Signal, term: &mut Signal) -> Sent {

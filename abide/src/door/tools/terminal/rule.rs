@@ -140,7 +140,8 @@ impl Desk {
         }
         let _guard = self.attend(&view).await;
         let keepers = self.handle.keepers();
-        keepers.send(view.id, &ToKeeper::Signal { number });
+        let once = self.context.request_key.clone().map(String::into_bytes);
+        keepers.send(view.id, &ToKeeper::Signal { number, once });
         let text = format!("Signal {number} sent to session '{}'", view.id);
         Some(Ok(self.result(&view, text, fields! {"sent": number})))
     }

@@ -1,0 +1,200 @@
+//! What is said of timers: sentences for a model, fields for a program.
+
+use abide_core::timer::{self, Act, Status, Timer};
+use abide_core::{Millis, TimerId};
+use serde_json::{Map, Value, json};
+
+use crate::world::store::TimerRow;
+
+/// One sentence for a person or a model.
+pub(in crate::door::tools) fn sentence(refusal: &timer::Refusal) -> String {
+    match refusal {
+        timer::Refusal::NotFound { timer, known, more } => {
+            not_found(&timer.to_string(), known, *more, &[])
+        }
+        timer::Refusal::NotAllowed {
+            timer,
+            attempt,
+            status,
+        } => {
+            let next = match status {
+                Status::Paused { .. } if *attempt != "resume" => "; resume_timer lets it go on",
+                _ => "",
+            };
+            format!(
+                "Timer '{timer}' is {}: cannot {attempt} it{next}",
+                status.as_str()
+            )
+        }
+        timer::Refusal::KeyReused(key) => format!(
+            "`idempotency_key` '{}' was used for another timer already; use a new one",
+            key.0.strip_prefix("given:").unwrap_or(&key.0)
+        ),
+    }
+}
+
+pub(super) fn not_found(given: &str, known: &[TimerId], more: usize, ended: &[TimerId]) -> String {
+    let list = |ids: &[TimerId]| {
+        let ids: Vec<String> = ids.iter().map(TimerId::to_string).collect();
+        ids.join(", ")
+    };
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let there = match (known.is_empty(), ended.is_empty()) {
+        (true, true) => "there are no timers".into(),
+        (true, false) => format!("the timers that exist have ended: {}", list(ended)),
+        (false, true) => format!("the timers that exist are {}{more}", list(known)),
+        (false, false) => format!(
+            "the timers that exist are {}{more}, and of those that have ended {}",
+            list(known),
+            list(ended)
+        ),
+    };
+    format!("Timer '{given}' not found; {there}")
+}
+
+/// What is said of an act that was done.
+pub(super) fn done(act: Act, timer: &Timer, row: Option<&TimerRow>) -> String {
+    let status = timer.status.as_str();
+    acted(act, timer.id, &counted(timer), status, row)
+}
+
+/// The same of an act on a timer that has ended since.
+pub(super) fn done_before(act: Act, row: &TimerRow) -> String {
+    let remaining = row.remaining.unwrap_or_default();
+    let counted = course(row.total.less(remaining), row.total, remaining);
+    acted(act, row.id, &counted, &row.status, Some(row))
+}
+
+fn acted(act: Act, id: TimerId, counted: &str, status: &str, row: Option<&TimerRow>) -> String {
+    let note = row.and_then(|row| row.reason.as_deref());
+    let note = note.map(|note| format!("\nWhy: {note}"));
+    format!(
+        "Timer '{id}' was {}: {counted}.{}{}\n{}",
+        past_of(act),
+        purpose(row),
+        note.unwrap_or_default(),
+        what_next(act, status)
+    )
+}
+
+/// How far a timer has come.
+pub(super) fn counted(timer: &Timer) -> String {
+    course(timer.elapsed(), timer.total, timer.remaining)
+}
+
+fn course(elapsed: Millis, total: Millis, remaining: Millis) -> String {
+    format!(
+        "{} of {} elapsed, {} remain",
+        number(elapsed),
+        seconds(total),
+        number(remaining)
+    )
+}
+
+/// What a timer is for, on a line of its own.
+pub(super) fn purpose(row: Option<&TimerRow>) -> String {
+    row.map(|row| format!("\n{}: {}", row.label(), row.text))
+        .unwrap_or_default()
+}
+
+fn past_of(act: Act) -> &'static str {
+    match act {
+        Act::Stop => "stopped",
+        Act::Cancel => "cancelled",
+        Act::Pause(_) => "paused",
+        Act::Resume => "resumed",
+    }
+}
+
+fn what_next(act: Act, status: &str) -> String {
+    match act {
+        Act::Stop => "It is over and tells nobody.".into(),
+        Act::Cancel => {
+            "It runs on in the background; a message comes when it completes. Polling is not needed."
+                .into()
+        }
+        Act::Pause(time) => format!(
+            "Nothing elapses; it goes on by itself after {}, or at once with resume_timer.",
+            seconds(time)
+        ),
+        Act::Resume => format!("It goes on, {status}."),
+    }
+}
+
+/// A timer as fields.
+pub(crate) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
+    let mut facts = row.map(row_facts).unwrap_or_default();
+    facts.insert("timer_id".into(), json!(timer.id.to_string()));
+    facts.insert("timer_type".into(), json!(timer.kind.as_str()));
+    facts.insert("status".into(), json!(timer.status.as_str()));
+    facts.insert("total_duration".into(), secs(timer.total));
+    facts.insert("elapsed_time".into(), secs(timer.elapsed()));
+    facts.insert("remaining_time".into(), secs(timer.remaining));
+    facts.insert("last_check_at".into(), json!(timer.checked.0));
+    if let Status::Completed { by, .. } = timer.status {
+        facts.insert("completed_by".into(), json!(by.as_str()));
+    }
+    if let Some(until) = timer.pause_until {
+        facts.insert("pause_until".into(), json!(until.0));
+    }
+    facts
+}
+
+/// A timer's row as fields; what has elapsed is known only where it has ended.
+pub(crate) fn row_facts(row: &TimerRow) -> Map<String, Value> {
+    let mut facts = Map::new();
+    let remaining = row.remaining.unwrap_or_default();
+    facts.insert("timer_id".into(), json!(row.id.to_string()));
+    facts.insert("timer_type".into(), json!(row.kind.as_str()));
+    facts.insert("agent".into(), json!(row.agent));
+    facts.insert("status".into(), json!(row.status));
+    facts.insert("total_duration".into(), secs(row.total));
+    facts.insert(
+        "timeout_duration".into(),
+        secs(row.standby.unwrap_or(row.total)),
+    );
+    facts.insert("elapsed_time".into(), secs(row.total.less(remaining)));
+    facts.insert("remaining_time".into(), secs(remaining));
+    facts.insert(row.label().to_lowercase(), json!(row.text));
+    facts.insert("created_at".into(), json!(row.created.0));
+    facts.insert("last_check_at".into(), json!(row.checked.0));
+    if let Some(by) = &row.completed_by {
+        facts.insert("completed_by".into(), json!(by));
+    }
+    if let Some(reason) = &row.reason {
+        let name = match (&row.completed_by, row.status.as_str()) {
+            (Some(_), _) => Some("seen"),
+            // Why it went on is no reason to have stopped.
+            (None, "running") => None,
+            (None, _) => Some("stop_reason"),
+        };
+        facts.extend(name.map(|name| (name.to_owned(), json!(reason))));
+    }
+    if let Some(late) = row.late {
+        facts.insert("late".into(), secs(late));
+    }
+    if let Some(ended) = row.ended {
+        facts.insert("ended_at".into(), json!(ended.0));
+    }
+    facts
+}
+
+/// Seconds as a number; whole ones without a fraction.
+pub(crate) fn secs(time: Millis) -> Value {
+    match time.0 % 1_000 {
+        0 => json!(time.0 / 1_000),
+        _ => json!(time.0 as f64 / 1_000.0),
+    }
+}
+
+pub(super) fn number(time: Millis) -> String {
+    secs(time).to_string()
+}
+
+/// `600 seconds`.
+pub(in crate::door::tools) fn seconds(time: Millis) -> String {
+    format!("{} seconds", number(time))
+}
