@@ -15,6 +15,7 @@ mod program;
 mod readers;
 pub mod signals;
 mod stamp;
+mod strict;
 pub mod tools;
 pub mod wake;
 pub mod xml;

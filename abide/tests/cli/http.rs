@@ -314,6 +314,15 @@ fn s1_a_client_that_goes_away_has_only_stopped_waiting() {
 }
 
 #[test]
+fn a_field_that_is_given_twice_is_refused() {
+    let abide = Abide::new();
+    let body = br#"{"command": "true", "env": {"A": "1", "A": "2"}}"#;
+    let json_type = "content-type: application/json\r\n";
+    let refused = ask(&abide, "POST /v1/tools/shell", json_type, body);
+    refused.problem(400, "the field 'A' is given twice");
+}
+
+#[test]
 fn a_person_who_no_longer_follows_is_not_waited_for() {
     let abide = Abide::new();
     abide.output(["status"]);

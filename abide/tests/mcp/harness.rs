@@ -269,9 +269,14 @@ impl Client {
     }
 
     pub fn write(&mut self, line: &str) {
+        self.write_part(line);
+        self.write_part("\n");
+    }
+
+    /// Something that need not be a whole line.
+    pub fn write_part(&mut self, part: &str) {
         let input = self.input.as_mut().expect("the input is open");
-        input.write_all(line.as_bytes()).expect("abide mcp reads");
-        input.write_all(b"\n").expect("abide mcp reads");
+        input.write_all(part.as_bytes()).expect("abide mcp reads");
     }
 
     pub fn send(&mut self, message: &Value) {

@@ -465,3 +465,52 @@ fn tells_of_progress_where_it_is_wanted() {
         assert!(!client.has_heard(is_progress), "it is over");
     }
 }
+
+#[test]
+fn a_batch_is_answered_with_one_where_the_version_has_them() {
+    let home = Home::new();
+    let mut client = Client::silent(&home, LEGACY);
+    let agreed = client.initialize("2025-03-26", false);
+    assert_eq!(agreed["protocolVersion"], "2025-03-26");
+    let call = |id: &str, command: String| {
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {"name": "shell", "arguments": {"command": command}}})
+    };
+    let (ear, go) = (home.ear("begun"), home.ear("go"));
+    let slow = format!(
+        "echo run >> ran; echo on > {}; cat {}",
+        ear.path(),
+        go.path()
+    );
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
+    let list = json!({"jsonrpc": "2.0", "id": "list", "method": "tools/list"});
+    client.send(&json!([
+        call("slow", slow),
+        told,
+        42,
+        list,
+        call("quick", "echo quick".into())
+    ]));
+    ear.hear();
+    // The answers that are there already are not lost with their daemon.
+    let alone = client.call("shell", json!({"command": "true"}));
+    assert!(text(&alone).contains("STATUS: SUCCESS"), "{alone}");
+    home.kill_daemon();
+    std::fs::write(home.path("go"), "over").expect("the command reads");
+    let answers = client.heard(|message| message.is_array());
+    let of = |id: Value| {
+        let answers = answers.as_array().expect("a batch");
+        assert_eq!(answers.len(), 4, "{answers:?}");
+        let mut own = answers.iter().filter(move |answer| answer["id"] == id);
+        own.next().expect("an answer").clone()
+    };
+    assert!(text(&of("slow".into())["result"]).contains("STDOUT:\nover"));
+    assert!(text(&of("quick".into())["result"]).contains("STDOUT:\nquick"));
+    assert!(of("list".into())["result"]["tools"].is_array());
+    assert_eq!(of(Value::Null)["error"]["code"], -32600);
+    assert_eq!(home.lines("ran"), 1);
+    client.send(&json!([told, told]));
+    client.send(&json!([]));
+    let error = client.heard(|message| message["id"].is_null());
+    assert_eq!(error["error"]["code"], -32600, "{error}");
+}

@@ -57,13 +57,128 @@ fn what_was_typed_when_the_daemon_died_is_not_typed_again() {
     }
 }
 
+/// A home whose first daemon dies at this place.
+fn dying(at: &str) -> Home {
+    let home = Home::new();
+    let mut first = home.abide(&["status"]);
+    first.env("ABIDE_CRASH_AT", at);
+    assert!(first.output().expect("abide runs").status.success());
+    home
+}
+
+#[test]
+fn a_signal_that_was_sent_when_the_daemon_died_is_not_sent_again() {
+    let home = dying("signal.post_send");
+    let mut client = Client::start(&home, LEGACY);
+    let ear = home.ear("heard");
+    let said = ear.path();
+    let command = format!(
+        "trap 'echo one > {said}' USR1; trap 'echo two > {said}' USR2; echo up > {said}; \
+         while :; do sleep 0.01; done"
+    );
+    let start = json!({"action": "start", "command": command, "pty": false});
+    let started = client.call("terminal_session", start);
+    let session = started["structuredContent"]["session_id"].clone();
+    assert_eq!(ear.hear(), "up");
+    let send = |name: &str| json!({"action": "signal", "session_id": session, "signal": name});
+    let id = client.begin("terminal_session", send("USR1"));
+    assert_eq!(ear.hear(), "one");
+    let result = client.result(id);
+    assert!(text(&result).contains("Signal 10 sent"), "{result}");
+    client.call("terminal_session", send("USR2"));
+    assert_eq!(ear.hear(), "two");
+}
+
+#[test]
+fn what_was_done_to_a_timer_when_the_daemon_died_is_told_as_done() {
+    for (tool, at, said) in [
+        ("stop_timer", "timer.stop.post", "was stopped"),
+        ("cancel_timer", "timer.change.post", "was cancelled"),
+        ("pause_timer", "timer.change.post", "was paused"),
+        ("resume_timer", "timer.change.post:2", "was resumed"),
+    ] {
+        let home = dying(at);
+        let mut client = Client::start(&home, LEGACY);
+        let made = json!({"total_duration": 3600, "mission": "later"});
+        let made = client.call("timer", made);
+        let id = made["structuredContent"]["timer_id"].clone();
+        if tool == "resume_timer" {
+            let pause = json!({"timer_id": id, "pause_duration": 1800});
+            client.call("pause_timer", pause);
+        }
+        let mut act = json!({"timer_id": id, "reason": "enough"});
+        if tool == "pause_timer" {
+            act["pause_duration"] = json!(60);
+        }
+        let result = client.call(tool, act.clone());
+        assert!(!is_error(&result), "{tool}: {result}");
+        let words = text(&result);
+        assert!(
+            words.contains(said) && words.contains("Mission: later\nWhy: enough\n"),
+            "{words}"
+        );
+        let again = client.call(tool, act);
+        assert!(is_error(&again), "another call is another: {again}");
+    }
+}
+
+#[test]
+fn requests_are_counted_alike_whatever_their_ids_are() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    for id in [
+        format!("\"{}\"", "x".repeat(1_000)),
+        "1.5".into(),
+        "-7".into(),
+        "18446744073709551616".into(),
+        "null".into(),
+        "1x".into(),
+    ] {
+        client.write(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#
+        ));
+    }
+    client.write(&format!(
+        r#"{{"jsonrpc":"2.0","id":"m","method":"{}"}}"#,
+        "y".repeat(1_000)
+    ));
+    let unknown = client.heard(|message| message["id"] == "m");
+    assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+    let (ear, go) = (home.ear("runs"), home.ear("go"));
+    let command = format!(
+        "echo run >> ran; echo on > {}; cat {}",
+        ear.path(),
+        go.path()
+    );
+    let id = client.begin("shell", json!({"command": command}));
+    ear.hear();
+    home.kill_daemon();
+    std::fs::write(home.path("go"), "").expect("the command reads");
+    let result = client.result(id);
+    assert!(text(&result).contains("STATUS: SUCCESS"), "{result}");
+    assert_eq!(home.lines("ran"), 1);
+}
+
+#[test]
+fn a_request_under_an_id_in_use_takes_nothing_from_the_one_that_uses_it() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let (ear, go) = (home.ear("runs"), home.ear("go"));
+    let command = format!("echo on > {}; cat {}", ear.path(), go.path());
+    let id = client.begin("shell", json!({"command": command}));
+    ear.hear();
+    client.forget_id();
+    client.begin("shell", json!({"command": "true"}));
+    client.heard(|message| message["id"] == id && message["error"].is_object());
+    home.kill_daemon();
+    std::fs::write(home.path("go"), "over").expect("the command reads");
+    assert!(text(&client.result(id)).contains("STDOUT:\nover"));
+}
+
 #[test]
 fn what_was_read_when_the_daemon_died_is_read_again() {
     for era in ERAS {
-        let home = Home::new();
-        let mut first = home.abide(&["status"]);
-        first.env("ABIDE_CRASH_AT", "read.noted");
-        assert!(first.output().expect("abide runs").status.success());
+        let home = dying("read.noted");
         let mut client = Client::start(&home, setup(era));
         let command = "echo one; read line; echo $line";
         let start = json!({"action": "start", "command": command, "pty": false});

@@ -206,3 +206,54 @@ fn a_connection_that_does_not_say_hello_is_closed() {
     }
     works(&mut Client::start(&home, LEGACY));
 }
+
+#[test]
+fn a_field_that_is_given_twice_runs_nothing() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    client.write(
+        r#"{"jsonrpc":"2.0","id":"two","method":"tools/call","params":{"name":"shell","arguments":{"command":"echo a >> runs","command":"echo b >> runs"}}}"#,
+    );
+    let error = client.heard(|message| message["id"] == "two");
+    assert_eq!(error["error"]["code"], -32602, "{error}");
+    assert_eq!(
+        error["error"]["message"],
+        "the field 'command' is given twice"
+    );
+    works(&mut client);
+    assert_eq!(home.lines("runs"), 0);
+}
+
+#[test]
+fn a_client_that_is_ready_twice_hears_of_each_message_once() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    client.notify("notifications/initialized", json!({}));
+    for mission in ["one", "two"] {
+        client.call(
+            "timer",
+            json!({"total_duration": 0.001, "mission": mission}),
+        );
+        let told = client.notified("notifications/message");
+        let text = told["data"]["text"].as_str().expect("a text");
+        assert!(text.contains(&format!("Mission: {mission}")), "{told}");
+    }
+}
+
+#[test]
+fn lines_come_in_whatever_form_a_client_writes_them() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let list = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/list"}}"#);
+    client.write(&format!("\u{feff}{}\r", list("marked")));
+    client.heard(|message| message["id"] == "marked" && message["result"].is_object());
+    client.write(&format!("  {}\t", list("spaced")));
+    client.heard(|message| message["id"] == "spaced" && message["result"].is_object());
+    let (first, second) = (list("halves"), list("next"));
+    client.write_part(&first[..20]);
+    client.write_part(&format!("{}\n{}", &first[20..], &second[..9]));
+    client.heard(|message| message["id"] == "halves" && message["result"].is_object());
+    client.write(&second[9..]);
+    client.heard(|message| message["id"] == "next" && message["result"].is_object());
+    works(&mut client);
+}

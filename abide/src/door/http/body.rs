@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
+use crate::door::strict::{self, Strict};
 
 /// A JSON object. An empty body is an empty object.
 pub struct JsonBody(pub Map<String, Value>);
@@ -34,9 +35,11 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
             return Ok(JsonBody(Map::new()));
         }
         match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(fields)) => Ok(JsonBody(fields)),
+            Ok(Strict(Value::Object(fields))) => Ok(JsonBody(fields)),
             Ok(_) => Err(Problem::bad_input("the body must be a JSON object")),
-            Err(fault) => Err(Problem::bad_input(format!("the body is not JSON: {fault}"))),
+            Err(fault) => Err(Problem::bad_input(
+                strict::twice(&fault).unwrap_or_else(|| format!("the body is not JSON: {fault}")),
+            )),
         }
     }
 }

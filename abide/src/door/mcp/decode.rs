@@ -13,15 +13,25 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::scan::{Kind, Outline};
+use crate::door::strict::{self, Strict};
 
 /// The message in a line of this outline.
-pub fn message(line: &[u8], outline: &Outline) -> serde_json::Result<RxJsonRpcMessage<RoleServer>> {
+pub fn message(line: &[u8], outline: &Outline) -> Result<RxJsonRpcMessage<RoleServer>, Unread> {
     let calls = outline.kind() == Kind::Request && outline.is("tools/call");
-    match calls.then(|| tool_call(line)).flatten() {
-        Some(call) => Ok(call),
-        // What is wrong with it, the library says.
-        None => serde_json::from_slice(line),
+    if calls && let Some(call) = tool_call(line)? {
+        return Ok(call);
     }
+    // What is wrong with it, the library says.
+    serde_json::from_slice(line).map_err(Unread::Fault)
+}
+
+/// Why a line is no message.
+#[derive(Debug)]
+pub enum Unread {
+    /// It gives a field twice, as this sentence says.
+    Twice(String),
+    /// It cannot be read.
+    Fault(serde_json::Error),
 }
 
 #[derive(Deserialize)]
@@ -31,11 +41,24 @@ struct Call {
     id: RequestId,
     #[serde(rename = "method")]
     _method: CallToolRequestMethod,
-    params: JsonObject,
+    params: Strict,
 }
 
-fn tool_call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
-    let Call { id, mut params, .. } = serde_json::from_slice(line).ok()?;
+/// `None`: it is not quite a call.
+fn tool_call(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Unread> {
+    let Call { id, params, .. } = match serde_json::from_slice(line) {
+        Ok(call) => call,
+        Err(fault) => {
+            return strict::twice(&fault).map_or(Ok(None), |said| Err(Unread::Twice(said)));
+        }
+    };
+    Ok(match params.0 {
+        Value::Object(params) => called(id, params),
+        _ => None,
+    })
+}
+
+fn called(id: RequestId, mut params: JsonObject) -> Option<RxJsonRpcMessage<RoleServer>> {
     let meta = match params.remove("_meta") {
         None | Some(Value::Null) => None,
         Some(Value::Object(meta)) => Some(RequestMetaObject(MetaObject(meta))),
@@ -73,6 +96,10 @@ mod tests {
     /// Both ways of reading a line, in the words of the debugger.
     fn both(line: &str) -> (String, String) {
         let short = message(line.as_bytes(), &Outline::of(line.as_bytes()));
+        let short = short.map_err(|unread| match unread {
+            Unread::Fault(fault) => fault,
+            Unread::Twice(said) => panic!("{said}: {line}"),
+        });
         let long = serde_json::from_str::<RxJsonRpcMessage<RoleServer>>(line);
         (told(&short), told(&long))
     }
@@ -104,7 +131,7 @@ mod tests {
             let (short, long) = both(line);
             assert_eq!(short, long);
             assert!(
-                tool_call(line.as_bytes()).is_some(),
+                tool_call(line.as_bytes()).is_ok_and(|call| call.is_some()),
                 "the short way: {line}"
             );
         }
@@ -128,7 +155,35 @@ mod tests {
         for line in others {
             let (short, long) = both(line);
             assert_eq!(short, long, "{line}");
-            assert!(tool_call(line.as_bytes()).is_none(), "{line}");
+            assert!(
+                tool_call(line.as_bytes()).is_ok_and(|call| call.is_none()),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_given_twice_is_not_taken_by_halves() {
+        for (line, field) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"a","command":"b"}}}"#,
+                "command",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","name":"timer"}}"#,
+                "name",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call","params":{"name":"shell"}}"#,
+                "id",
+            ),
+        ] {
+            match message(line.as_bytes(), &Outline::of(line.as_bytes())) {
+                Err(Unread::Twice(said)) => {
+                    assert_eq!(said, format!("the field '{field}' is given twice"));
+                }
+                other => panic!("{other:?}"),
+            }
         }
     }
 }

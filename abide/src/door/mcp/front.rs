@@ -8,20 +8,20 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use memchr::memchr;
-use rustix::buffer::spare_capacity;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
-use serde_json::{Value, json};
+use memchr::memmem;
+use rustix::event::PollFlags;
+use serde_json::Value;
 
+use super::batch::{self, Batches};
 use super::hello::{Hello, RESENT};
-use super::scan::{Kind, Outline, Scanner, one_spelling};
-use super::wire::MESSAGE_LIMIT;
+use super::lines::{Lines, Piece, until};
+use super::scan::{BOM, Kind, Outline, one_spelling};
+use super::wire::{MESSAGE_LIMIT, TWICE, refusal};
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::world::entropy;
@@ -38,8 +38,6 @@ const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
 const ALL_ANSWERS: Duration = Duration::from_secs(365 * 86_400);
 /// Lines that want no answer and wait for the next connection.
 const HELD: usize = 256;
-/// How much is read at once.
-const READ: usize = 64 << 10;
 
 /// Runs until the client closes its end.
 pub fn front(places: &Places, agent: String) -> io::Result<()> {
@@ -91,6 +89,12 @@ struct State {
     asked: Vec<Vec<u8>>,
     /// An answer that the client has had before.
     swallow: Option<Vec<u8>>,
+    /// Whether the version that was agreed upon has batches.
+    takes_batches: bool,
+    /// Those that wait for their answers.
+    batches: Batches,
+    /// Answers are being written to the client.
+    writing: bool,
 }
 
 /// A request as it came.
@@ -112,6 +116,9 @@ impl State {
             held: Vec::new(),
             asked: Vec::new(),
             swallow: None,
+            takes_batches: false,
+            batches: Batches::default(),
+            writing: false,
         }
     }
 
@@ -161,6 +168,44 @@ impl State {
     fn forget_cancelled(&mut self, line: &[u8]) {
         if let Some(id) = cancelled_id(line) {
             self.unanswered.retain(|kept| kept.id != id);
+            self.batches.forget(&id);
+        }
+    }
+
+    /// Takes an answer from the daemon: what the client is to hear is put into `out`.
+    fn answered(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
+        if self.swallow.as_deref() == Some(id) {
+            self.swallow = None;
+            return;
+        }
+        if self
+            .opening
+            .as_ref()
+            .is_some_and(|opening| opening.id == id)
+        {
+            self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
+        }
+        self.forget_answered(id, line);
+        self.tell(id, line, out);
+        self.writing = true;
+    }
+
+    /// Of two requests under one id the daemon refuses the later, and the earlier goes on.
+    fn forget_answered(&mut self, id: &[u8], line: &[u8]) {
+        let mut same = (0..self.unanswered.len()).filter(|at| self.unanswered[*at].id == id);
+        let Some(first) = same.next() else {
+            return;
+        };
+        let refused = |_: &usize| memmem::find(line, TWICE.as_bytes()).is_some();
+        let at = same.next_back().filter(refused).unwrap_or(first);
+        self.unanswered.remove(at);
+    }
+
+    /// Puts an answer into `out`, alone or with the others of its batch.
+    fn tell(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
+        match self.batches.keep(id, line) {
+            true => self.batches.finish(out),
+            false => out.extend_from_slice(line),
         }
     }
 
@@ -214,8 +259,16 @@ impl State {
     }
 }
 
+/// The version in the answer to `initialize`.
+fn agreed_version(line: &[u8]) -> Option<String> {
+    let said: Value = serde_json::from_slice(line).ok()?;
+    let version = said.get("result")?.get("protocolVersion")?;
+    version.as_str().map(str::to_owned)
+}
+
 /// Which request a cancellation speaks of.
 fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
+    let line = line.strip_prefix(BOM).unwrap_or(line);
     let said: Value = serde_json::from_slice(line).ok()?;
     let id = said.get("params")?.get("requestId")?;
     one_spelling(serde_json::to_vec(id).ok()?)
@@ -235,7 +288,9 @@ impl Front {
             while let Some(piece) = lines.next(!more) {
                 match piece {
                     Piece::Line(line) => self.client_says(line),
-                    Piece::TooLong(outline) => self.refuse(&outline, -32600, &too_long()),
+                    Piece::TooLong(outline) => {
+                        self.write(&refusal(outline.id.as_deref(), -32600, &too_long()));
+                    }
                 }
             }
             if !more {
@@ -247,36 +302,68 @@ impl Front {
     }
 
     fn client_says(&self, line: &[u8]) {
-        let outline = Outline::of(line);
+        let mut out = Vec::new();
         let mut state = self.state();
-        if outline.kind() == Kind::Request && state.unanswered.len() >= RESENT {
-            drop(state);
-            let sentence = format!("{RESENT} requests wait for an answer already");
-            return self.refuse(&outline, -32603, &sentence);
+        // What cannot be read is the daemon's to refuse.
+        let batch = (batch::is_one(line) && state.takes_batches).then(|| batch::messages(line));
+        match batch.flatten() {
+            None => self.take(&mut state, &Outline::of(line), line, &mut out),
+            Some(messages) => self.take_all(&mut state, &messages, &mut out),
         }
-        state.take(&outline, line);
+        drop(state);
+        self.write(&out);
+    }
+
+    fn take(&self, state: &mut State, outline: &Outline, line: &[u8], out: &mut Vec<u8>) {
+        if outline.kind() == Kind::Request && state.unanswered.len() >= RESENT {
+            let sentence = format!("{RESENT} requests wait for an answer already");
+            let id = outline.id.as_deref();
+            let refusal = refusal(id, -32603, &sentence);
+            return state.tell(id.unwrap_or_default(), &refusal, out);
+        }
+        state.take(outline, line);
+        if outline.kind() == Kind::Notification {
+            state.batches.finish(out);
+        }
         if state.link.is_none() && outline.kind() == Kind::Request {
             self.changed.notify_all();
         }
+    }
+
+    fn take_all(&self, state: &mut State, messages: &[Vec<u8>], out: &mut Vec<u8>) {
+        if messages.is_empty() {
+            return out.extend_from_slice(&refusal(None, -32600, "a batch must not be empty"));
+        }
+        let outlines: Vec<Outline> = messages.iter().map(|line| Outline::of(line)).collect();
+        let requests = outlines.iter().filter(|o| o.kind() == Kind::Request);
+        let waiting = requests.filter_map(|outline| outline.id.clone()).collect();
+        let unknown = outlines.iter().filter(|o| o.kind() == Kind::Unknown);
+        let refused = unknown.map(|_| refusal(None, -32600, "not a message of MCP"));
+        state.batches.open(waiting, &refused.collect::<Vec<_>>());
+        for (outline, line) in outlines.iter().zip(messages) {
+            if outline.kind() != Kind::Unknown {
+                self.take(state, outline, line, out);
+            }
+        }
+        state.batches.finish(out);
     }
 
     /// Waits for as long as one answer follows another. While there is no daemon yet to answer, none can
     /// be late: it is started, or that is given up, which answers everything too.
     fn hear_last_answers(&self, patience: Duration) {
         let mut state = self.state();
-        while !state.unanswered.is_empty() {
-            let waiting = state.unanswered.len();
-            if state.link.is_none() {
-                let unlinked =
-                    |state: &mut State| state.link.is_none() && state.unanswered.len() == waiting;
+        while !state.unanswered.is_empty() || state.writing {
+            let before = (state.unanswered.len(), state.writing);
+            let same = |state: &State| (state.unanswered.len(), state.writing) == before;
+            if state.link.is_none() && !state.writing {
+                let unlinked = |state: &mut State| state.link.is_none() && same(state);
                 state = self
                     .changed
                     .wait_while(state, unlinked)
                     .expect("no holder panics");
                 continue;
             }
-            let quiet =
-                |state: &mut State| state.link.is_some() && state.unanswered.len() == waiting;
+            let quiet = |state: &mut State| (state.link.is_some() || state.writing) && same(state);
             let (next, waited) = self
                 .changed
                 .wait_timeout_while(state, patience, quiet)
@@ -332,7 +419,12 @@ impl Front {
         let said = state.catch_up();
         link.write_all(&said)?;
         state.link = Some(link);
+        // What waited for a request that was cancelled meanwhile waits no more.
+        let mut out = Vec::new();
+        state.batches.finish(&mut out);
+        drop(state);
         self.changed.notify_all();
+        self.write(&out);
         Ok(theirs)
     }
 
@@ -349,45 +441,29 @@ impl Front {
         let mut lines = Lines::new(usize::MAX);
         let link = File::from(OwnedFd::from(link));
         let mut any = false;
-        let (mut out, mut answered) = (Vec::new(), Vec::new());
+        let mut out = Vec::new();
         // A read that waits in the kernel would also be woken whenever the daemon has taken a request.
         let awaited = |link: &File| until(link.as_fd(), PollFlags::IN).is_ok();
         while awaited(&link) && lines.fill(&link).unwrap_or(false) {
             while let Some(Piece::Line(line)) = lines.next(false) {
                 any = true;
-                if self.daemon_says(line, &mut answered) {
-                    out.extend_from_slice(line);
-                }
+                self.daemon_says(line, &mut out);
             }
-            self.write(&out);
+            self.write_answers(&out);
             out.clear();
-            if !answered.is_empty() {
-                self.state()
-                    .unanswered
-                    .retain(|kept| !answered.contains(&kept.id));
-                answered.clear();
-                self.changed.notify_all();
-            }
         }
         any
     }
 
-    /// Notes a line from the daemon. Whether the client should see it.
-    fn daemon_says(&self, line: &[u8], answered: &mut Vec<Vec<u8>>) -> bool {
+    /// Notes a line from the daemon. What the client should see of it is put into `out`.
+    fn daemon_says(&self, line: &[u8], out: &mut Vec<u8>) {
         let outline = Outline::of_the_daemons(line);
         match (outline.kind(), outline.id) {
-            (Kind::Answer, Some(id)) => {
-                let mut state = self.state();
-                if state.swallow.as_ref() == Some(&id) {
-                    state.swallow = None;
-                    return false;
-                }
-                answered.push(id);
-            }
+            (Kind::Answer, Some(id)) => return self.state().answered(&id, line, out),
             (Kind::Request, Some(id)) => self.state().asked.push(id),
             _ => {}
         }
-        true
+        out.extend_from_slice(line);
     }
 
     /// The connection is gone. What it had asked the client will be asked again under another id, so
@@ -412,37 +488,30 @@ impl Front {
 
     /// Nothing can be done about the daemon now: whoever waits is told.
     fn give_up(&self, why: &str) {
-        let unanswered = {
-            let mut state = self.state();
-            state.held.clear();
-            state.unanswered.clone()
-        };
         let sentence = format!(
             "the abide daemon cannot be reached: {why}. Commands that run go on; `abide doctor` \
              says what to mend, and the next call tries again."
         );
-        let mut told = Vec::new();
-        for line in unanswered {
-            let outline = Outline {
-                id: Some(line.id),
-                method: None,
-            };
-            self.refuse(&outline, -32603, &sentence);
-            told.push(line.number);
+        let mut out = Vec::new();
+        {
+            let mut state = self.state();
+            state.held.clear();
+            state.writing = true;
+            for line in std::mem::take(&mut state.unanswered) {
+                let refusal = refusal(Some(&line.id), -32603, &sentence);
+                state.tell(&line.id, &refusal, &mut out);
+            }
         }
-        // Only then: whoever waits for the last answers ends the program.
-        self.state()
-            .unanswered
-            .retain(|kept| !told.contains(&kept.number));
-        self.changed.notify_all();
+        self.write_answers(&out);
     }
 
-    fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
-        let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-        line.extend_from_slice(outline.id.as_deref().unwrap_or(b"null"));
-        let error = json!({"code": code, "message": sentence});
-        line.extend_from_slice(format!(",\"error\":{error}}}\n").as_bytes());
-        self.write(&line);
+    /// Whoever waits for the last answers ends the program: only when they have left.
+    fn write_answers(&self, lines: &[u8]) {
+        self.write(lines);
+        let mut state = self.state();
+        if std::mem::take(&mut state.writing) {
+            self.changed.notify_all();
+        }
     }
 
     /// Whole lines only. A client that no longer reads has gone.
@@ -475,91 +544,6 @@ fn write_all(output: &mut File, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn until(fd: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
-    match poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(e) => Err(e.into()),
-    }
-}
-
-/// Cuts what is read into lines.
-struct Lines {
-    limit: usize,
-    buffer: Vec<u8>,
-    /// Bytes of `buffer` that have been handed out.
-    used: usize,
-    /// Bytes of `buffer` that hold no further newline.
-    searched: usize,
-    /// A line over the limit, while its end has not been seen.
-    skipping: Option<Scanner>,
-}
-
-enum Piece<'a> {
-    /// With its newline.
-    Line(&'a [u8]),
-    /// Over the limit; all that is left of it.
-    TooLong(Outline),
-}
-
-impl Lines {
-    fn new(limit: usize) -> Self {
-        Lines {
-            limit,
-            buffer: Vec::with_capacity(READ),
-            used: 0,
-            searched: 0,
-            skipping: None,
-        }
-    }
-
-    /// Reads once. Whether there was anything: nothing is the end.
-    fn fill(&mut self, from: &File) -> io::Result<bool> {
-        self.buffer.drain(..self.used);
-        self.searched -= self.used;
-        self.used = 0;
-        self.buffer.reserve(READ);
-        loop {
-            match rustix::io::read(from, spare_capacity(&mut self.buffer)) {
-                Ok(count) => return Ok(count > 0),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => until(from.as_fd(), PollFlags::IN)?,
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-
-    /// The next line. At the `end` of input, what is left counts as one.
-    fn next(&mut self, end: bool) -> Option<Piece<'_>> {
-        let from = self.used;
-        match memchr(b'\n', &self.buffer[self.searched..]) {
-            Some(at) => self.used = self.searched + at + 1,
-            None if end && from < self.buffer.len() => {
-                self.buffer.push(b'\n');
-                self.used = self.buffer.len();
-            }
-            None => {
-                self.searched = self.buffer.len();
-                if self.searched - from > self.limit || self.skipping.is_some() {
-                    let scanner = self.skipping.get_or_insert_default();
-                    scanner.feed(&self.buffer[from..]);
-                    self.used = self.searched;
-                }
-                return None;
-            }
-        }
-        self.searched = self.used;
-        let line = &self.buffer[from..self.used];
-        match self.skipping.take() {
-            None if line.len() <= self.limit => Some(Piece::Line(line)),
-            skipped => {
-                let mut scanner = skipped.unwrap_or_default();
-                scanner.feed(line);
-                Some(Piece::TooLong(scanner.finish()))
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -652,37 +636,5 @@ mod tests {
         say(&mut state, r#"{"id":5,"result":{}}"#);
         let (_, _, said) = heard(&mut state);
         assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
-    }
-
-    #[test]
-    fn lines_are_cut_however_they_come() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let ours = File::from(OwnedFd::from(ours));
-        let mut lines = Lines::new(40);
-        let mut got = Vec::new();
-        let long = format!(r#"{{"params":"{}","id":9,"method":"m"}}"#, "x".repeat(200));
-        for piece in ["a\nb", "b\n\nc", &format!("\n{long}\nd"), "e"] {
-            theirs.write_all(piece.as_bytes()).unwrap();
-            assert!(lines.fill(&ours).unwrap());
-            take_all(&mut lines, false, &mut got);
-        }
-        drop(theirs);
-        assert!(!lines.fill(&ours).unwrap());
-        take_all(&mut lines, true, &mut got);
-        assert_eq!(got, ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]);
-    }
-
-    fn take_all(lines: &mut Lines, end: bool, got: &mut Vec<String>) {
-        while let Some(piece) = lines.next(end) {
-            got.push(match piece {
-                Piece::Line(line) => String::from_utf8_lossy(line).into(),
-                Piece::TooLong(outline) => {
-                    format!(
-                        "too long: {}",
-                        String::from_utf8_lossy(&outline.id.unwrap_or_default())
-                    )
-                }
-            });
-        }
     }
 }

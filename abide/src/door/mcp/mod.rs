@@ -5,6 +5,7 @@
 //! else is [`serve`], inside the daemon; clients that speak HTTP come to [`Http`].
 
 mod ask;
+mod batch;
 mod call;
 mod cancel;
 pub(crate) mod client;
@@ -13,6 +14,7 @@ mod front;
 mod hello;
 mod http;
 mod limits;
+mod lines;
 mod news;
 mod prime;
 mod prompt;

@@ -5,9 +5,14 @@
 //! the few it reports. It forgives: deciding that a line is wrong is the decoder's business.
 
 use memchr::{memchr, memchr2};
+use serde_json::Number;
 
-/// Longest id or method that is kept; a longer one is none.
+use super::wire::MESSAGE_LIMIT;
+
+/// Longest key or method that is kept; of a longer method only its beginning is.
 const KEPT: usize = 512;
+/// Longest id that is kept. No message may be longer, so none that is passed on has a longer one.
+const LONGEST_ID: usize = MESSAGE_LIMIT;
 
 /// How an answer of the daemon's begins.
 const ANSWER: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
@@ -15,7 +20,7 @@ const ANSWER: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 const RESULT: &[u8] = b",\"result\":";
 
 /// Bytes that may stand before a message, whatever for.
-const BOM: &[u8] = b"\xef\xbb\xbf";
+pub const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The outline of one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,6 +122,16 @@ enum Keep {
     Key,
     Id,
     Method,
+}
+
+impl Keep {
+    /// How many bytes of it at most.
+    fn limit(self) -> usize {
+        match self {
+            Keep::Id => LONGEST_ID,
+            Keep::Nothing | Keep::Key | Keep::Method => KEPT,
+        }
+    }
 }
 
 /// Whether the last byte of a string was a backslash.
@@ -232,21 +247,23 @@ impl Scanner {
     }
 
     fn value_ended(&mut self) {
-        if self.kept.len() <= KEPT {
-            let kept = std::mem::take(&mut self.kept);
-            match self.keep {
-                Keep::Id => self.found.id = one_spelling(kept),
-                Keep::Method => self.found.method = unquoted(&kept),
-                Keep::Nothing | Keep::Key => {}
-            }
+        let whole = self.kept.len() <= self.keep.limit();
+        let kept = std::mem::take(&mut self.kept);
+        match self.keep {
+            Keep::Id => self.found.id = whole.then_some(kept).and_then(one_spelling),
+            Keep::Method if whole => self.found.method = unquoted(&kept),
+            // Nobody knows such a method, but it asks for an answer.
+            Keep::Method => self.found.method = Some(kept[1..KEPT].to_vec()),
+            Keep::Nothing | Keep::Key => {}
         }
         self.drop_kept();
     }
 
     fn keep(&mut self, bytes: &[u8]) {
-        if self.keep != Keep::Nothing && self.kept.len() <= KEPT {
+        let limit = self.keep.limit();
+        if self.keep != Keep::Nothing && self.kept.len() <= limit {
             self.kept
-                .extend_from_slice(&bytes[..bytes.len().min(KEPT + 1)]);
+                .extend_from_slice(&bytes[..bytes.len().min(limit + 1)]);
         }
     }
 
@@ -263,7 +280,10 @@ pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
             let text: String = serde_json::from_slice(&id).ok()?;
             serde_json::to_vec(&text).ok()
         }
-        b'"' | b'-' | b'0'..=b'9' => Some(id),
+        b'"' => Some(id),
+        b'1'..=b'9' if id.iter().all(u8::is_ascii_digit) => Some(id),
+        // What looks like a number and is none would make no JSON of an answer either.
+        b'-' | b'0'..=b'9' => serde_json::from_slice::<Number>(&id).is_ok().then_some(id),
         _ => None,
     }
 }
@@ -356,6 +376,10 @@ mod tests {
             r#"{"id":{"a":1},"x":2}"#,
             r#"{"id":[1]}"#,
             r#"{"id":true}"#,
+            r#"{"id":1x}"#,
+            r#"{"id":007}"#,
+            r#"{"id":-}"#,
+            r#"{"id":1e999}"#,
             r#"[{"id":1,"method":"m"}]"#,
             "garbage",
             "\"id\":4",
@@ -364,8 +388,17 @@ mod tests {
         ] {
             assert_eq!(outline(line), (None, None, Kind::Unknown), "{line}");
         }
-        let long = format!(r#"{{"id":"{}","method":"m"}}"#, "x".repeat(2 * KEPT));
-        assert_eq!(Outline::of(long.as_bytes()).kind(), Kind::Notification);
+    }
+
+    #[test]
+    fn however_long_an_id_or_a_method_is_a_request_is_one() {
+        let long = "x".repeat(3 * KEPT);
+        let line = format!(r#"{{"id":"{long}","method":"{long}"}}"#);
+        let found = Outline::of(line.as_bytes());
+        assert_eq!(found.id, Some(format!("\"{long}\"").into_bytes()));
+        assert_eq!(found.kind(), Kind::Request);
+        let line = format!(r#"{{"method":"m","id":"{}"}}"#, "x".repeat(LONGEST_ID));
+        assert_eq!(Outline::of(line.as_bytes()).id, None);
     }
 
     #[test]

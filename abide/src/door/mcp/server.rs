@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use abide_core::Agent;
@@ -36,6 +37,8 @@ pub struct Server {
     /// `None`: every request over HTTP brings its own.
     origin: Option<Arc<Origin>>,
     level: Arc<Level>,
+    /// Somebody brings its client messages already.
+    listens: AtomicBool,
 }
 
 /// Where a client's calls come from.
@@ -101,6 +104,7 @@ impl Server {
             seal,
             origin: Some(Arc::new(origin)),
             level: Arc::default(),
+            listens: AtomicBool::new(false),
         }
     }
 
@@ -111,6 +115,7 @@ impl Server {
             seal,
             origin: None,
             level: Arc::default(),
+            listens: AtomicBool::new(false),
         }
     }
 
@@ -162,7 +167,10 @@ impl ServerHandler for Server {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Some(origin) = self.origin_of(&context.extensions) {
+        if let Some(origin) = self.origin_of(&context.extensions)
+            // However often a client says that it is ready, it hears of each message once.
+            && !self.listens.swap(true, Ordering::Relaxed)
+        {
             let listener = Listener {
                 agent: origin.agent.clone(),
                 peer: context.peer,

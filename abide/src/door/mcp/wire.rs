@@ -24,7 +24,7 @@ use rmcp::transport::Transport;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::decode;
+use super::decode::{self, Unread};
 use super::hello::Hello;
 use super::scan::{Kind, Outline, Scanner};
 use crate::door::tools::Receipt;
@@ -41,7 +41,9 @@ const READ: usize = 16 << 10;
 const IDS_PER_CONNECTION: i64 = 1_000_000;
 
 const BATCH: &str = "a batch is not taken; send each message on a line of its own";
-const TWICE: &str = "a request under this id has not been answered yet; give each an id of its own";
+/// Said of a request whose id is in use.
+pub const TWICE: &str =
+    "a request under this id has not been answered yet; give each an id of its own";
 const INITIALIZE: &str =
     "initialize takes protocolVersion, capabilities and clientInfo, which has a name and a version";
 const TOO_EARLY: &str = "no session is open: say initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
@@ -247,13 +249,19 @@ impl Wire {
                     None
                 }
             },
-            Err(fault) if fault.is_data() && line.starts_with(b"[") => {
+            Err(Unread::Twice(sentence)) => {
+                self.refuse(&outline, -32602, &sentence);
+                None
+            }
+            Err(Unread::Fault(fault)) if fault.is_data() && line.starts_with(b"[") => {
                 self.refuse(&outline, -32600, BATCH);
                 None
             }
-            Err(fault) => {
+            Err(Unread::Fault(fault)) => {
                 let code = if fault.is_data() { -32600 } else { -32700 };
-                if matches!(outline.kind(), Kind::Request | Kind::Unknown) {
+                let asks = matches!(outline.kind(), Kind::Request | Kind::Unknown);
+                // What is not JSON may have meant to ask.
+                if asks || (outline.kind() == Kind::Notification && !fault.is_data()) {
                     self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
                 }
                 None
@@ -289,9 +297,8 @@ impl Wire {
     ) -> Option<RxJsonRpcMessage<RoleServer>> {
         match &mut message {
             JsonRpcMessage::Request(asked) => {
-                let ordinal = ordinal.unwrap_or_else(|| self.numbers.take());
                 let (id, lost) = (asked.id.clone(), self.lost.clone());
-                let note = Note::new(Some(ordinal), id, lost, self.receipts.clone());
+                let note = Note::new(ordinal, id, lost, self.receipts.clone());
                 let note = Arc::new(note);
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 self.open |= opens(&asked.request);
@@ -330,10 +337,7 @@ impl Wire {
     }
 
     fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
-        let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-        line.extend_from_slice(outline.id.as_deref().unwrap_or(b"null"));
-        let error = serde_json::json!({"code": code, "message": sentence});
-        line.extend_from_slice(format!(",\"error\":{error}}}\n").as_bytes());
+        let line = refusal(outline.id.as_deref(), code, sentence);
         let _ = self.out.push(line);
     }
 
@@ -343,13 +347,21 @@ impl Wire {
     }
 }
 
+/// The line that answers a request with an error.
+pub fn refusal(id: Option<&[u8]>, code: i32, sentence: &str) -> Vec<u8> {
+    let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    line.extend_from_slice(id.unwrap_or(b"null"));
+    let error = serde_json::json!({"code": code, "message": sentence});
+    line.extend_from_slice(format!(",\"error\":{error}}}\n").as_bytes());
+    line
+}
+
 /// Whether a message has an id that is none, such as `null`, and asks for something all the same.
 fn is_nameless(outline: &Outline, line: &[u8]) -> bool {
     let method = outline.method.as_deref().unwrap_or_default();
     if outline.kind() != Kind::Notification || method.starts_with(b"notifications/") {
         return false;
     }
-    // One that is too long for an outline is an id all the same.
     let is_none = |id: &Value| !id.is_string() && !id.is_number();
     let fields = serde_json::from_slice::<HashMap<Cow<'_, str>, Value>>(line);
     fields.is_ok_and(|fields| fields.get("id").is_some_and(is_none))

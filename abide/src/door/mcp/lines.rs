@@ -1,0 +1,143 @@
+//! What comes through a pipe or a socket, cut into lines, however it comes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use memchr::memchr;
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::scan::{Outline, Scanner};
+
+/// How much is read at once.
+const READ: usize = 64 << 10;
+
+/// Cuts what is read into lines.
+pub struct Lines {
+    limit: usize,
+    buffer: Vec<u8>,
+    /// Bytes of `buffer` that have been handed out.
+    used: usize,
+    /// Bytes of `buffer` that hold no further newline.
+    searched: usize,
+    /// A line over the limit, while its end has not been seen.
+    skipping: Option<Scanner>,
+}
+
+pub enum Piece<'a> {
+    /// With its newline.
+    Line(&'a [u8]),
+    /// Over the limit; all that is left of it.
+    TooLong(Outline),
+}
+
+impl Lines {
+    /// Of lines that may be no longer than this.
+    pub fn new(limit: usize) -> Self {
+        Lines {
+            limit,
+            buffer: Vec::with_capacity(READ),
+            used: 0,
+            searched: 0,
+            skipping: None,
+        }
+    }
+
+    /// Reads once. Whether there was anything: nothing is the end.
+    pub fn fill(&mut self, from: &File) -> io::Result<bool> {
+        self.buffer.drain(..self.used);
+        self.searched -= self.used;
+        self.used = 0;
+        self.buffer.reserve(READ);
+        loop {
+            match rustix::io::read(from, spare_capacity(&mut self.buffer)) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => until(from.as_fd(), PollFlags::IN)?,
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// The next line. At the `end` of input, what is left counts as one.
+    pub fn next(&mut self, end: bool) -> Option<Piece<'_>> {
+        let from = self.used;
+        match memchr(b'\n', &self.buffer[self.searched..]) {
+            Some(at) => self.used = self.searched + at + 1,
+            None if end && from < self.buffer.len() => {
+                self.buffer.push(b'\n');
+                self.used = self.buffer.len();
+            }
+            None => {
+                self.searched = self.buffer.len();
+                if self.searched - from > self.limit || self.skipping.is_some() {
+                    let scanner = self.skipping.get_or_insert_default();
+                    scanner.feed(&self.buffer[from..]);
+                    self.used = self.searched;
+                }
+                return None;
+            }
+        }
+        self.searched = self.used;
+        let line = &self.buffer[from..self.used];
+        match self.skipping.take() {
+            None if line.len() <= self.limit => Some(Piece::Line(line)),
+            skipped => {
+                let mut scanner = skipped.unwrap_or_default();
+                scanner.feed(line);
+                Some(Piece::TooLong(scanner.finish()))
+            }
+        }
+    }
+}
+
+/// Waits until something can be done with a file.
+pub fn until(fd: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_however_they_come() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let ours = File::from(OwnedFd::from(ours));
+        let mut lines = Lines::new(40);
+        let mut got = Vec::new();
+        let long = format!(r#"{{"params":"{}","id":9,"method":"m"}}"#, "x".repeat(200));
+        for piece in ["a\nb", "b\n\nc", &format!("\n{long}\nd"), "e"] {
+            theirs.write_all(piece.as_bytes()).unwrap();
+            assert!(lines.fill(&ours).unwrap());
+            take_all(&mut lines, false, &mut got);
+        }
+        drop(theirs);
+        assert!(!lines.fill(&ours).unwrap());
+        take_all(&mut lines, true, &mut got);
+        assert_eq!(got, ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]);
+    }
+
+    fn take_all(lines: &mut Lines, end: bool, got: &mut Vec<String>) {
+        while let Some(piece) = lines.next(end) {
+            got.push(match piece {
+                Piece::Line(line) => String::from_utf8_lossy(line).into(),
+                Piece::TooLong(outline) => {
+                    format!(
+                        "too long: {}",
+                        String::from_utf8_lossy(&outline.id.unwrap_or_default())
+                    )
+                }
+            });
+        }
+    }
+}
