@@ -6,8 +6,9 @@ use std::path::Path;
 
 use abide_core::{Millis, Mono};
 
+use super::secret;
+
 const FILE: &str = "limits";
-const FRESH: &str = "limits.new";
 
 /// What was moved last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +31,7 @@ pub fn moved(folder: &Path) -> Option<Moved> {
 
 /// Writes it down, whole or not at all.
 pub fn remember(folder: &Path, moved: Moved) -> io::Result<()> {
-    let fresh = folder.join(FRESH);
-    std::fs::write(&fresh, text(moved))?;
-    std::fs::rename(fresh, folder.join(FILE))
+    secret::write(&folder.join(FILE), &text(moved))
 }
 
 fn text(moved: Moved) -> String {

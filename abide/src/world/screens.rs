@@ -19,6 +19,7 @@ use super::keepers::Keepers;
 use super::log::{Log, Piece};
 use super::pts;
 use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
+use super::secret;
 use crate::keeper::folder;
 
 /// Screens held ready at once.
@@ -126,7 +127,7 @@ impl Screens {
                 live.size = size;
                 live.screen().resize(size);
                 let words = format!("{} {}", size.cols, size.rows);
-                std::fs::write(live.folder.join(SIZE_FILE), words)?;
+                secret::write(&live.folder.join(SIZE_FILE), &words)?;
                 Ok::<_, io::Error>((size, changed))
             })
             .await??;

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "read";
@@ -67,7 +67,7 @@ impl Unread {
             file @ None => {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create(true).truncate(false);
-                file.insert(options.open(&self.path)?)
+                file.insert(options.mode(0o600).open(&self.path)?)
             }
         };
         file.write_all_at(text.as_bytes(), 0)?;

@@ -1,5 +1,7 @@
 //! The other actions, and what is refused.
 
+use std::os::unix::fs::PermissionsExt;
+
 use abide_core::Agent;
 use serde_json::json;
 
@@ -274,6 +276,13 @@ fn what_cannot_be_started_says_why() {
         let arguments = json!({"action": "start", "command": "true", "cwd": "/nowhere/at/all"});
         let started = engine.call(arguments).await;
         assert!(started.is_error, "{}", started.text);
+        // It is a session that could not be run, and can be looked at.
+        assert_eq!(fact(&started, "status"), json!("failed"));
+        assert_eq!(fact(&started, "error"), json!(started.text));
+        let id = fact(&started, "session_id");
+        let read = json!({"action": "read_output", "session_id": id});
+        let read = engine.call(read).await;
+        assert!(read.text.contains(&started.text), "{}", read.text);
     });
 }
 
@@ -286,6 +295,29 @@ fn a_secret_that_was_given_is_not_shown() {
             .act("read_output", json!({"timeout_seconds": 180}))
             .await;
         assert_eq!(lines(&read), ["[masked:API_TOKEN]"]);
+        session.kill().await;
+    });
+}
+
+#[test]
+fn s22_what_is_written_down_of_a_session_is_its_owners_alone() {
+    with_engine(|engine| async move {
+        let session = engine.start("echo up; sleep 100", json!({})).await;
+        session.until("up").await;
+        session.act("resize", json!({"cols": 60})).await;
+        session.act("extend", json!({"timeout": 100})).await;
+        let id = session.id.parse().expect("an id");
+        let view = engine.handle.board().session(id).expect("a session");
+        let mut names = Vec::new();
+        for file in std::fs::read_dir(&view.folder).expect("its folder") {
+            let file = file.expect("a file");
+            let mode = file.metadata().expect("a file").permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{file:?}: {mode:o}");
+            names.push(file.file_name());
+        }
+        for name in ["limits", "read", "size"] {
+            assert!(names.contains(&name.into()), "{name} of {names:?}");
+        }
         session.kill().await;
     });
 }

@@ -110,7 +110,11 @@ impl Desk {
             return Some(Ok(report::vanished()));
         };
         if let Some(fault) = report::fault(&view) {
-            return Some(Err(fault.to_owned()));
+            let fault = self.mask(&view, fault.to_owned());
+            let facts = fields! {"pty": view.pty, "error": fault.clone()};
+            let mut failed = self.result(&view, fault, facts);
+            failed.is_error = true;
+            return Some(Ok(failed));
         }
         let text = format!("Session '{}' started", view.id);
         Some(Ok(self.result(&view, text, fields! {"pty": view.pty})))
