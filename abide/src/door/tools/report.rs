@@ -533,7 +533,7 @@ pub fn question_text(question: &QuestionView) -> String {
         "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
         question.state.idle,
         safe(&question.command),
-        spoken(question.ran),
+        spoken(ran_by_now(question)),
         doing(question.facts.as_ref(), question.cpu_percent)
     );
     let last = String::from_utf8_lossy(&question.last_line);
@@ -543,6 +543,12 @@ pub fn question_text(question: &QuestionView) -> String {
         text.push_str(&safe(last));
     }
     text
+}
+
+/// It runs on while it waits for an answer, which may come much later.
+fn ran_by_now(question: &QuestionView) -> Millis {
+    let asked = question.state.asked.0;
+    question.ran + Millis(SystemClock.now().wall.0.saturating_sub(asked))
 }
 
 /// The same as fields.
@@ -567,4 +573,34 @@ pub fn question_facts(question: &QuestionView) -> Value {
 /// Text that cannot reprogram a terminal and stays on its line.
 pub(crate) fn safe(text: &str) -> String {
     crate::door::digest::one_line(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_core::{Agent, Question, QuestionId, Wall};
+
+    use super::*;
+
+    #[test]
+    fn who_is_asked_late_is_told_how_long_it_has_run_by_then() {
+        let now = SystemClock.now().wall.0;
+        let question = QuestionView {
+            id: QuestionId::from_bits(1),
+            state: Question {
+                session: SessionId::from_bits(1),
+                idle: Millis(60_000),
+                asked: Wall(now - 3_600_000),
+            },
+            command: "make".into(),
+            agent: Agent("default".into()),
+            ran: Millis(60_000),
+            last_line: b"cc main.c".to_vec(),
+            facts: None,
+            cpu_percent: 0,
+        };
+        let text = question_text(&question);
+        let begin =
+            "Command has been idle for 60s. Continue waiting?\n  command: make\n  running for 1h1m";
+        assert!(text.starts_with(begin), "{text}");
+    }
 }
