@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
@@ -395,4 +396,33 @@ fn the_daemon_takes_all_the_descriptors_it_may_and_commands_get_what_they_had() 
         .find(|line| line.starts_with("Max open files"));
     let numbers: Vec<&str> = files.unwrap().split_whitespace().skip(3).take(2).collect();
     assert_eq!(numbers, ["2000", "2000"]);
+}
+
+#[test]
+fn folders_whose_names_are_no_text_do() {
+    let abide = Abide::new();
+    let odd = std::ffi::OsStr::from_bytes(b"odd \xff");
+    std::fs::create_dir(abide.path("").join(odd)).expect("a folder");
+    let output = |words: &[&str]| {
+        let mut command = abide.command(words);
+        command.current_dir(abide.path("").join(odd));
+        command.env("ABIDE_DIR", abide.path("").join(odd).join("state"));
+        command.env("HOME", abide.path("").join(odd));
+        command.env_remove("CODEX_HOME");
+        command.output().expect("abide runs")
+    };
+    let ran = output(&["run", "--", "echo hello"]);
+    assert_eq!(text(&ran.stdout), "hello\n", "{ran:?}");
+    let status = output(&["status", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let state = told["places"]["state"].as_str().expect("a path");
+    assert!(state.ends_with("odd \u{fffd}/state"), "{told}");
+    let setup = output(&["setup", "codex", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&setup.stdout).expect("JSON");
+    assert_eq!(told["client"], "codex");
+    let waited = output(&["wait", "--file", "x", "--for", "1ms"]);
+    assert_eq!(waited.status.code(), Some(2), "{waited:?}");
+    assert!(text(&waited.stderr).contains("is no text"), "{waited:?}");
+    let stopped = output(&["stop"]);
+    assert!(stopped.status.success(), "{stopped:?}");
 }

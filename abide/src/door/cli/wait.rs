@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::Duration;
 
 use abide_core::Millis;
@@ -56,6 +57,18 @@ async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unan
     }
 }
 
+/// A path as a condition can hold it.
+fn in_text(path: &Path) -> Result<&str, Trouble> {
+    path.to_str().ok_or_else(|| {
+        let shown = path.to_string_lossy();
+        Trouble::new(format!(
+            "'{shown}' is no text (UTF-8), and only text can be waited for"
+        ))
+        .next("wait with --command 'test -e …' instead")
+        .code(2)
+    })
+}
+
 fn condition(wait: &Wait) -> Result<Value, Trouble> {
     let mut all: Vec<Value> = Vec::new();
     let mut add = |fields: &[(&str, Option<Value>)]| {
@@ -69,7 +82,7 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
     let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
     let file = match &wait.file {
         None => None,
-        Some(file) => Some(json!(std::path::absolute(file)?)),
+        Some(file) => Some(json!(in_text(&std::path::absolute(file)?)?)),
     };
     add(&[("port", text(&wait.port))]);
     add(&[

@@ -1,5 +1,7 @@
 //! How the daemon is, and its end.
 
+use std::path::Path;
+
 use abide_core::session::Phase;
 use abide_core::{Outcome, Request, timer};
 use axum::Json;
@@ -48,11 +50,16 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         "containment": containment(&state, &sessions),
         "http": http(&state),
         "places": {
-            "state": state.daemon.places.state,
-            "runtime": state.daemon.places.runtime,
-            "config": state.daemon.places.config,
+            "state": shown(&state.daemon.places.state),
+            "runtime": shown(&state.daemon.places.runtime),
+            "config": shown(&state.daemon.places.config),
         },
     }))
+}
+
+/// A path as text: not every path is, and JSON takes no other.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
@@ -60,7 +67,7 @@ fn http(state: &State) -> Value {
     let token = state.daemon.places.token();
     match &state.daemon.tcp {
         Tcp::Off => Value::Null,
-        Tcp::At(address) => json!({"address": address, "token_file": token}),
+        Tcp::At(address) => json!({"address": address, "token_file": shown(&token)}),
         Tcp::Failed(why) => json!({"address": null, "error": why}),
     }
 }

@@ -358,10 +358,10 @@ impl Change {
         let diff: Vec<String> = diff.iter().map(ToString::to_string).collect();
         let backup = self.backup();
         json!({
-            "path": self.path,
+            "path": self.path.to_string_lossy(),
             "change": self.word(),
             "diff": diff.join("\n"),
-            "backup": backup.exists().then_some(backup),
+            "backup": backup.exists().then(|| backup.to_string_lossy()),
         })
     }
 }
