@@ -204,6 +204,7 @@ pub fn serve(
     let mut ready = ready.map(File::from);
     descriptors::as_many_as_allowed();
     oom::step_back();
+    secret::keep_memory();
     heap::keep_large_blocks_apart();
     let sockets =
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;

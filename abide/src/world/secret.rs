@@ -65,6 +65,16 @@ fn kept(path: &Path) -> io::Result<Option<String>> {
     Ok(whole.then(|| String::from_utf8_lossy(text).into_owned()))
 }
 
+/// Lets nobody but root look into the memory of this process, alive or as a dump after a crash: the
+/// variables of commands pass through it, and a command runs as the same user. What it starts can be looked
+/// into as ever.
+pub fn keep_memory() {
+    let wanted = rustix::process::DumpableBehavior::NotDumpable;
+    if let Err(fault) = rustix::process::set_dumpable_behavior(wanted) {
+        tracing::warn!("the memory of this process can be looked into: {fault}");
+    }
+}
+
 /// Writes a file that only its owner can read, whole or not at all.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_added_extension("new");

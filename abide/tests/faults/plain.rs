@@ -356,3 +356,17 @@ fn m18_nobody_waits_at_a_terminal_for_what_cannot_be_ended() {
     rooted.kill();
     rooted.wait_gone();
 }
+
+#[test]
+fn s22_nobody_looks_into_the_daemons_memory() {
+    let plain = Plain::new();
+    let pid = plain.json(&["status", "--json"])["daemon"]["pid"].clone();
+    let ran = plain.json(&["run", "--json", "--", "cat /proc/self/environ > /dev/null"]);
+    assert_eq!(
+        ran["exit_code"], 0,
+        "what it starts looks into itself: {ran}"
+    );
+    let line = format!("cat /proc/{pid}/environ");
+    let ran = plain.json(&["run", "--json", "--", &line]);
+    assert_eq!(ran["exit_code"], 1, "{ran}");
+}
