@@ -265,6 +265,8 @@ fn prepare(places: &Places) -> anyhow::Result<File> {
 
 /// How often, and how long apart, a lock is tried whose holder does not answer.
 const LOCK_TRIES: u32 = 500;
+/// The same for one that has said that it stops, which may take it a while.
+const STOP_TRIES: u32 = 3_000;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Another daemon holds the lock. An older one makes way, touching no session; one of this version
@@ -272,7 +274,9 @@ const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
     let socket = places.http_socket();
     let mut told_to_stop = false;
-    for _ in 0..LOCK_TRIES {
+    let mut tries = 0;
+    while tries < if told_to_stop { STOP_TRIES } else { LOCK_TRIES } {
+        tries += 1;
         if !told_to_stop && let Ok(running) = http::ask_version(&socket) {
             told_to_stop = make_way(&socket, &running)?;
         }

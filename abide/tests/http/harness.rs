@@ -318,9 +318,13 @@ impl Answer {
         }
     }
 
+    /// All that is still to come. A stream that never ends is a failure.
+    #[track_caller]
     pub fn rest(mut self) -> String {
         let mut rest = Vec::new();
-        let _ = self.body.read_to_end(&mut rest);
+        let read = self.body.read_to_end(&mut rest);
+        let never = |fault: std::io::Error| fault.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(!read.is_err_and(never), "it never ended");
         String::from_utf8_lossy(&rest).into_owned()
     }
 }
