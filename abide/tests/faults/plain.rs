@@ -25,16 +25,20 @@ impl Plain {
         let dir = private_folder();
         let program = dir.path().join("abide");
         let built = env!("CARGO_BIN_EXE_abide");
-        // Where it was built may be closed to others.
-        if std::fs::hard_link(built, &program).is_err() {
+        let for_all = |mode: u32| mode & 0o005 == 0o005;
+        let is_for_all = std::fs::metadata(built).is_ok_and(|found| for_all(found.mode()));
+        // Where it was built may be closed to others, and so may the program be.
+        if !is_for_all || std::fs::hard_link(built, &program).is_err() {
             copy(Path::new(built), &program);
+            open_to_all(&program, 0o755);
         }
         if is_root() {
             std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
         }
         let config = dir.path().join("config.toml");
         // Tests may run where even nobody has been given control groups.
-        std::fs::write(config, "containment = \"subreaper\"\n").expect("a configuration");
+        std::fs::write(&config, "containment = \"subreaper\"\n").expect("a configuration");
+        open_to_all(&config, 0o644);
         Plain { dir, program }
     }
 
@@ -125,6 +129,11 @@ fn copy(from: &Path, to: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
     let copied = Command::new("cp").args([from, to]).status();
     assert!(copied.expect("cp runs").success());
+}
+
+/// Lets others have it too, whatever the mask for new files is.
+fn open_to_all(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
 }
 
 /// Whether the tests run as root.
