@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView, SessionView};
 use crate::config::Config;
+use crate::keeper::frame::Heritage;
 use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::facts::{Facts, Looks};
@@ -64,6 +65,8 @@ pub struct Launch {
     pub stdin: Stdin,
     /// A terminal of this many columns and rows.
     pub pty: Option<(u16, u16)>,
+    /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
+    pub heritage: Option<Heritage>,
     /// What is secret in its environment and must not be shown.
     pub secrets: Arc<Prints>,
 }

@@ -273,6 +273,7 @@ impl Performer {
             key: session.key.as_ref().map(|key| key.0.to_string()),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
+            heritage: launch.heritage,
             prints: launch.secrets.to_bytes(),
         };
         self.handle.remember_secrets(id, launch.secrets);

@@ -12,6 +12,7 @@ use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
 
 use super::cgroup::Leaf;
+use super::launch::Bound;
 use super::oom;
 use super::spawn::Failure;
 
@@ -27,6 +28,8 @@ pub(super) struct Plan {
     pub cwd: CString,
     /// Its mask for new files.
     pub umask: libc::mode_t,
+    /// What it may use at most, where that is not what the keeper may.
+    pub limits: Vec<Bound>,
     /// Its share in want of memory, where it is not the keeper's own.
     pub oom_score: Option<&'static CStr>,
     /// Its standard input, output and error.
@@ -280,6 +283,7 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
             plan.check(Step::Streams, libc::dup2(from, to as RawFd));
         }
         plan.check(Step::Folder, libc::chdir(plan.cwd.as_ptr()));
+        plan.limits.iter().for_each(bind);
         let mut errno = libc::ENOENT;
         for path in &plan.paths {
             libc::execve(path.as_ptr(), plan.argv.row.as_ptr(), plan.env.row.as_ptr());
@@ -294,6 +298,25 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
             }
         }
         plan.give_up(Step::Run, errno)
+    }
+}
+
+/// Binds this process to what whoever started it is bound to, or to what the keeper is where that is
+/// less. What the kernel does not know, or does not allow, stays as it is.
+fn bind(bound: &Bound) {
+    // SAFETY: plain system calls about this very process, on structures that live here.
+    unsafe {
+        let mut now: libc::rlimit = std::mem::zeroed();
+        let none = std::ptr::null();
+        if libc::prlimit(0, bound.resource, none, &mut now) < 0 {
+            return;
+        }
+        let hard = bound.hard.min(now.rlim_max);
+        let then = libc::rlimit {
+            rlim_cur: bound.soft.min(hard),
+            rlim_max: hard,
+        };
+        libc::prlimit(0, bound.resource, &then, std::ptr::null_mut());
     }
 }
 

@@ -7,7 +7,7 @@ pub use super::codec::Malformed;
 use super::codec::{
     Put, Take, containment_code, containment_from, end_code, end_from, put_exit, take_exit,
 };
-pub use super::launch::{Hold, Launch, Size, Stdin};
+pub use super::launch::{Bound, Heritage, Hold, Launch, Size, Stdin};
 
 /// The version of these frames.
 pub const VERSION: u8 = 1;
@@ -447,6 +447,14 @@ mod tests {
             key: Some("k".into()),
             grace_ms: 2_000,
             containment: Hold::Auto,
+            heritage: Some(Heritage {
+                umask: 0o27,
+                limits: vec![Bound {
+                    resource: 7,
+                    soft: 64,
+                    hard: u64::MAX,
+                }],
+            }),
             prints: b"{}".to_vec(),
         }
     }

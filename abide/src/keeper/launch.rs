@@ -41,6 +41,54 @@ pub struct Launch {
     /// By what the secrets in its environment are found in what it writes; it does not tell them, and
     /// is kept for the daemon.
     pub prints: Vec<u8>,
+    /// What it inherits of whoever had it started, besides the environment. `None`: the keeper's own.
+    pub heritage: Option<Heritage>,
+}
+
+/// What a process hands down to those it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heritage {
+    /// The mask for new files.
+    pub umask: u32,
+    /// What it may use at most.
+    pub limits: Vec<Bound>,
+}
+
+/// How much of something a process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Of what, as the kernel counts.
+    pub resource: u32,
+    /// The limit; `u64::MAX`: none.
+    pub soft: u64,
+    /// How far the process itself may raise it.
+    pub hard: u64,
+}
+
+impl Heritage {
+    fn put(&self, put: &mut Put<'_>) {
+        put.u32(self.umask).u32(self.limits.len() as u32);
+        for bound in &self.limits {
+            put.u32(bound.resource).u64(bound.soft).u64(bound.hard);
+        }
+    }
+
+    /// Daemons of before say nothing of it.
+    fn take(take: &mut Take<'_>) -> Result<Option<Self>, Malformed> {
+        if take.0.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Heritage {
+            umask: take.u32()?,
+            limits: list(take, |take| {
+                Ok(Bound {
+                    resource: take.u32()?,
+                    soft: take.u64()?,
+                    hard: take.u64()?,
+                })
+            })?,
+        }))
+    }
 }
 
 /// What a child finds on its standard input.
@@ -115,6 +163,9 @@ impl Launch {
         });
         // Keepers of before pass over it.
         put.bytes(&self.prints);
+        if let Some(heritage) = &self.heritage {
+            heritage.put(put);
+        }
     }
 
     pub(super) fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
@@ -162,6 +213,7 @@ impl Launch {
                 [] => Vec::new(),
                 _ => take.bytes()?.to_vec(),
             },
+            heritage: Heritage::take(take)?,
         })
     }
 }

@@ -59,6 +59,7 @@ fn launch() -> Launch {
         key: None,
         grace_ms: 0,
         containment: Hold::Auto,
+        heritage: None,
         prints: Vec::new(),
     }
 }

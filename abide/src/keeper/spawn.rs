@@ -252,7 +252,14 @@ fn plan(
         argv: Pointers::new(argv),
         env: Pointers::new(strings(&env, "the environment")?),
         cwd: string(&launch.cwd, "the folder")?,
-        umask: around.umask,
+        umask: launch
+            .heritage
+            .as_ref()
+            .map_or(around.umask, |heritage| heritage.umask & 0o777),
+        limits: launch
+            .heritage
+            .as_ref()
+            .map_or_else(Vec::new, |heritage| heritage.limits.clone()),
         oom_score: around.oom_score,
         streams,
         terminal,

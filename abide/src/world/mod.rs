@@ -9,6 +9,7 @@ pub mod exit;
 pub mod facts;
 pub mod handed;
 pub mod heap;
+pub mod heritage;
 pub mod holders;
 pub mod keepers;
 pub mod limits;

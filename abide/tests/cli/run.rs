@@ -1,6 +1,8 @@
 //! `abide run` in a pipe: exit codes, streams, input, limits.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
 use crate::harness::{Abide, feed, text, wait_for_line};
@@ -326,4 +328,29 @@ fn a_run_that_is_killed_leaves_its_command_running() {
     feed(&fifo, b"alone\n");
     let logs = abide.output(["logs", "--follow", id]);
     assert_eq!(text(&logs.stdout), "begun\nalone\n");
+}
+
+#[test]
+fn a_command_inherits_the_mask_and_the_limits_of_whoever_runs_it() {
+    let abide = Abide::new();
+    abide.output(["status"]);
+    let mut run = abide.command(["run", "--", "umask; ulimit -S -n; ulimit -H -n; touch made"]);
+    // SAFETY: only two system calls run between fork and exec.
+    unsafe {
+        run.pre_exec(|| {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+            let files = rustix::process::Rlimit {
+                current: Some(63),
+                maximum: Some(127),
+            };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
+            Ok(())
+        });
+    }
+    let output = run.output().expect("abide runs");
+    assert_eq!(text(&output.stdout), "0077\n63\n127\n", "{output:?}");
+    let made = std::fs::metadata(abide.path("made")).expect("a file");
+    assert_eq!(made.permissions().mode() & 0o777, 0o600);
+    let others = abide.output(["run", "--", "umask"]);
+    assert_ne!(text(&others.stdout), "0077\n");
 }

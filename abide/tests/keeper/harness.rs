@@ -259,6 +259,7 @@ impl Keeper {
             key: None,
             grace_ms: 2_000,
             containment: Hold::Auto,
+            heritage: None,
             prints: Vec::new(),
         }
     }

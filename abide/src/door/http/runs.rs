@@ -97,6 +97,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
             StdinKind::Open => Stdin::Open,
         },
         pty: body.pty.map(|size| (size.cols, size.rows)),
+        heritage: body.heritage.map(Into::into),
         secrets: Arc::default(),
     };
     let run = Run {

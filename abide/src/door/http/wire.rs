@@ -8,6 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::keeper::frame as launch;
+
 /// Names the agent on whose behalf a request comes.
 pub const AGENT_HEADER: &str = "abide-agent";
 /// Names the folder in which tools run commands that name none.
@@ -81,12 +83,51 @@ pub struct RunBody {
     pub idle: Option<f64>,
     /// Sent again under the same key, the request takes up the same session.
     pub key: String,
+    /// What it inherits besides, of whoever asks for it; without it, what the daemon has.
+    #[serde(default)]
+    pub heritage: Option<Heritage>,
     /// Whether a person sits at a terminal and can be asked there.
     #[serde(default)]
     pub terminal: bool,
     /// The offset in the log from which output is sent.
     #[serde(default)]
     pub from: u64,
+}
+
+/// What a process hands down to those it starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heritage {
+    /// Its mask for new files.
+    pub umask: u32,
+    /// What it may use at most. A command never gets more than the daemon could give.
+    pub limits: Vec<Bound>,
+}
+
+/// How much of something a process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Bound {
+    /// Of what, as the kernel counts.
+    pub resource: u32,
+    /// The limit; without one there is none.
+    pub soft: Option<u64>,
+    /// How far the process itself may raise it.
+    pub hard: Option<u64>,
+}
+
+impl From<Heritage> for launch::Heritage {
+    fn from(heritage: Heritage) -> Self {
+        let bound = |bound: Bound| launch::Bound {
+            resource: bound.resource,
+            soft: bound.soft.unwrap_or(u64::MAX),
+            hard: bound.hard.unwrap_or(u64::MAX),
+        };
+        launch::Heritage {
+            umask: heritage.umask,
+            limits: heritage.limits.into_iter().map(bound).collect(),
+        }
+    }
 }
 
 /// What a command reads.

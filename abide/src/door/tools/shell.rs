@@ -165,6 +165,7 @@ impl Launch {
             env,
             stdin,
             pty: None,
+            heritage: None,
             secrets,
         }
     }

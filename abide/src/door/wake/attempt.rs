@@ -198,6 +198,7 @@ impl Attempt {
             env,
             stdin: Stdin::Bytes(self.text(handle).into_bytes()),
             pty: None,
+            heritage: None,
             secrets: Arc::default(),
         };
         let caller = Caller {

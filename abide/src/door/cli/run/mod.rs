@@ -24,9 +24,9 @@ use super::span::Limit;
 use super::trouble::{OWN, Trouble};
 use crate::config;
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{OsText, PtySize, RunBody, StdinKind};
-use crate::world::entropy;
+use crate::door::http::wire::{Bound, Heritage, OsText, PtySize, RunBody, StdinKind};
 use crate::world::terminal::Terminal;
+use crate::world::{entropy, heritage};
 use control::Control;
 use screen::{Gone, Screen};
 
@@ -156,6 +156,7 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
         timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
         idle: idle.seconds(),
         key: format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+        heritage: Some(heritage()),
         terminal: terminal.is_some(),
         from: 0,
     })
@@ -215,6 +216,19 @@ fn environment(given: &[(String, String)]) -> Vec<(OsText, OsText)> {
     env.into_iter()
         .map(|(name, value)| (text(name), text(value)))
         .collect()
+}
+
+/// What a shell would have handed down to the command.
+fn heritage() -> Heritage {
+    let bound = |(resource, soft, hard)| Bound {
+        resource,
+        soft,
+        hard,
+    };
+    Heritage {
+        umask: heritage::mask(),
+        limits: heritage::limits().into_iter().map(bound).collect(),
+    }
 }
 
 fn own(sentence: String) -> Trouble {
