@@ -20,7 +20,8 @@ use tokio::net::UnixStream;
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{AGENT_HEADER, QUIET_HEADER, ROOT_HEADER};
+use crate::door::http::wire::{AGENT_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
+use crate::world::entropy;
 use crate::world::peer::Peer;
 
 /// How often a daemon is asked that goes away in the middle. One that dies closes what it has open one by
@@ -130,6 +131,25 @@ impl Client {
         self.whole(Method::POST, path, body).await
     }
 
+    /// Has something done that must not be done twice, and reads the whole answer. The request has a name,
+    /// so that a daemon whose predecessor went away in the middle knows whether it was done.
+    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+        let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+        let body = Bytes::from(body.to_string());
+        let mut attempts = 1;
+        loop {
+            let sent = self.send(Method::POST, path, body.clone(), Some(&key));
+            let answer = match sent.await {
+                Ok(answer) => answer.json().await,
+                Err(unanswered) => Err(unanswered),
+            };
+            match answer {
+                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                answer => return answer,
+            }
+        }
+    }
+
     /// Sends bytes as they are.
     pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, Unanswered> {
         self.whole(Method::POST, path, body).await
@@ -142,6 +162,16 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<Answer, Unanswered> {
+        self.send(method, path, body, None).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        key: Option<&str>,
+    ) -> Result<Answer, Unanswered> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -151,6 +181,9 @@ impl Client {
             request = request.header(AGENT_HEADER, agent_header(agent)?);
         } else {
             request = request.header(QUIET_HEADER, "true");
+        }
+        if let Some(key) = key {
+            request = request.header(KEY_HEADER, key);
         }
         // Where relative paths and commands are meant to be.
         if let Ok(root) = std::env::current_dir()

@@ -118,6 +118,31 @@ fn what_became_of_a_question_is_told_to_those_who_knew_of_it() {
     );
 }
 
+/// An abide whose first daemon dies at this place.
+fn dying(at: &str) -> Abide {
+    let abide = Abide::new();
+    let first = abide.command(["status"]).env("ABIDE_CRASH_AT", at).output();
+    assert!(first.expect("abide runs").status.success());
+    abide
+}
+
+#[test]
+fn what_a_dying_daemon_has_done_is_told_by_the_next() {
+    let abide = dying("timer.stop.post");
+    let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
+    let id = made["timer_id"].as_str().expect("an id");
+    let stopped = abide.json(["timer", "stop", id, "--json"]);
+    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert!(!abide.output(["timer", "stop", id]).status.success());
+
+    let abide = dying("session.post_start");
+    let started = abide.json(["session", "start", "--json", "--", "cat"]);
+    let list = abide.json(["session", "list", "--all", "--json"]);
+    let list = list["sessions"].as_array().expect("sessions");
+    assert_eq!(list.len(), 1, "{list:?}");
+    assert_eq!(list[0]["session_id"], started["session_id"]);
+}
+
 #[test]
 fn a_wait_and_a_timer_outlive_the_daemon() {
     let abide = Abide::new();

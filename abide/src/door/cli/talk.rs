@@ -15,7 +15,7 @@ use crate::door::http::wire::OsText;
 /// Calls the tool; what it refuses is trouble.
 async fn call(client: &Client, arguments: Value) -> Result<Value, Trouble> {
     let result = client
-        .post("/v1/tools/terminal_session", &arguments)
+        .post_once("/v1/tools/terminal_session", &arguments)
         .await?;
     if result["is_error"] == json!(true) {
         let sentence = result["text"].as_str().unwrap_or("it failed").to_owned();

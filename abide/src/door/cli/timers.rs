@@ -138,7 +138,7 @@ async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
 async fn act(client: Client, act: &str, args: TimerAct, mut body: Value) -> Result<u8, Trouble> {
     let path = format!("/v1/timers/{}/{act}", super::name(&args.timer)?);
     body["reason"] = json!(args.reason);
-    let timer = client.post(&path, &body).await?;
+    let timer = client.post_once(&path, &body).await?;
     said(&timer, args.json.json);
     Ok(0)
 }
