@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
 /// Any JSON, read strictly.
@@ -80,11 +81,15 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some((name, Strict(value))) = given.next_entry::<String, Strict>()? {
-            if fields.contains_key(&name) {
-                let shown = name.escape_debug();
-                return Err(A::Error::custom(format!("{FIELD}{shown}{TWICE}")));
+            match fields.entry(name) {
+                Entry::Vacant(field) => {
+                    field.insert(value);
+                }
+                Entry::Occupied(field) => {
+                    let shown = field.key().escape_debug();
+                    return Err(A::Error::custom(format!("{FIELD}{shown}{TWICE}")));
+                }
             }
-            fields.insert(name, value);
         }
         Ok(Value::Object(fields))
     }

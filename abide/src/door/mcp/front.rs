@@ -303,11 +303,12 @@ impl Front {
 
     fn client_says(&self, line: &[u8]) {
         let mut out = Vec::new();
+        let outline = Outline::of(line);
         let mut state = self.state();
         // What cannot be read is the daemon's to refuse.
         let batch = (batch::is_one(line) && state.takes_batches).then(|| batch::messages(line));
         match batch.flatten() {
-            None => self.take(&mut state, &Outline::of(line), line, &mut out),
+            None => self.take(&mut state, &outline, line, &mut out),
             Some(messages) => self.take_all(&mut state, &messages, &mut out),
         }
         drop(state);
