@@ -52,6 +52,8 @@ fn hear_of_deaths() -> io::Result<OwnedFd> {
     // used, and the new descriptor is nobody else's.
     unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        // Whoever started the first of us may not care for children, and nobody is told of those.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let mut child: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut child);
         libc::sigaddset(&mut child, libc::SIGCHLD);

@@ -61,9 +61,11 @@ impl Nursery {
         command.arg("keeper").stdin(Stdio::null());
         command.envs(env.iter().copied());
         let fd = theirs.as_raw_fd();
-        // SAFETY: between fork and exec only descriptors are moved.
+        // SAFETY: between fork and exec only descriptors are moved, and an effect is set.
         unsafe {
             command.pre_exec(move || {
+                // As whoever starts a daemon may have it: nobody is told of children then.
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
                 // Before anything is moved: this may be the very descriptor that is moved over.
                 if let Some(procs) = &procs {
                     libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);
