@@ -14,7 +14,7 @@ use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use crate::config::Places;
@@ -145,6 +145,26 @@ impl Client {
             };
             match answer {
                 Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Answers a question, `yes` or `no`. A daemon that went away in the middle may have taken the answer: then
+    /// the next one says that the question was answered so.
+    pub async fn answer(&self, question: &str, word: &str) -> Result<Value, Unanswered> {
+        let path = format!("/v1/questions/{question}/answer");
+        let body = json!({"answer": word});
+        let taken = format!("was answered already: {word}");
+        let mut attempts = 1;
+        loop {
+            match self.post(&path, &body).await {
+                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                Err(Unanswered::Refused { detail, .. })
+                    if attempts > 1 && detail.ends_with(&taken) =>
+                {
+                    return Ok(json!({"question_id": question, "answer": word}));
+                }
                 answer => return answer,
             }
         }

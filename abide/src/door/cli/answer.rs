@@ -58,12 +58,11 @@ fn listed(open: &[Value]) -> Result<u8, Trouble> {
 }
 
 async fn give(client: &Client, question: &str, answer: YesNo, json: bool) -> Result<u8, Trouble> {
-    let path = format!("/v1/questions/{}/answer", super::name(question)?);
     let word = match answer {
         YesNo::Yes => "yes",
         YesNo::No => "no",
     };
-    let answered = client.post(&path, &json!({"answer": word})).await;
+    let answered = client.answer(super::name(question)?, word).await;
     let answered = answered.map_err(|unanswered| match unanswered {
         Unanswered::Refused { detail, .. } => Trouble::new(detail),
         other => other.into(),
@@ -228,9 +227,7 @@ impl Asking {
             Said::No => "no",
             Said::Interrupt => return Ok(()),
         };
-        let path = format!("/v1/questions/{}/answer", prompt.question);
-        let answer = self.client.post(&path, &json!({"answer": word})).await;
-        let line = match answer {
+        let line = match self.client.answer(&prompt.question, word).await {
             Ok(_) => done(word).to_owned(),
             Err(Unanswered::Refused { detail, .. }) => format!("({detail})"),
             Err(broken) => return Err(broken),

@@ -31,7 +31,8 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
     let mut code = 0;
     for block in blocks {
         let path = format!("/v1/tools/{}", block.tool);
-        let result = match client.post(&path, &Value::Object(block.arguments)).await {
+        let arguments = Value::Object(block.arguments);
+        let result = match client.post_once(&path, &arguments).await {
             Ok(result) => result,
             // The call was not right: that is the result for whoever wrote it.
             Err(Unanswered::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),

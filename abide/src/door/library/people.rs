@@ -1,7 +1,7 @@
 //! What is a person's: questions, and their answers.
 
 use hyper::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Error;
 use crate::door::client::{Answer, Client};
@@ -68,10 +68,8 @@ impl Person {
     /// Answers a question: whether to go on waiting. The first answer counts; a later one is refused
     /// with a sentence that says what became of it.
     pub async fn answer(&self, question: &str, yes: bool) -> Result<(), Error> {
-        let path = format!("/v1/questions/{question}/answer");
         let word = if yes { "yes" } else { "no" };
-        let answered = self.client.post(&path, &json!({"answer": word})).await;
-        answered.map(drop)
+        self.client.answer(question, word).await.map(drop)
     }
 
     /// Asks for anything that the HTTP interface shows to a person, such as `/v1/sessions`.

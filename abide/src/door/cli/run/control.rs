@@ -238,21 +238,12 @@ impl Control {
         let Some(prompt) = self.prompt.take() else {
             return;
         };
-        let path = format!("/v1/questions/{}/answer", prompt.question);
-        let (client, body) = (self.client.of_a_person(), json!({"answer": answer}));
-        let mut given = client.post(&path, &body).await;
-        let broken = matches!(given, Err(Unanswered::Broken(_)));
-        if broken {
-            given = client.post_again(&path, &body).await;
-        }
-        match given {
+        let person = self.client.of_a_person();
+        match person.answer(&prompt.question, answer).await {
             // Where nobody heard the answer, the next daemon asks again.
             Err(Unanswered::Broken(_) | Unanswered::NoDaemon(_)) => return,
-            // The daemon that went away had taken it, or somebody was first.
-            Err(Unanswered::Refused { detail, .. }) if !broken => {
-                self.line(&format!("({detail})"));
-            }
-            Ok(_) | Err(Unanswered::Refused { .. }) => {}
+            Err(Unanswered::Refused { detail, .. }) => self.line(&format!("({detail})")),
+            Ok(_) => {}
         }
         self.answered = Some(prompt.question);
     }
