@@ -195,8 +195,9 @@ impl Following {
             match self.changes.recv().await {
                 Ok(Change::Asked(question)) => {
                     let agent = self.who.agent.as_ref();
-                    if agent.is_none_or(|agent| *agent == question.agent) {
-                        self.told.insert(question.id);
+                    let own = agent.is_none_or(|agent| *agent == question.agent);
+                    // One is in the list a moment before it is asked, and the next daemon asks again.
+                    if own && self.told.insert(question.id) {
                         return Some(opened(&question));
                     }
                 }
