@@ -423,9 +423,10 @@ impl Front {
         // What waited for a request that was cancelled meanwhile waits no more.
         let mut out = Vec::new();
         state.batches.finish(&mut out);
+        state.writing = !out.is_empty();
         drop(state);
         self.changed.notify_all();
-        self.write(&out);
+        self.write_answers(&out);
         Ok(theirs)
     }
 

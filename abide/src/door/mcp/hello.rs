@@ -12,7 +12,8 @@ pub const LIMIT: usize = 1 << 20;
 /// The version of this line. Fields may be added under the same number; a reader skips what it does
 /// not know.
 const VERSION: u64 = 1;
-/// Most requests that a front may say again.
+/// Most requests that may wait for an answer, which a front says again. Before them it says how its session
+/// began.
 pub const RESENT: usize = 4_096;
 
 /// What a front says of itself.
@@ -109,7 +110,7 @@ impl Hello {
                 .unwrap_or(0),
             resent: resent
                 .iter()
-                .take(RESENT)
+                .take(RESENT + 1)
                 .filter_map(Value::as_u64)
                 .collect(),
             next: number("next").unwrap_or(0),
@@ -179,6 +180,13 @@ mod tests {
         let line = hello().line();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         assert_eq!(Hello::read(&line), Some(hello()));
+    }
+
+    #[test]
+    fn all_that_may_wait_is_said_again_and_how_the_session_began() {
+        let mut said = hello();
+        said.resent = (0..=RESENT as u64).collect();
+        assert_eq!(Hello::read(&said.line()), Some(said));
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Lines {
         let from = self.used;
         match memchr(b'\n', &self.buffer[self.searched..]) {
             Some(at) => self.used = self.searched + at + 1,
-            None if end && from < self.buffer.len() => {
+            None if end && (from < self.buffer.len() || self.skipping.is_some()) => {
                 self.buffer.push(b'\n');
                 self.used = self.buffer.len();
             }
@@ -125,6 +125,21 @@ mod tests {
         assert!(!lines.fill(&ours).unwrap());
         take_all(&mut lines, true, &mut got);
         assert_eq!(got, ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_one_without_its_end_too() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let ours = File::from(OwnedFd::from(ours));
+        let mut lines = Lines::new(10);
+        let mut got = Vec::new();
+        theirs.write_all(br#"{"id":9,"method":"m"}"#).unwrap();
+        drop(theirs);
+        assert!(lines.fill(&ours).unwrap());
+        take_all(&mut lines, false, &mut got);
+        assert!(got.is_empty() && !lines.fill(&ours).unwrap());
+        take_all(&mut lines, true, &mut got);
+        assert_eq!(got, ["too long: 9"]);
     }
 
     fn take_all(lines: &mut Lines, end: bool, got: &mut Vec<String>) {

@@ -280,9 +280,10 @@ pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
             let text: String = serde_json::from_slice(&id).ok()?;
             serde_json::to_vec(&text).ok()
         }
-        b'"' => Some(id),
+        // What follows a text that has ended, or is no text, would make no JSON of an answer.
+        b'"' => serde_json::from_slice::<&str>(&id).is_ok().then_some(id),
         b'1'..=b'9' if id.iter().all(u8::is_ascii_digit) => Some(id),
-        // What looks like a number and is none would make no JSON of an answer either.
+        // Nor would what looks like a number and is none.
         b'-' | b'0'..=b'9' => serde_json::from_slice::<Number>(&id).is_ok().then_some(id),
         _ => None,
     }
@@ -380,6 +381,9 @@ mod tests {
             r#"{"id":007}"#,
             r#"{"id":-}"#,
             r#"{"id":1e999}"#,
+            r#"{"id":"a"b}"#,
+            "{\"id\":\"a\tb\"}",
+            r#"{"id":"a"#,
             r#"[{"id":1,"method":"m"}]"#,
             "garbage",
             "\"id\":4",
