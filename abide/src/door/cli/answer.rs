@@ -111,7 +111,7 @@ impl Told {
 }
 
 impl Listener for Told {
-    fn path(&mut self) -> String {
+    fn path(&self) -> String {
         Told::path(self)
     }
 
@@ -230,7 +230,12 @@ impl Asking {
         let line = match self.client.answer(&prompt.question, word).await {
             Ok(_) => done(word).to_owned(),
             Err(Unanswered::Refused { detail, .. }) => format!("({detail})"),
-            Err(broken) => return Err(broken),
+            Err(broken) => {
+                // The next daemon is not asked for what was told, so the question must stay here.
+                prompt.ask_again(&self.terminal);
+                self.shown = Some(prompt);
+                return Err(broken);
+            }
         };
         let _ = self.terminal.write(format!("{line}\n").as_bytes());
         self.one_less();

@@ -74,24 +74,28 @@ async fn newest(client: &Client) -> Result<Option<String>, Trouble> {
 
 /// Whoever stays to hear of messages.
 struct Following {
-    /// What the first daemon is asked for.
+    /// What is asked for until a daemon answers.
     path: String,
     /// The last message that was printed, or the newest there was before any.
     last: Option<String>,
-    /// A daemon has been asked.
+    /// A daemon has answered.
     begun: bool,
     json: bool,
     deliveries: bool,
 }
 
 impl Listener for Following {
-    fn path(&mut self) -> String {
-        match (&self.last, std::mem::replace(&mut self.begun, true)) {
+    fn path(&self) -> String {
+        match (&self.last, self.begun) {
             (_, false) => self.path.clone(),
             (Some(last), true) => format!("/v1/messages?follow=true&since={last}"),
             // There was none at all, so each is news.
             (None, true) => "/v1/messages?follow=true&limit=1000".into(),
         }
+    }
+
+    fn begun(&mut self) {
+        self.begun = true;
     }
 
     fn hear(&mut self, message: Value) -> Result<bool, Trouble> {

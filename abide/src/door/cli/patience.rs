@@ -53,7 +53,10 @@ impl Patience {
 /// What hears lines of JSON, whichever daemon tells them.
 pub trait Listener {
     /// What to ask the next daemon for, so that nothing is told twice and nothing is missed.
-    fn path(&mut self) -> String;
+    fn path(&self) -> String;
+
+    /// The daemon that was asked answers, and its lines come.
+    fn begun(&mut self) {}
 
     /// Takes a line. `false`: it wants no more.
     fn hear(&mut self, line: Value) -> Result<bool, Trouble>;
@@ -86,6 +89,7 @@ async fn pass(
         Ok(stream) => stream,
         Err(unanswered) => return Ok(Err(unanswered)),
     };
+    listener.begun();
     loop {
         match stream.line().await {
             Ok(Some(line)) => {

@@ -97,6 +97,11 @@ impl Prompt {
         None
     }
 
+    /// Asks once more, since nobody heard the answer.
+    pub fn ask_again(&self, terminal: &Terminal) {
+        self.say(terminal, &format!("(nobody heard that) {ASK}"));
+    }
+
     /// Takes the question back and says why.
     pub fn withdraw(self, terminal: &Terminal, why: &str) {
         self.say(terminal, &format!("\n({why})\n"));
