@@ -253,7 +253,7 @@ fn whoever_reads_a_log_keeps_its_session_open() {
     let abide = Abide::new();
     let start = || {
         let call =
-            json!({"action": "start", "command": "exec sleep 1000", "inactivity_timeout": 4});
+            json!({"action": "start", "command": "exec sleep 1000", "inactivity_timeout": 10});
         let started = abide.good("POST /v1/tools/terminal_session", "", &call);
         started["session_id"].as_str().expect("an id").to_owned()
     };

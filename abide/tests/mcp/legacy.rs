@@ -511,6 +511,6 @@ fn a_batch_is_answered_with_one_where_the_version_has_them() {
     assert_eq!(home.lines("ran"), 1);
     client.send(&json!([told, told]));
     client.send(&json!([]));
-    let error = client.heard(|message| message["id"].is_null());
+    let error = client.heard(|message| message["error"].is_object());
     assert_eq!(error["error"]["code"], -32600, "{error}");
 }

@@ -230,10 +230,12 @@ fn a_client_that_is_ready_twice_hears_of_each_message_once() {
     let mut client = Client::start(&home, LEGACY);
     client.notify("notifications/initialized", json!({}));
     for mission in ["one", "two"] {
-        client.call(
-            "timer",
-            json!({"total_duration": 0.001, "mission": mission}),
-        );
+        // It completes when its maker has been answered, who would be told else.
+        let due = home.path(mission);
+        let until = json!({"file": due});
+        let timer = json!({"total_duration": 3600, "mission": mission, "until": until});
+        client.call("timer", timer);
+        std::fs::write(&due, "").expect("a file");
         let told = client.notified("notifications/message");
         let text = told["data"]["text"].as_str().expect("a text");
         assert!(text.contains(&format!("Mission: {mission}")), "{told}");
