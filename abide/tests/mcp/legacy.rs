@@ -510,7 +510,16 @@ fn a_batch_is_answered_with_one_where_the_version_has_them() {
     assert_eq!(of(Value::Null)["error"]["code"], -32600);
     assert_eq!(home.lines("ran"), 1);
     client.send(&json!([told, told]));
-    client.send(&json!([]));
-    let error = client.heard(|message| message["error"].is_object());
-    assert_eq!(error["error"]["code"], -32600, "{error}");
+    for (batch, why) in [
+        (json!([]), "a batch must not be empty"),
+        (
+            json!(vec![42; 5_000]),
+            "a batch must hold at most 4096 messages",
+        ),
+    ] {
+        client.send(&batch);
+        let error = client.heard(|message| message["error"].is_object());
+        assert_eq!(error["error"]["code"], -32600, "{error}");
+        assert_eq!(error["error"]["message"], why);
+    }
 }

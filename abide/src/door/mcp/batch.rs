@@ -4,15 +4,21 @@
 
 use serde_json::value::RawValue;
 
+use super::hello::RESENT;
+
 /// The version that has batches.
 pub const VERSION: &str = "2025-03-26";
+
+/// Messages that a batch may hold: as many as may wait for an answer. Even of what is no message each is
+/// answered, and a few bytes for each would become very many.
+pub const MOST: usize = RESENT;
 
 /// Whether a line is meant to be a batch.
 pub fn is_one(line: &[u8]) -> bool {
     line.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// The messages in a batch. `None`: it cannot be read.
+/// The messages in a batch; of one that holds too many, one too many. `None`: it cannot be read.
 pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let all: Vec<&RawValue> = serde_json::from_slice(line).ok()?;
     let line = |message: &RawValue| {
@@ -20,7 +26,7 @@ pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         line.push(b'\n');
         line
     };
-    Some(all.into_iter().map(line).collect())
+    Some(all.into_iter().take(MOST + 1).map(line).collect())
 }
 
 /// The batches that are not answered yet.

@@ -335,6 +335,10 @@ impl Front {
         if messages.is_empty() {
             return out.extend_from_slice(&refusal(None, -32600, "a batch must not be empty"));
         }
+        if messages.len() > batch::MOST {
+            let sentence = format!("a batch must hold at most {} messages", batch::MOST);
+            return out.extend_from_slice(&refusal(None, -32600, &sentence));
+        }
         let outlines: Vec<Outline> = messages.iter().map(|line| Outline::of(line)).collect();
         let requests = outlines.iter().filter(|o| o.kind() == Kind::Request);
         let waiting = requests.filter_map(|outline| outline.id.clone()).collect();
