@@ -5,6 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 use crate::keeper::oom;
 
 /// What programs are to have that this process starts.
@@ -21,9 +23,22 @@ pub fn as_before(command: &mut Command) {
         return;
     };
     let set_back = move || {
-        oom::set(score);
+        set_back(score);
         Ok(())
     };
     // SAFETY: only system calls are made between fork and exec, and nothing is allocated.
     unsafe { command.pre_exec(set_back) };
+}
+
+/// Sets what this process has, which is about to become another program.
+fn set_back(score: &CStr) {
+    if oom::set(score) {
+        return;
+    }
+    // What is said of a process that nobody may look into is root's, and a plain user may not change it.
+    let seen = |behavior| set_dumpable_behavior(behavior).is_ok();
+    if seen(DumpableBehavior::Dumpable) {
+        oom::set(score);
+        seen(DumpableBehavior::NotDumpable);
+    }
 }

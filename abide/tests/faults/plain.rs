@@ -43,8 +43,13 @@ impl Plain {
     }
 
     fn command(&self, args: &[&str]) -> Command {
+        self.command_of(&self.program, args)
+    }
+
+    /// The same of another program, which goes before.
+    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(program);
         command
             .args(args)
             .env("ABIDE_DIR", self.dir.path())
@@ -378,4 +383,28 @@ fn s22_nobody_looks_into_the_daemons_memory() {
     let line = format!("cat /proc/{pid}/environ");
     let ran = plain.json(&["run", "--json", "--", &line]);
     assert_eq!(ran["exit_code"], 1, "{ran}");
+}
+
+#[test]
+fn m10_a_plain_users_command_has_the_share_in_want_of_memory_that_it_would_have_had() {
+    let plain = Plain::new();
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("a score");
+    let raised = 300.max(own.trim().parse::<i32>().expect("a number"));
+    let start = format!("echo {raised} > /proc/self/oom_score_adj; exec ./abide status");
+    let started = plain.command_of(Path::new("/bin/sh"), &["-c", &start]);
+    assert!({ started }.output().expect("sh runs").status.success());
+    let look = "cat /proc/self/oom_score_adj";
+    let ran = plain.json(&["run", "--json", "--", look]);
+    assert_eq!(ran["stdout"], format!("{raised}\n"), "{ran}");
+    // Whatever else the daemon starts has it too.
+    let seen = plain.dir.path().join("seen");
+    let look = format!("{look} > {}", seen.display());
+    let until = serde_json::json!({"command": look}).to_string();
+    let waited = plain.command(&["wait", "--until", &until]).output();
+    assert!(
+        waited.as_ref().is_ok_and(|out| out.status.success()),
+        "{waited:?}"
+    );
+    let seen = std::fs::read_to_string(seen).expect("it has run");
+    assert_eq!(seen, format!("{raised}\n"));
 }
