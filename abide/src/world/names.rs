@@ -53,9 +53,9 @@ fn looking(host: &str, look: fn(&str) -> Looked) -> Brings {
     let (bring, brings) = watch::channel(None);
     looks.insert(host.to_owned(), brings.clone());
     drop(looks);
-    let host = host.to_owned();
+    // Also where the daemon stops before it has begun.
+    let over = Over(host.to_owned());
     tokio::spawn(async move {
-        let over = Over(host);
         let Ok(room) = ROOM.acquire().await else {
             return;
         };
@@ -144,5 +144,16 @@ mod tests {
             let _ = addresses(&name(0), silent).await;
             assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE + 1, "and anew");
         });
+    }
+    #[test]
+    fn a_look_that_has_never_begun_is_in_nobodys_way() {
+        let host = "unbegun.invalid";
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let runtime = runtime.expect("a runtime");
+        let within = runtime.enter();
+        drop(looking(host, silent));
+        drop(within);
+        drop(runtime);
+        assert!(!looks().contains_key(host));
     }
 }
