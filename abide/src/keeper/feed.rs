@@ -54,10 +54,11 @@ impl Feed {
         known as u64
     }
 
-    /// Whether nothing came under this name before. From now on something did.
-    pub fn is_new(&mut self, name: Vec<u8>) -> bool {
-        let once = Once { key: name, from: 0 };
-        self.known(once, 1) == 0
+    /// Whether no signal came under this name before. From now on one did. Input of the same name is
+    /// something else.
+    pub fn is_new(&mut self, name: &[u8]) -> bool {
+        let key = [b"signal ", name].concat();
+        self.known(Once { key, from: 0 }, 1) == 0
     }
 
     /// How many of the bytes came before. From now on all of them did.
@@ -122,5 +123,26 @@ impl Feed {
                 self.to = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn input_and_a_signal_of_one_name_are_two_things() {
+        let (_reader, to) = rustix::pipe::pipe().unwrap();
+        let mut feed = Feed::new(Some(to), false);
+        let named = || {
+            Some(Once {
+                key: b"a".to_vec(),
+                from: 0,
+            })
+        };
+        assert!(feed.is_new(b"a"));
+        assert_eq!(feed.push(b"xy".to_vec(), named()), 0);
+        assert!(!feed.is_new(b"a"));
+        assert_eq!(feed.push(b"xy".to_vec(), named()), 2);
     }
 }

@@ -361,7 +361,7 @@ impl Run {
                 }
             }
             ToKeeper::Signal { number, once } => {
-                if once.is_none_or(|name| self.feed.is_new(name)) {
+                if once.is_none_or(|name| self.feed.is_new(&name)) {
                     self.signal(number);
                 }
             }
