@@ -87,6 +87,27 @@ fn a_list_of_very_many_is_short_and_says_so() {
 }
 
 #[test]
+fn whatever_runs_is_listed() {
+    with_engine(|engine| async move {
+        let mut running = Vec::new();
+        for _ in 0..102 {
+            running.push(engine.start("cat", json!({"pty": false})).await);
+        }
+        let listed = engine.call(json!({"action": "list"})).await;
+        for session in &running {
+            assert!(listed.text.contains(&session.id), "{}", listed.text);
+        }
+        assert_eq!(listed.facts["truncated"], json!(false));
+        let few = json!({"action": "list", "max_lines": 2});
+        let few = engine.call(few).await;
+        assert_eq!(few.text.lines().count(), 3, "{}", few.text);
+        for session in running {
+            session.kill().await;
+        }
+    });
+}
+
+#[test]
 fn bad_arguments_are_refused_with_one_sentence() {
     with_engine(|engine| async move {
         for (arguments, part) in [

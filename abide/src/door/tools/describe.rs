@@ -181,7 +181,7 @@ fn terminal_input() -> Value {
             "cols": {"type": "integer", "minimum": 2, "maximum": 1000, "default": 120, "description": "start, resize: columns of the terminal. With resize, what is not given stays."},
             "rows": {"type": "integer", "minimum": 1, "maximum": 500, "default": 40, "description": "start, resize: rows of the terminal. With resize, what is not given stays."},
             "inactivity_timeout": {"type": "number", "minimum": 0, "default": 300, "description": "start, extend: seconds without output, input or a reader after which the session is closed; 0: never."},
-            "max_lines": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 100, "description": "read_output, search, list: most lines to return."},
+            "max_lines": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 100, "description": "read_output, search, list: most lines to return. A list without it leaves out nothing that runs."},
             "timeout_seconds": {"type": "number", "minimum": 0, "default": 0, "description": "read_output: how long to wait where nothing is unread, or for `until`."},
             "until": {"type": "string", "description": "read_output: a regular expression; return as soon as a line matches, with everything up to it."},
             "since": {"type": "string", "description": "read_output: a cursor from an earlier result; read on from there instead of from what is unread."},

@@ -20,13 +20,16 @@ const WHOLE_COMMAND: usize = 2_000;
 
 pub(in crate::door::tools) struct List {
     include_ended: bool,
-    most: usize,
+    /// Without it, whatever lives is listed, and of what has ended the newest.
+    most: Option<usize>,
 }
 
 pub(super) fn read(args: &mut Args) -> Result<List, BadInput> {
     Ok(List {
         include_ended: args.flag("include_ended")?,
-        most: args.whole("max_lines", 1..=MOST_LINES)?.unwrap_or(LINES) as usize,
+        most: args
+            .whole("max_lines", 1..=MOST_LINES)?
+            .map(|most| most as usize),
     })
 }
 
@@ -36,11 +39,13 @@ impl Desk {
         let now = SystemClock.now().wall.0;
         let mut views = self.handle.board().sessions();
         views.retain(|view| view.visible_to(agent.as_ref()) && (list.include_ended || lives(view)));
-        let left_out = views.len().saturating_sub(list.most);
+        let living = views.iter().filter(|view| lives(view)).count();
+        let most = list.most.unwrap_or(living.max(LINES as usize));
+        let left_out = views.len().saturating_sub(most);
         if left_out > 0 {
             // What lives, and the newest of what has ended.
             views.sort_by_key(|view| std::cmp::Reverse((lives(view), view.state.created.0)));
-            views.truncate(list.most);
+            views.truncate(most);
         }
         views.sort_by_key(|view| view.state.created.0);
         let mut lines = Vec::new();
