@@ -143,6 +143,12 @@ fn the_means_of_containment_can_be_chosen() {
         keeper.start(launch);
         match keeper.next() {
             FromKeeper::Started { contained_by, .. } => assert_eq!(contained_by, expected),
+            FromKeeper::StartFailed { sentence, .. }
+                if sentence.ends_with("no control group can be made here") =>
+            {
+                eprintln!("skipped: {sentence}");
+                continue;
+            }
             other => panic!("{other:?}"),
         }
         let ran = keeper.finish();
