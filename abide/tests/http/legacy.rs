@@ -1,4 +1,4 @@
-//! MCP over HTTP in the generation of 2025-11-25: a handshake, then sessions.
+//! MCP over HTTP in the generations up to 2025-11-25: a handshake, then sessions.
 
 use serde_json::{Value, json};
 
@@ -14,8 +14,13 @@ struct Client<'a> {
 
 impl<'a> Client<'a> {
     fn new(abide: &'a Abide, capabilities: Value) -> Self {
+        Self::of("2025-11-25", abide, capabilities)
+    }
+
+    /// Of this version.
+    fn of(version: &str, abide: &'a Abide, capabilities: Value) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-11-25",
+            "protocolVersion": version,
             "capabilities": capabilities,
             "clientInfo": {"name": "by-hand", "version": "1"},
         }});
@@ -27,11 +32,11 @@ impl<'a> Client<'a> {
             .to_owned();
         let info = answer.event();
         assert_eq!(info["result"]["serverInfo"]["name"], "abide", "{info}");
-        assert_eq!(info["result"]["protocolVersion"], "2025-11-25", "{info}");
+        assert_eq!(info["result"]["protocolVersion"], version, "{info}");
         let client = Client {
             abide,
             headers: format!(
-                "{ACCEPT}mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n"
+                "{ACCEPT}mcp-session-id: {session}\r\nmcp-protocol-version: {version}\r\n"
             ),
         };
         client.tell(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
@@ -151,4 +156,98 @@ fn a_connection_that_breaks_ends_no_command() {
     assert_eq!(result["id"], 1, "{result}");
     let text = result["result"]["structuredContent"]["text"].as_str();
     assert!(text.unwrap().contains("taken up"), "{result}");
+}
+
+fn call(id: &str, command: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
+        "name": "shell", "arguments": {"command": command},
+    }})
+}
+
+#[test]
+fn a_batch_is_answered_on_one_stream_where_the_version_has_them() {
+    let abide = Abide::new();
+    let client = Client::of("2025-03-26", &abide, json!({}));
+    let fifo = abide.fifo("go");
+    let slow = format!("echo begun > {0}; cat {0}", fifo.display());
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
+    let batch = json!([
+        call("slow", &slow),
+        told,
+        42,
+        {"jsonrpc": "2.0", "id": "list", "method": "tools/list"},
+        call("quick", "echo quick"),
+        call("quick", "echo another"),
+    ]);
+    let mut answer = abide.open("POST /mcp", &client.headers, &batch.to_string());
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("text/event-stream"));
+    assert_eq!(std::fs::read_to_string(&fifo).unwrap(), "begun\n");
+    let before: Vec<Value> = (0..4).map(|_| answer.event()).collect();
+    let of = |id: Value| {
+        let own = before.iter().filter(|answer| answer["id"] == id);
+        own.collect::<Vec<_>>()
+    };
+    assert_eq!(of(Value::Null)[0]["error"]["code"], -32600, "{before:?}");
+    assert!(of("list".into())[0]["result"]["tools"].is_array());
+    let quick = of("quick".into());
+    assert_eq!(quick[0]["error"]["code"], -32600, "{quick:?}");
+    let text = quick[1]["result"]["content"][0]["text"].as_str();
+    assert!(text.unwrap().contains("STDOUT:\nquick\n"), "{quick:?}");
+    feed(&fifo, "over\n");
+    let slow = answer.event();
+    let text = slow["result"]["content"][0]["text"].as_str();
+    assert!(text.unwrap().contains("STDOUT:\nover\n"), "{slow}");
+    let rest = answer.rest();
+    assert!(!rest.contains("data:"), "nothing follows: {rest}");
+}
+
+#[test]
+fn a_batch_that_asks_nothing_is_taken_and_what_is_none_is_refused() {
+    let abide = Abide::new();
+    let client = Client::of("2025-03-26", &abide, json!({}));
+    let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
+    let answered = json!({"jsonrpc": "2.0", "id": 99, "result": {}});
+    client.tell(&json!([told, answered, told]));
+    let one_at_a_time =
+        "a batch is not taken in this version of MCP; send each message in a request of its own";
+    let newer = Client::new(&abide, json!({}));
+    for (client, batch, why) in [
+        (&client, json!([]), "a batch must not be empty"),
+        (
+            &client,
+            json!(vec![42; 5_000]),
+            "a batch must hold at most 4096 messages",
+        ),
+        (&newer, json!([told]), one_at_a_time),
+    ] {
+        let (status, error) = abide.ask("POST /mcp", &client.headers, &batch);
+        assert_eq!(status, 400, "{error}");
+        assert_eq!(error["error"]["code"], -32600, "{error}");
+        assert_eq!(error["error"]["message"], why);
+    }
+    // As for every other message: whoever has lost its session begins a new one.
+    let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
+    assert_eq!(ended.0, 202, "{ended:?}");
+    let lost = abide.ask("POST /mcp", &client.headers, &json!([told]));
+    assert_eq!(lost.0, 404, "{lost:?}");
+}
+
+#[test]
+fn a_field_that_is_given_twice_is_named() {
+    let abide = Abide::new();
+    let client = Client::of("2025-03-26", &abide, json!({}));
+    let twice = call("a", "touch ran").to_string();
+    let twice = twice.replace("\"command\":", "\"command\":\"true\",\"command\":");
+    let sentence = "the field 'command' is given twice";
+    let alone = abide.open("POST /mcp", &client.headers, &twice).whole();
+    assert_eq!(alone.0, 200, "{alone:?}");
+    let batched = format!("[{twice}]");
+    let mut batched = abide.open("POST /mcp", &client.headers, &batched);
+    for error in [alone.1, batched.event()] {
+        assert_eq!(error["id"], "a", "{error}");
+        assert_eq!(error["error"]["code"], -32602, "{error}");
+        assert_eq!(error["error"]["message"], sentence);
+    }
+    assert!(!abide.path("ran").exists());
 }

@@ -1,6 +1,6 @@
 //! Batches: many messages in one line, of which the answers come in one line too. One version of the
-//! protocol has them. The daemon knows nothing of them: the front passes on each message by itself, and
-//! keeps the answers until all of them are there.
+//! protocol has them. The daemon hears of none that come through a front: it passes on each message by itself,
+//! and keeps the answers until all of them are there. (Those that come over HTTP: `http/batch`.)
 
 use serde_json::value::RawValue;
 

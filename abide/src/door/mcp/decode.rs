@@ -17,12 +17,26 @@ use crate::door::strict::{self, Strict};
 
 /// The message in a line of this outline.
 pub fn message(line: &[u8], outline: &Outline) -> Result<RxJsonRpcMessage<RoleServer>, Unread> {
-    let calls = outline.kind() == Kind::Request && outline.is("tools/call");
-    if calls && let Some(call) = tool_call(line)? {
+    if calls_a_tool(outline)
+        && let Some(call) = tool_call(line)?
+    {
         return Ok(call);
     }
     // What is wrong with it, the library says.
     serde_json::from_slice(line).map_err(Unread::Fault)
+}
+
+/// Where a call that somebody else reads gives a field twice: the sentence that says so.
+pub fn twice(line: &[u8], outline: &Outline) -> Option<String> {
+    if !calls_a_tool(outline) {
+        return None;
+    }
+    let fault = serde_json::from_slice::<Call>(line).err()?;
+    strict::twice(&fault)
+}
+
+fn calls_a_tool(outline: &Outline) -> bool {
+    outline.kind() == Kind::Request && outline.is("tools/call")
 }
 
 /// Why a line is no message.
@@ -178,10 +192,11 @@ mod tests {
                 "id",
             ),
         ] {
-            match message(line.as_bytes(), &Outline::of(line.as_bytes())) {
-                Err(Unread::Twice(said)) => {
-                    assert_eq!(said, format!("the field '{field}' is given twice"));
-                }
+            let sentence = format!("the field '{field}' is given twice");
+            let outline = Outline::of(line.as_bytes());
+            assert_eq!(twice(line.as_bytes(), &outline), Some(sentence.clone()));
+            match message(line.as_bytes(), &outline) {
+                Err(Unread::Twice(said)) => assert_eq!(said, sentence),
                 other => panic!("{other:?}"),
             }
         }

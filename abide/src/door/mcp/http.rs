@@ -1,29 +1,41 @@
 //! MCP over HTTP, at one address for both generations of the protocol. Who may come here at all is
 //! settled before.
 
+mod batch;
+
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, Request};
-use axum::response::Response;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::prime::primed;
+use super::batch::is_one;
+use super::decode;
+use super::prime::{EVENTS, primed};
+use super::scan::Outline;
 use super::seal::Seal;
 use super::server::{Origin, Server};
 use super::sessions::Sessions;
 use super::slip::Slip;
-use super::wire::MESSAGE_LIMIT;
+use super::wire::{MESSAGE_LIMIT, refusal};
 use crate::daemon::Handle;
 
 /// Names the method of a request, from 2026-07-28 on.
 const METHOD: &str = "mcp-method";
 const CALL: HeaderValue = HeaderValue::from_static("tools/call");
+/// Names the session of a request, up to 2025-11-25.
+const SESSION: &str = "mcp-session-id";
+
+const ONE_AT_A_TIME: &str =
+    "a batch is not taken in this version of MCP; send each message in a request of its own";
 
 /// All clients that come over HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {
     service: StreamableHttpService<Server, Sessions>,
+    sessions: Arc<Sessions>,
 }
 
 impl Http {
@@ -43,28 +55,58 @@ impl Http {
             .enforce_origin_validation()
             .with_max_request_body_bytes(MESSAGE_LIMIT);
         let server = move || Ok(Server::over_http(handle.clone(), seal.clone()));
+        let sessions = Arc::<Sessions>::default();
         Http {
-            service: StreamableHttpService::new(server, Arc::default(), config),
+            service: StreamableHttpService::new(server, sessions.clone(), config),
+            sessions,
         }
     }
 
     /// Answers one request from `origin`. Whoever stops reading the answer has stopped waiting; no
     /// command ends with that.
-    pub async fn answer(self, mut request: Request<Bytes>, origin: Origin) -> Response {
-        let slip = Arc::<Slip>::default();
-        request.extensions_mut().insert(Arc::new(origin));
-        request.extensions_mut().insert(slip.clone());
-        let calls = is_call(request.headers());
-        let request = request.map(Body::from);
-        let answer = async move {
-            let answer = self.service.handle(request).await.map(Body::new);
-            slip.signed_with(answer)
-        };
+    pub async fn answer(self, request: Request<Bytes>, origin: Origin) -> Response {
+        let (mut head, body) = request.into_parts();
+        head.extensions.insert(Arc::new(origin));
+        if head.method == Method::POST {
+            if is_one(&body) {
+                return batch::answer(self, head, &body).await;
+            }
+            let outline = Outline::of(&body);
+            if let Some(sentence) = decode::twice(&body, &outline) {
+                let id = outline.id.as_deref();
+                return refused(StatusCode::OK, id, -32602, &sentence);
+            }
+        }
+        let calls = is_call(&head.headers);
+        let answer = self.pass(head, body);
         match calls {
             true => primed(answer).await,
             false => answer.await,
         }
     }
+
+    /// Passes one message on.
+    async fn pass(self, mut head: Parts, body: Bytes) -> Response {
+        let slip = Arc::<Slip>::default();
+        head.extensions.insert(slip.clone());
+        let request = Request::from_parts(head, Body::from(body));
+        let answer = self.service.handle(request).await.map(Body::new);
+        slip.signed_with(answer)
+    }
+
+    /// Whether the version that was agreed upon has batches. `None`: the session is not known.
+    fn takes_batches(&self, headers: &HeaderMap) -> Option<bool> {
+        match headers.get(SESSION) {
+            Some(session) => self.sessions.takes_batches(session.to_str().ok()?),
+            None => Some(false),
+        }
+    }
+}
+
+/// Answers a message with an error.
+fn refused(status: StatusCode, id: Option<&[u8]>, code: i32, sentence: &str) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (status, kind, refusal(id, code, sentence)).into_response()
 }
 
 /// Whether an answer may take its time. In the older generations its stream opens at once.

@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const ALIVE: Duration = Duration::from_secs(15);
 /// A comment, which every reader of event streams skips.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
-const EVENTS: &str = "text/event-stream";
+/// The kind of a stream of events.
+pub const EVENTS: &str = "text/event-stream";
 /// The longest answer that is not a stream.
 const ANSWER_LIMIT: usize = 64 << 20;
 

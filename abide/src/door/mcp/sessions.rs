@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, GetExtensions, JsonRpcMessage, RequestId,
-    ServerJsonRpcMessage,
+    ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::transport::streamable_http_server::SessionId;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -18,6 +18,7 @@ use rmcp::transport::streamable_http_server::session::local::{
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionManager};
 use tokio_util::sync::CancellationToken;
 
+use super::batch;
 use super::wire::Note;
 
 /// Sessions at once. One more takes the place of the one that was quiet for longest.
@@ -40,6 +41,8 @@ struct Known {
 
 struct Session {
     used: u64,
+    /// Whether the version that was agreed upon has batches.
+    takes_batches: bool,
     lost: CancellationToken,
     calls: HashMap<RequestId, Weak<Note>>,
 }
@@ -78,6 +81,7 @@ impl Known {
         self.uses += 1;
         let session = Session {
             used: self.uses,
+            takes_batches: false,
             lost: CancellationToken::new(),
             calls: HashMap::new(),
         };
@@ -124,6 +128,22 @@ impl Sessions {
         self.known.lock().expect("no holder panics")
     }
 
+    /// Whether this session is of a version that has batches. `None`: there is no such session.
+    pub fn takes_batches(&self, id: &str) -> Option<bool> {
+        let known = self.known();
+        known.sessions.get(id).map(|session| session.takes_batches)
+    }
+
+    /// Notes which version a session agreed upon.
+    fn agreed(&self, id: &SessionId, answer: &ServerJsonRpcMessage) {
+        if let JsonRpcMessage::Response(answer) = answer
+            && let ServerResult::InitializeResult(agreed) = &answer.result
+            && let Some(session) = self.known().used(id)
+        {
+            session.takes_batches = agreed.protocol_version.as_str() == batch::VERSION;
+        }
+    }
+
     fn note(&self, id: &SessionId, message: &mut ClientJsonRpcMessage) {
         if let Some(session) = self.known().used(id) {
             session.note(message);
@@ -158,7 +178,9 @@ impl SessionManager for Sessions {
         id: &SessionId,
         message: ClientJsonRpcMessage,
     ) -> Result<ServerJsonRpcMessage, SessionTrouble> {
-        Ok(self.kept.initialize_session(id, message).await?)
+        let answer = self.kept.initialize_session(id, message).await?;
+        self.agreed(id, &answer);
+        Ok(answer)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, SessionTrouble> {
