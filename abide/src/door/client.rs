@@ -20,7 +20,9 @@ use tokio::net::UnixStream;
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{AGENT_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
+use crate::door::http::wire::{
+    AGENT_HEADER, HERITAGE_HEADER, Heritage, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
+};
 use crate::world::entropy;
 use crate::world::peer::Peer;
 
@@ -33,6 +35,8 @@ const ATTEMPTS: u32 = 5;
 pub struct Client {
     way: Way,
     agent: Option<String>,
+    /// What is handed down to the commands that it has started.
+    heritage: Option<HeaderValue>,
 }
 
 /// Where abide is.
@@ -72,14 +76,29 @@ impl Client {
 
     /// The same for another program than abide itself: `program` is abide.
     pub fn starting(places: Places, program: PathBuf, agent: Option<String>) -> Self {
-        let way = Way::Daemon { places, program };
-        Client { way, agent }
+        Client::by(Way::Daemon { places, program }, agent)
     }
 
     /// Calls an engine within this process by its routes.
     pub fn within(routes: Router, agent: Option<String>) -> Self {
-        let way = Way::Within(routes);
-        Client { way, agent }
+        Client::by(Way::Within(routes), agent)
+    }
+
+    fn by(way: Way, agent: Option<String>) -> Self {
+        Client {
+            way,
+            agent,
+            heritage: None,
+        }
+    }
+
+    /// The same; the commands that it has started inherit this.
+    pub fn handing_down(&self, heritage: &Heritage) -> Self {
+        let heritage = serde_json::to_string(heritage).ok();
+        Client {
+            heritage: heritage.and_then(|heritage| heritage.try_into().ok()),
+            ..self.clone()
+        }
     }
 
     /// The same abide, on behalf of an agent.
@@ -204,6 +223,9 @@ impl Client {
         }
         if let Some(key) = key {
             request = request.header(KEY_HEADER, key);
+        }
+        if let Some(heritage) = &self.heritage {
+            request = request.header(HERITAGE_HEADER, heritage);
         }
         // Where relative paths and commands are meant to be.
         if let Ok(root) = std::env::current_dir()

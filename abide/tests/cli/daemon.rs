@@ -164,6 +164,42 @@ fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+/// Fields of the body that the first `abide run` sent.
+const FIRST_FIELDS: [&str; 11] = [
+    "command", "argv", "cwd", "env", "stdin", "pty", "timeout", "idle", "key", "terminal", "from",
+];
+
+#[test]
+fn a_daemon_of_an_older_build_understands_what_it_is_asked_for() {
+    let abide = with_a_place_to_listen();
+    let older = UnixListener::bind(abide.socket()).unwrap();
+    let older = std::thread::spawn(move || {
+        let (mut asked, _) = older.accept().unwrap();
+        let head = whole_head(&mut asked);
+        let length = head.split("content-length: ").nth(1).unwrap();
+        let length: usize = length.lines().next().unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        asked.read_exact(&mut body).unwrap();
+        let answer = r#"{"detail": "not today"}"#;
+        write!(
+            asked,
+            "HTTP/1.1 409 Conflict\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
+            answer.len()
+        )
+        .unwrap();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        (head, body)
+    });
+    let output = abide.output(["run", "--", "echo hello"]);
+    assert!(text(&output.stderr).contains("not today"), "{output:?}");
+    let (head, body) = older.join().unwrap();
+    for field in body.as_object().unwrap().keys() {
+        assert!(FIRST_FIELDS.contains(&field.as_str()), "{field} is new");
+    }
+    // What it does not know it skips.
+    assert!(head.contains("\r\nabide-heritage: {"), "{head}");
+}
+
 /// Reads to the end of a request's head: whoever answers in the middle of it is cut off by a fault.
 fn whole_head(asked: &mut UnixStream) -> String {
     let mut head = Vec::new();

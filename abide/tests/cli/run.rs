@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::harness::{Abide, feed, text, wait_for_line};
 
@@ -339,24 +339,35 @@ fn a_command_inherits_the_mask_and_the_limits_of_whoever_runs_it() {
         "0077\n" => (0o027, "0027"),
         _ => (0o077, "0077"),
     };
-    let mut run = abide.command(["run", "--", "umask; ulimit -S -n; ulimit -H -n; touch made"]);
-    // SAFETY: only two system calls run between fork and exec.
-    unsafe {
-        run.pre_exec(move || {
-            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
-            let files = rustix::process::Rlimit {
-                current: Some(63),
-                maximum: Some(127),
-            };
-            rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
-            Ok(())
-        });
-    }
-    let output = run.output().expect("abide runs");
+    let tell = "umask; ulimit -S -n; ulimit -H -n";
     let wanted = format!("{said}\n63\n127\n");
+    let mut run = abide.command(["run", "--", &format!("{tell}; touch made")]);
+    let output = with_less(&mut run, mask).output().expect("abide runs");
     assert_eq!(text(&output.stdout), wanted, "{output:?}");
+    let mut start = abide.command(["session", "start", "--no-pty", "--json", "--", tell]);
+    let output = with_less(&mut start, mask).output().expect("abide runs");
+    let started: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let id = started["session_id"].as_str().expect("a session");
+    let logs = abide.output(["logs", "--follow", id]);
+    assert_eq!(text(&logs.stdout), wanted, "{output:?}");
     let made = std::fs::metadata(abide.path("made")).expect("a file");
     assert_eq!(made.permissions().mode() & 0o777, 0o666 & !mask);
     let others = abide.output(["run", "--", "umask"]);
     assert_eq!(text(&others.stdout), ours);
+}
+
+/// Has a program begin with this mask for new files and a limit of its own.
+fn with_less(command: &mut Command, mask: u32) -> &mut Command {
+    let files = rustix::process::Rlimit {
+        current: Some(63),
+        maximum: Some(127),
+    };
+    // SAFETY: only two system calls run between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(mask));
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
+            Ok(())
+        })
+    }
 }

@@ -37,6 +37,7 @@ impl Engine {
             request_key: None,
             client: None,
             sees_all: false,
+            heritage: None,
         }
     }
 

@@ -67,6 +67,7 @@ pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
         "rows": start.rows,
         "inactivity_timeout": inactivity,
     });
+    let client = client.handing_down(&run::heritage());
     show(client, arguments, start.json.json).await
 }
 

@@ -10,7 +10,7 @@ use abide_core::wait::Asking;
 use abide_core::{Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
 use axum::body::Body;
 use axum::extract::State as Shared;
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -22,7 +22,7 @@ use super::follow::{Tail, end_of, frames};
 use super::frame::{self, Frame};
 use super::problem::Problem;
 use super::sessions::facts;
-use super::who::Who;
+use super::who::{self, Who};
 use super::wire::{OsText, RunBody, StdinKind};
 use crate::daemon::{Handle, Launch, Pending, SessionView, Stdin, Step};
 use crate::door::tools::question_facts;
@@ -30,9 +30,11 @@ use crate::door::tools::question_facts;
 pub async fn run(
     Shared(state): Shared<State>,
     who: Who,
+    headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let body: RunBody = body.into()?;
+    let heritage = who::heritage(&headers)?;
     let from = body.from;
     // Where a command runs this, whoever types is the command's keyboard, not a person's.
     let asking = if body.terminal && who.may_be_seated() {
@@ -40,7 +42,8 @@ pub async fn run(
     } else {
         Asking::Elsewhere
     };
-    let (request, launch) = read(body, asking)?;
+    let (request, mut launch) = read(body, asking)?;
+    launch.heritage = launch.heritage.or(heritage);
     let mut running = Running {
         pending: state.handle.call(who.caller(), request, Some(launch)).await,
         handle: state.handle,

@@ -141,5 +141,6 @@ pub(super) fn context(
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
         client: None,
         sees_all,
+        heritage: who::heritage(headers)?,
     })
 }

@@ -17,6 +17,7 @@ use crate::config;
 use crate::daemon::SessionView;
 use crate::door::tools;
 use crate::keeper::folder;
+use crate::keeper::frame::Heritage;
 use crate::world::logins::LoginId;
 use crate::world::peer::{Inside, Peer};
 
@@ -232,6 +233,17 @@ pub fn root(headers: &HeaderMap) -> Result<PathBuf, Problem> {
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
     let value = headers.get(name).map(HeaderValue::to_str).transpose();
     value.map_err(|_| Problem::bad_input(format!("`{name}` must be plain ASCII")))
+}
+
+/// What commands inherit of whoever asks.
+pub fn heritage(headers: &HeaderMap) -> Result<Option<Heritage>, Problem> {
+    let name = wire::HERITAGE_HEADER;
+    let Some(said) = text(headers, name)? else {
+        return Ok(None);
+    };
+    let read: Result<wire::Heritage, _> = serde_json::from_str(said);
+    let wrong = |fault| Problem::bad_input(format!("`{name}` is not right: {fault}"));
+    read.map(|heritage| Some(heritage.into())).map_err(wrong)
 }
 
 /// The agent of this name.

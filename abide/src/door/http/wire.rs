@@ -21,6 +21,11 @@ pub const QUIET_HEADER: &str = "abide-quiet";
 /// A request repeated under the same key is carried out once.
 pub const KEY_HEADER: &str = "idempotency-key";
 
+/// What the commands that a request starts inherit of whoever asks, as JSON ([`Heritage`]). The command line
+/// says in headers what it did not always say: a daemon that was started from an older build skips a header
+/// that it does not know, and refuses such a field.
+pub const HERITAGE_HEADER: &str = "abide-heritage";
+
 /// Text of the system, which need not be Unicode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -83,8 +88,9 @@ pub struct RunBody {
     pub idle: Option<f64>,
     /// Sent again under the same key, the request takes up the same session.
     pub key: String,
-    /// What it inherits besides, of whoever asks for it; without it, what the daemon has.
-    #[serde(default)]
+    /// What it inherits besides, of whoever asks for it; without it, what the header `abide-heritage` says, or
+    /// what the daemon has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heritage: Option<Heritage>,
     /// Whether a person sits at a terminal and can be asked there.
     #[serde(default)]

@@ -79,6 +79,7 @@ pub async fn run(
             Way::Http => None,
         },
         sees_all: false,
+        heritage: None,
     };
     // Sealing needs the arguments again, where the call can return to ask.
     let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());

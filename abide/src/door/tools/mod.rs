@@ -34,6 +34,7 @@ pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
+use crate::keeper::frame::Heritage;
 use crate::world::probe::Condition;
 use std::sync::Arc;
 
@@ -56,6 +57,8 @@ pub struct Context {
     pub client: Option<String>,
     /// A person calls, who may know of every agent's sessions.
     pub sees_all: bool,
+    /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
+    pub heritage: Option<Heritage>,
 }
 
 /// A result, for a model (text) and for a program (facts). The facts hold the text too, because some

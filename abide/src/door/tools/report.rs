@@ -82,10 +82,11 @@ pub(super) fn read_common(
         raw: args.flag("raw")?,
         mask: Mask::of(secrets.clone()),
     };
-    Ok((
-        Launch::plain(cwd, laid_over(&context.env, given), stdin, secrets),
-        output,
-    ))
+    let launch = Launch {
+        heritage: context.heritage.clone(),
+        ..Launch::plain(cwd, laid_over(&context.env, given), stdin, secrets)
+    };
+    Ok((launch, output))
 }
 
 /// What is secret in the variables that a call sets.

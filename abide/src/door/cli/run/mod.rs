@@ -36,6 +36,7 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let mut screen = Screen::new(args.json);
     let mut control = Control::new(client.clone(), terminal, &body)?;
     let mut patience = Patience::new();
+    let client = client.handing_down(&heritage());
     let ended = loop {
         body.from = screen.at;
         let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
@@ -156,7 +157,7 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
         timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
         idle: idle.seconds(),
         key: format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
-        heritage: Some(heritage()),
+        heritage: None,
         terminal: terminal.is_some(),
         from: 0,
     })
@@ -219,7 +220,7 @@ fn environment(given: &[(String, String)]) -> Vec<(OsText, OsText)> {
 }
 
 /// What a shell would have handed down to the command.
-fn heritage() -> Heritage {
+pub(super) fn heritage() -> Heritage {
     let bound = |(resource, soft, hard)| Bound {
         resource,
         soft,

@@ -69,7 +69,7 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
             env,
             stdin: Stdin::Open,
             pty: pty.then_some((cols, rows)),
-            heritage: None,
+            heritage: context.heritage.clone(),
             secrets,
         },
     })
