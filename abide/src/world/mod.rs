@@ -5,6 +5,7 @@ pub mod clients;
 pub mod clock;
 pub mod descriptors;
 pub mod entropy;
+pub mod errand;
 pub mod exit;
 pub mod facts;
 pub mod handed;

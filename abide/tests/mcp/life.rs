@@ -90,6 +90,37 @@ fn a_signal_that_was_sent_when_the_daemon_died_is_not_sent_again() {
 }
 
 #[test]
+fn what_ended_its_session_when_the_daemon_died_is_told_as_done() {
+    for (at, act, said) in [
+        (
+            "signal.post_send",
+            json!({"action": "signal", "signal": "KILL"}),
+            "Signal 9 sent",
+        ),
+        (
+            "input.post_send",
+            json!({"action": "send_input", "input": "over\n"}),
+            "[stdout] over\n",
+        ),
+    ] {
+        let home = dying(at);
+        let mut client = Client::start(&home, LEGACY);
+        let start = json!({"action": "start", "command": "head -n 1", "pty": false});
+        let started = client.call("terminal_session", start);
+        let session = started["structuredContent"]["session_id"].clone();
+        let mut act = act;
+        act["session_id"] = session.clone();
+        let wait = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60});
+        let result = client.call("terminal_session", act.clone());
+        assert!(!is_error(&result), "{result}");
+        assert!(text(&result).contains(said), "{result}");
+        client.call("terminal_session", wait);
+        let again = client.call("terminal_session", act);
+        assert!(is_error(&again), "another call is another: {again}");
+    }
+}
+
+#[test]
 fn what_was_done_to_a_timer_when_the_daemon_died_is_told_as_done() {
     for (tool, at, said) in [
         ("stop_timer", "timer.stop.post", "was stopped"),

@@ -22,6 +22,7 @@ use crate::daemon::SessionView;
 use crate::door::signals;
 use crate::door::tools::{self, Args, BadInput};
 use crate::keeper::frame::{Once, ToKeeper};
+use crate::world::errand::Errand;
 use crate::world::screen::Size;
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
@@ -103,9 +104,14 @@ pub async fn signal(
     })?;
     let once = body.get("key").and_then(Value::as_str);
     let once = once.map(checked_key).transpose()?;
-    still_runs(&view)?;
-    let keepers = state.handle.keepers();
-    keepers.send(view.id, &ToKeeper::Signal { number, once });
+    let errand = Errand::of(&view.folder, "signal", once.as_deref());
+    if view.runs() {
+        errand.begin();
+        let keepers = state.handle.keepers();
+        keepers.send(view.id, &ToKeeper::Signal { number, once });
+    } else if !errand.has_begun() {
+        return Err(ended(view.id));
+    }
     Ok(Json(facts(&view)))
 }
 

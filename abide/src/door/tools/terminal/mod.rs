@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::digest::one_line;
 use crate::door::mask::Mask;
+use crate::world::errand::Errand;
 
 /// The actions, in the order in which they are described.
 pub(super) const ACTIONS: [&str; 10] = [
@@ -187,6 +188,12 @@ impl Desk {
     /// Is there for as long as the guard is held: a session that somebody uses is not inactive.
     async fn attend(&self, view: &SessionView) -> Pending {
         self.handle.attend(self.caller(), view.id).await
+    }
+
+    /// What this request does to a session, which it may have begun to do under another daemon.
+    fn errand(&self, view: &SessionView, what: &str) -> Errand {
+        let name = self.context.request_key.as_deref().map(str::as_bytes);
+        Errand::of(&view.folder, what, name)
     }
 
     /// Has the core do something. `None`: the daemon is stopping.

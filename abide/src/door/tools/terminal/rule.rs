@@ -135,13 +135,16 @@ impl Desk {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
         };
-        if !view.runs() {
+        let errand = self.errand(&view, "signal");
+        if view.runs() {
+            errand.begin();
+            let _guard = self.attend(&view).await;
+            let keepers = self.handle.keepers();
+            let once = self.context.request_key.clone().map(String::into_bytes);
+            keepers.send(view.id, &ToKeeper::Signal { number, once });
+        } else if !errand.has_begun() {
             return Some(Err(ended(view.id)));
         }
-        let _guard = self.attend(&view).await;
-        let keepers = self.handle.keepers();
-        let once = self.context.request_key.clone().map(String::into_bytes);
-        keepers.send(view.id, &ToKeeper::Signal { number, once });
         let text = format!("Signal {number} sent to session '{}'", view.id);
         Some(Ok(self.result(&view, text, fields! {"sent": number})))
     }

@@ -62,8 +62,12 @@ impl Desk {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
         };
-        if !view.runs() {
-            return Some(Err(ended(view.id)));
+        let errand = self.errand(&view, "input");
+        let runs = view.runs();
+        match runs {
+            true => errand.begin(),
+            false if errand.has_begun() => {}
+            false => return Some(Err(ended(view.id))),
         }
         let mut guard = self.attend(&view).await;
         let bytes = match self.bytes(&view, &send).await {
@@ -71,7 +75,7 @@ impl Desk {
             Err(sentence) => return Some(Err(sentence)),
         };
         let sent_at = Log::open(&view.folder).end().unwrap_or(0);
-        if let Err(sentence) = self.type_in(&view, &bytes).await {
+        if runs && let Err(sentence) = self.type_in(&view, &bytes).await {
             return Some(Err(sentence));
         }
         let mut unread = Unread::of(&view.folder);

@@ -1,0 +1,119 @@
+//! What was begun upon a session under which name, in a small file in its folder. A daemon may die with the
+//! answer; whoever asks the next one again, about a session that ended of it, is then told from somebody who
+//! comes too late.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+const FILE: &str = "errands";
+/// Of how many it is known. Only what a daemon that died has not answered is asked for again.
+const MOST: usize = 64;
+/// Bytes that are kept of a name, which may be long: as many digits of its hash.
+const DIGITS: usize = 32;
+/// With its line's end.
+const LINE: usize = DIGITS + 1;
+
+/// One request that acts upon a session, and may come again where it has a name.
+pub struct Errand {
+    path: PathBuf,
+    line: Option<String>,
+}
+
+impl Errand {
+    /// To do `what` to the session with this folder, under this name. What else is done under the same name
+    /// is another.
+    pub fn of(session_folder: &Path, what: &str, name: Option<&[u8]>) -> Self {
+        let line = name.map(|name| {
+            let hash = Sha256::new()
+                .chain_update(what)
+                .chain_update([0])
+                .chain_update(name)
+                .finalize();
+            let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{}\n", &digits[..DIGITS])
+        });
+        Errand {
+            path: session_folder.join(FILE),
+            line,
+        }
+    }
+
+    /// Writes down that it begins. Where that fails, it is done all the same.
+    pub fn begin(&self) {
+        let Some(line) = &self.line else {
+            return;
+        };
+        if let Err(fault) = self.add(line) {
+            let path = self.path.display();
+            tracing::warn!("cannot write down in {path} what was asked for: {fault}");
+        }
+    }
+
+    /// Whether it has begun before.
+    pub fn has_begun(&self) -> bool {
+        let Some(line) = &self.line else {
+            return false;
+        };
+        let known = std::fs::read(&self.path).unwrap_or_default();
+        known.chunks(LINE).any(|known| known == line.as_bytes())
+    }
+
+    fn add(&self, line: &str) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let file = options.mode(0o600).open(&self.path)?;
+        let mut known = whole(&file)?;
+        if known.chunks(LINE).any(|known| known == line.as_bytes()) {
+            return Ok(());
+        }
+        let gone = (known.len() / LINE + 1).saturating_sub(MOST) * LINE;
+        known.drain(..gone);
+        known.extend_from_slice(line.as_bytes());
+        // All lines are of one length, so the new ones lie over the old.
+        file.write_all_at(&known, 0)
+    }
+}
+
+/// All of the file, which is never longer.
+fn whole(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; MOST * LINE];
+    let length = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(length - length % LINE);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_begun_is_known_by_what_it_is_and_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let errand =
+            |what: &str, name: &str| Errand::of(folder.path(), what, Some(name.as_bytes()));
+        assert!(!errand("signal", "a").has_begun());
+        errand("signal", "a").begin();
+        assert!(errand("signal", "a").has_begun());
+        assert!(!errand("signal", "b").has_begun() && !errand("input", "a").has_begun());
+        let nameless = Errand::of(folder.path(), "signal", None);
+        nameless.begin();
+        assert!(!nameless.has_begun());
+    }
+
+    #[test]
+    fn the_last_ones_are_known_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let errand = |n: usize| Errand::of(folder.path(), "x", Some(n.to_string().as_bytes()));
+        for n in 0..MOST + 2 {
+            errand(n).begin();
+            errand(n).begin();
+        }
+        assert!(!errand(1).has_begun() && errand(2).has_begun() && errand(MOST + 1).has_begun());
+        let length = std::fs::metadata(folder.path().join(FILE)).unwrap().len();
+        assert_eq!(length, (MOST * LINE) as u64);
+    }
+}
