@@ -14,15 +14,14 @@ use hyper::service::Service;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{
-    AGENT_HEADER, HERITAGE_HEADER, Heritage, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
-};
+use crate::door::http::wire::{AGENT_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
 use crate::world::entropy;
 use crate::world::peer::Peer;
 
@@ -35,8 +34,8 @@ const ATTEMPTS: u32 = 5;
 pub struct Client {
     way: Way,
     agent: Option<String>,
-    /// What is handed down to the commands that it has started.
-    heritage: Option<HeaderValue>,
+    /// What it says besides, in headers.
+    besides: Vec<(&'static str, HeaderValue)>,
 }
 
 /// Where abide is.
@@ -88,17 +87,17 @@ impl Client {
         Client {
             way,
             agent,
-            heritage: None,
+            besides: Vec::new(),
         }
     }
 
-    /// The same; the commands that it has started inherit this.
-    pub fn handing_down(&self, heritage: &Heritage) -> Self {
-        let heritage = serde_json::to_string(heritage).ok();
-        Client {
-            heritage: heritage.and_then(|heritage| heritage.try_into().ok()),
-            ..self.clone()
-        }
+    /// The same, saying this besides with whatever it asks for. What no header can hold is not said.
+    pub fn saying(&self, header: &'static str, what: &impl Serialize) -> Self {
+        let mut client = self.clone();
+        let said = serde_json::to_vec(what).ok();
+        let said = said.and_then(|said| HeaderValue::try_from(said).ok());
+        client.besides.extend(said.map(|said| (header, said)));
+        client
     }
 
     /// The same abide, on behalf of an agent.
@@ -224,8 +223,8 @@ impl Client {
         if let Some(key) = key {
             request = request.header(KEY_HEADER, key);
         }
-        if let Some(heritage) = &self.heritage {
-            request = request.header(HERITAGE_HEADER, heritage);
+        for (header, said) in &self.besides {
+            request = request.header(*header, said);
         }
         // Where relative paths and commands are meant to be.
         if let Ok(root) = std::env::current_dir()

@@ -164,6 +164,40 @@ fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
     assert_eq!(output.status.code(), Some(0));
 }
 
+#[test]
+fn a_change_of_a_file_between_two_daemons_is_not_missed() {
+    for words in [
+        &["wait", "--for", "60s", "--file", "ü", "--is", "changed"][..],
+        &[
+            "timer",
+            "start",
+            "60s",
+            "--reason",
+            "r",
+            "--until",
+            r#"{"any": [{"port": 1}, {"file": "ü", "is": "changed"}]}"#,
+        ],
+    ] {
+        let abide = with_a_place_to_listen();
+        let file = abide.path("ü");
+        std::fs::write(&file, "before").unwrap();
+        let socket = abide.socket();
+        let dying = UnixListener::bind(&socket).unwrap();
+        let dying = std::thread::spawn(move || {
+            let (mut asked, _) = dying.accept().unwrap();
+            whole_head(&mut asked);
+            std::fs::remove_file(socket).unwrap();
+            drop(dying);
+            std::fs::write(&file, "and after").unwrap();
+        });
+        let output = abide.output(words);
+        dying.join().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = text(&output.stdout);
+        assert!(said.contains("ü has changed"), "{output:?}");
+    }
+}
+
 /// Fields of the body that the first `abide run` sent.
 const FIRST_FIELDS: [&str; 11] = [
     "command", "argv", "cwd", "env", "stdin", "pty", "timeout", "idle", "key", "terminal", "from",

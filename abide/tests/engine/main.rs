@@ -85,6 +85,7 @@ impl Engine {
             client: None,
             sees_all: false,
             heritage: None,
+            files_before: Default::default(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::span::Limit;
 use super::trouble::Trouble;
 use super::{name, run};
 use crate::config;
-use crate::door::http::wire::OsText;
+use crate::door::http::wire::{HERITAGE_HEADER, OsText};
 
 /// Calls the tool; what it refuses is trouble.
 async fn call(client: &Client, arguments: Value) -> Result<Value, Trouble> {
@@ -67,7 +67,7 @@ pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
         "rows": start.rows,
         "inactivity_timeout": inactivity,
     });
-    let client = client.handing_down(&run::heritage());
+    let client = client.saying(HERITAGE_HEADER, &run::heritage());
     show(client, arguments, start.json.json).await
 }
 

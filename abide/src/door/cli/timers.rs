@@ -8,7 +8,7 @@ use super::client::{Client, Unanswered};
 use super::patience::Patience;
 use super::show::{self, Row, say};
 use super::trouble::Trouble;
-use super::wait::Bar;
+use super::wait::{Bar, noticing};
 use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::entropy;
@@ -90,6 +90,10 @@ async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
 }
 
 async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
+    let client = match &new.until {
+        Some(until) => noticing(client, until),
+        None => client,
+    };
     let asking = make(&client, &new);
     let bar = Bar {
         total: new.total,

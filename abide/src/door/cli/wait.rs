@@ -14,12 +14,15 @@ use super::patience::Patience;
 use super::show::{self, complain, say};
 use super::trouble::Trouble;
 use crate::door::digest::one_line;
+use crate::door::http::wire::{FILES_HEADER, FilesBefore};
 use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::probe::Fingerprint;
 use crate::world::terminal::size_of;
 
 pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
     let until = condition(&wait)?;
     let purpose = words(&until);
+    let client = noticing(client, &until);
     let asking = ask(&client, &until, wait.time);
     let bar = Bar {
         total: wait.time,
@@ -54,6 +57,31 @@ async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unan
             Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {}
             answer => return answer,
         }
+    }
+}
+
+/// The same client; whichever daemon it asks for a change, that is a change from how files are now.
+pub fn noticing(client: Client, until: &Value) -> Client {
+    let mut files = FilesBefore::new();
+    add_changing(until, &mut files);
+    match files.is_empty() {
+        true => client,
+        false => client.saying(FILES_HEADER, &files),
+    }
+}
+
+fn add_changing(until: &Value, files: &mut FilesBefore) {
+    for part in [&until["all"], &until["any"]] {
+        let parts = part.as_array().into_iter().flatten();
+        parts.for_each(|part| add_changing(part, files));
+    }
+    // What is in somebody's home is the daemon's to find.
+    if until["is"] == "changed"
+        && let Some(path) = until["file"].as_str().filter(|path| !path.starts_with('~'))
+        && let Ok(here) = std::env::current_dir()
+        && let Ok(now) = Fingerprint::of(&here.join(path))
+    {
+        files.insert(here.join(path), now);
     }
 }
 

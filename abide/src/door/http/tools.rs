@@ -142,5 +142,6 @@ pub(super) fn context(
         client: None,
         sees_all,
         heritage: who::heritage(headers)?,
+        files_before: who::files_before(headers)?,
     })
 }

@@ -6,6 +6,7 @@ use abide_core::{Agent, SessionId};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -237,13 +238,24 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
 
 /// What commands inherit of whoever asks.
 pub fn heritage(headers: &HeaderMap) -> Result<Option<Heritage>, Problem> {
-    let name = wire::HERITAGE_HEADER;
-    let Some(said) = text(headers, name)? else {
+    let heritage: Option<wire::Heritage> = json(headers, wire::HERITAGE_HEADER)?;
+    Ok(heritage.map(Into::into))
+}
+
+/// How files were when whoever asks began to wait.
+pub fn files_before(headers: &HeaderMap) -> Result<wire::FilesBefore, Problem> {
+    Ok(json(headers, wire::FILES_HEADER)?.unwrap_or_default())
+}
+
+/// A header of JSON.
+fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Problem> {
+    let Some(said) = headers.get(name) else {
         return Ok(None);
     };
-    let read: Result<wire::Heritage, _> = serde_json::from_str(said);
     let wrong = |fault| Problem::bad_input(format!("`{name}` is not right: {fault}"));
-    read.map(|heritage| Some(heritage.into())).map_err(wrong)
+    serde_json::from_slice(said.as_bytes())
+        .map(Some)
+        .map_err(wrong)
 }
 
 /// The agent of this name.

@@ -1,7 +1,9 @@
 //! What the command line and the daemon say to each other in JSON, named once for both.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::keeper::frame as launch;
+use crate::world::probe::Fingerprint;
 
 /// Names the agent on whose behalf a request comes.
 pub const AGENT_HEADER: &str = "abide-agent";
@@ -25,6 +28,13 @@ pub const KEY_HEADER: &str = "idempotency-key";
 /// says in headers what it did not always say: a daemon that was started from an older build skips a header
 /// that it does not know, and refuses such a field.
 pub const HERITAGE_HEADER: &str = "abide-heritage";
+
+/// How files were when whoever asks began to wait for a change of them, as JSON ([`FilesBefore`]). A later
+/// daemon that is asked the same goes by it too.
+pub const FILES_HEADER: &str = "abide-files";
+
+/// Files by their whole paths, each as it was; `None`: it was not there.
+pub type FilesBefore = BTreeMap<PathBuf, Option<Fingerprint>>;
 
 /// Text of the system, which need not be Unicode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -80,6 +80,7 @@ pub async fn run(
         },
         sees_all: false,
         heritage: None,
+        files_before: BTreeMap::new(),
     };
     // Sealing needs the arguments again, where the call can return to ask.
     let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());

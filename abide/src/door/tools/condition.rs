@@ -171,7 +171,10 @@ impl Reader<'_> {
             Some("present") => FileState::Present,
             Some("gone") => FileState::Gone,
             Some("changed") => FileState::Changed {
-                from: Fingerprint::of(&path).ok().flatten(),
+                from: match self.context.files_before.get(&path) {
+                    Some(before) => *before,
+                    None => Fingerprint::of(&path).ok().flatten(),
+                },
             },
             _ => return Err(wrong(&format!("{at}.is"), "present, gone or changed", &is)),
         };

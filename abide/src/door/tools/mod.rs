@@ -12,6 +12,7 @@ mod tally;
 mod terminal;
 mod timer;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -35,7 +36,7 @@ pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
 use crate::keeper::frame::Heritage;
-use crate::world::probe::Condition;
+use crate::world::probe::{Condition, Fingerprint};
 use std::sync::Arc;
 
 /// Everything a call brings besides its arguments.
@@ -59,6 +60,8 @@ pub struct Context {
     pub sees_all: bool,
     /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
     pub heritage: Option<Heritage>,
+    /// How files were when the caller began to wait for a change of them; the others are looked at now.
+    pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
 }
 
 /// A result, for a model (text) and for a program (facts). The facts hold the text too, because some

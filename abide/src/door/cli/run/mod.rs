@@ -24,7 +24,9 @@ use super::span::Limit;
 use super::trouble::{OWN, Trouble};
 use crate::config;
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{Bound, Heritage, OsText, PtySize, RunBody, StdinKind};
+use crate::door::http::wire::{
+    Bound, HERITAGE_HEADER, Heritage, OsText, PtySize, RunBody, StdinKind,
+};
 use crate::world::terminal::Terminal;
 use crate::world::{entropy, heritage};
 use control::Control;
@@ -36,7 +38,7 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let mut screen = Screen::new(args.json);
     let mut control = Control::new(client.clone(), terminal, &body)?;
     let mut patience = Patience::new();
-    let client = client.handing_down(&heritage());
+    let client = client.saying(HERITAGE_HEADER, &heritage());
     let ended = loop {
         body.from = screen.at;
         let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
