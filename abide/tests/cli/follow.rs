@@ -1,27 +1,15 @@
 //! Whoever follows or waits goes on when the daemon dies and another takes its place: nothing is told twice,
 //! and nothing is missed.
 
-use std::process::{Child, Stdio};
-
 use serde_json::Value;
 
-use crate::harness::{Abide, Seat, wait_for_line};
+use crate::harness::{Abide, Seat, Stays, wait_for_line};
 
-/// A command that stays; what it prints is read line by line.
-fn stays(abide: &Abide, words: &[&str]) -> Child {
-    let child = abide.command(words).stdout(Stdio::piped()).spawn();
-    child.expect("abide runs")
-}
-
+/// The next line that it prints.
 #[track_caller]
-fn line(child: &mut Child) -> Value {
+fn line(child: &mut Stays) -> Value {
     let line = wait_for_line(child.stdout.as_mut().expect("a pipe"), "\n");
     serde_json::from_slice(&line).expect("JSON")
-}
-
-fn end(mut child: Child) {
-    child.kill().expect("it is there");
-    child.wait().expect("it was started");
 }
 
 /// Has a message come, and waits until it is there.
@@ -38,7 +26,7 @@ fn post(abide: &Abide, mission: &str) {
 }
 
 #[track_caller]
-fn tells(follower: &mut Child, mission: &str) {
+fn tells(follower: &mut Stays, mission: &str) {
     let message = line(follower);
     let text = message["text"].as_str().expect("a text");
     assert!(text.contains(&format!("Mission: {mission}\n")), "{message}");
@@ -48,7 +36,7 @@ fn tells(follower: &mut Child, mission: &str) {
 fn messages_are_followed_from_one_daemon_to_the_next() {
     let abide = Abide::new();
     post(&abide, "one");
-    let mut follower = stays(&abide, &["messages", "--follow", "--json"]);
+    let mut follower = Stays::new(&abide, &["messages", "--follow", "--json"]);
     tells(&mut follower, "one");
     abide.crash();
     post(&abide, "two");
@@ -59,7 +47,6 @@ fn messages_are_followed_from_one_daemon_to_the_next() {
     abide.crash();
     post(&abide, "four");
     tells(&mut follower, "four");
-    end(follower);
 }
 
 #[test]
@@ -81,7 +68,7 @@ fn messages_that_came_between_two_daemons_are_told_seen_or_not() {
 #[test]
 fn questions_are_followed_from_one_daemon_to_the_next() {
     let abide = Abide::new();
-    let mut follower = stays(&abide, &["answer", "--follow", "--json"]);
+    let mut follower = Stays::new(&abide, &["answer", "--follow", "--json"]);
     let seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
     let asked = line(&mut follower);
     assert_eq!(asked["event"], "asked", "{asked}");
@@ -96,7 +83,7 @@ fn questions_are_followed_from_one_daemon_to_the_next() {
         "asked once and closed once: {closed}"
     );
     assert_eq!(closed["closing"], "no");
-    end(follower);
+    drop(follower);
     assert_eq!(seat.end().0.code(), Some(124));
 }
 
@@ -147,11 +134,11 @@ fn what_a_dying_daemon_has_done_is_told_by_the_next() {
 fn a_wait_and_a_timer_outlive_the_daemon() {
     let abide = Abide::new();
     let look = "test -e done || { echo >> looked; exit 1; }";
-    let mut wait = stays(&abide, &["wait", "--command", look, "--for", "1h"]);
+    let mut wait = Stays::new(&abide, &["wait", "--command", look, "--for", "1h"]);
     while !abide.path("looked").exists() {
         assert_eq!(wait.try_wait().expect("it was started"), None);
     }
-    let mut standing = stays(&abide, &["timer", "start", "1h", "--reason", "r"]);
+    let mut standing = Stays::new(&abide, &["timer", "start", "1h", "--reason", "r"]);
     let timers = || abide.json(["timer", "list", "--json"])["timers"].clone();
     while timers()[0].is_null() {
         assert_eq!(standing.try_wait().expect("it was started"), None);

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -100,6 +101,40 @@ impl Abide {
 
     pub fn socket(&self) -> PathBuf {
         self.path("abide/run/http.sock")
+    }
+}
+
+/// A command that stays until it has done what it waits for. It ends with its test at the latest: one that
+/// goes on from daemon to daemon would start another when the test has stopped the last.
+pub struct Stays(Child);
+
+impl Stays {
+    /// What it prints goes into a pipe.
+    pub fn new(abide: &Abide, words: &[&str]) -> Self {
+        let child = abide.command(words).stdout(Stdio::piped()).spawn();
+        Stays(child.expect("abide runs"))
+    }
+}
+
+impl Deref for Stays {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Stays {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Stays {
+    fn drop(&mut self) {
+        // One that has ended already is only buried.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Seat, text};
+use crate::harness::{Abide, Seat, Stays, text};
 
 /// Runs a command that prints nothing but its answer; its exit code and that.
 #[track_caller]
@@ -52,11 +52,7 @@ fn a_timer_says_by_its_exit_code_what_became_of_it() {
     }
     let unknown = run(&abide, &["timer", "read", "timer_00000000"]);
     assert_eq!(unknown.0, 1, "{}", unknown.1);
-    let mut standing = abide
-        .command(["timer", "start", "1h", "--reason", "stopped"])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("abide runs");
+    let mut standing = Stays::new(&abide, &["timer", "start", "1h", "--reason", "stopped"]);
     let id = loop {
         let listed = abide.json(["timer", "list", "--json"]);
         let all = listed["timers"].as_array().expect("timers").iter();
@@ -68,8 +64,8 @@ fn a_timer_says_by_its_exit_code_what_became_of_it() {
     };
     assert_eq!(run(&abide, &["timer", "stop", &id]).0, 0);
     assert_eq!(run(&abide, &["timer", "stop", &id]).0, 1, "it has ended");
-    let output = standing.wait_with_output().expect("it ends");
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let ended = standing.wait().expect("it ends");
+    assert_eq!(ended.code(), Some(3), "{ended}");
 }
 
 #[test]
