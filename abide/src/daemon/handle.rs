@@ -26,6 +26,7 @@ use crate::world::prints::Prints;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
+use crate::world::unread::Records;
 
 /// What the loop takes in.
 pub enum Input {
@@ -126,6 +127,7 @@ struct Shared {
     past: Past,
     prober: Arc<Prober>,
     screens: Arc<Screens>,
+    unread: Arc<Records>,
     clients: Arc<Clients>,
     store: Arc<dyn Store>,
     again: mpsc::Sender<SendAgain>,
@@ -163,6 +165,7 @@ impl Handle {
         let shared = Shared {
             board: Board::default(),
             screens: Screens::new(means.keepers.clone()),
+            unread: Arc::default(),
             keepers: means.keepers,
             past: means.past,
             prober: means.prober,
@@ -246,6 +249,11 @@ impl Handle {
     /// The screens of the sessions that have a terminal.
     pub fn screens(&self) -> &Arc<Screens> {
         &self.shared.screens
+    }
+
+    /// How far the readers of the sessions have read.
+    pub fn unread(&self) -> &Arc<Records> {
+        &self.shared.unread
     }
 
     /// The secrets that a session was given when it was started: they must not be shown.

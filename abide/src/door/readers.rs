@@ -4,13 +4,13 @@
 //! before it have come; what was read while it was there already is still unread for it. All other
 //! callers of an agent are one reader.
 //!
-//! A daemon may die when it has written down how far was read and nobody has the answer yet. So it is
-//! known from where each client's last request has read: said again, it reads the same again.
+//! How far was read is written down when the answer has left the daemon, which may die before the client
+//! has it. So it is known from where each client's last request has read: said again, it reads the same
+//! again.
 
 use super::lines::Cursor;
 use super::mcp::front_of;
-use crate::keeper::crash_point;
-use crate::world::unread::Unread;
+use crate::world::unread::Marks;
 
 /// Callers that are not connected.
 const CALLERS: &str = "-";
@@ -32,8 +32,8 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// How far it has read.
-    pub fn position(self, unread: &mut Unread) -> Cursor {
-        self.begin(&Positions::read(unread))
+    pub fn position(self, marks: &Marks) -> Cursor {
+        self.begin(&Positions::read(marks))
     }
 
     /// Where this request begins to read.
@@ -45,8 +45,8 @@ impl Reader<'_> {
     }
 
     /// It has read up to here.
-    pub fn remember(self, unread: &mut Unread, cursor: Cursor) {
-        let before = Positions::read(unread);
+    pub fn remember(self, marks: &mut Marks, cursor: Cursor) {
+        let before = Positions::read(marks);
         let mut known = before.clone();
         if self.client.is_some() {
             let furthest = known.of(FURTHEST).unwrap_or_default();
@@ -67,8 +67,7 @@ impl Reader<'_> {
         }
         known.set(self.name(), cursor);
         if known != before {
-            known.write(unread);
-            crash_point("read.noted");
+            *marks = known.written();
         }
     }
 
@@ -81,10 +80,9 @@ impl Reader<'_> {
 struct Positions(Vec<(String, Cursor)>);
 
 impl Positions {
-    fn read(unread: &mut Unread) -> Self {
-        let read = |(name, cursor): (String, String)| Some((name, cursor.parse().ok()?));
-        let known = unread.positions();
-        Positions(known.into_iter().filter_map(read).collect())
+    fn read(marks: &Marks) -> Self {
+        let read = |(name, cursor): &(String, String)| Some((name.clone(), cursor.parse().ok()?));
+        Positions(marks.iter().filter_map(read).collect())
     }
 
     fn of(&self, name: &str) -> Option<Cursor> {
@@ -99,7 +97,7 @@ impl Positions {
         }
     }
 
-    fn write(&self, unread: &mut Unread) {
+    fn written(&self) -> Marks {
         let is_client =
             |name: &str| name != CALLERS && name != FURTHEST && front_of(name).is_none();
         let names = self.0.iter().map(|(name, _)| name.as_str());
@@ -109,10 +107,8 @@ impl Positions {
             .0
             .iter()
             .filter(|(name, _)| !gone.contains(&front_of(name).unwrap_or(name)));
-        let kept: Vec<_> = kept
-            .map(|(name, cursor)| (name.as_str(), cursor.to_string()))
-            .collect();
-        unread.remember(&kept);
+        kept.map(|(name, cursor)| (name.clone(), cursor.to_string()))
+            .collect()
     }
 }
 
@@ -130,8 +126,7 @@ mod tests {
 
     #[test]
     fn nobody_takes_anything_from_anybody() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = &mut Unread::of(folder.path());
+        let marks = &mut Marks::new();
         let both = ["a".to_owned(), "b".to_owned()];
         let (a, b) = (client("a", &both), client("b", &both));
         let caller = Reader {
@@ -139,56 +134,54 @@ mod tests {
             connected: &both,
             request: None,
         };
-        a.remember(path, Cursor::at(5));
-        assert_eq!(a.position(path), Cursor::at(5));
-        assert_eq!(b.position(path), Cursor::at(0));
-        assert_eq!(caller.position(path), Cursor::at(0));
-        caller.remember(path, Cursor::at(3));
-        a.remember(path, Cursor::at(9));
-        assert_eq!(b.position(path), Cursor::at(0));
-        assert_eq!(caller.position(path), Cursor::at(3));
+        a.remember(marks, Cursor::at(5));
+        assert_eq!(a.position(marks), Cursor::at(5));
+        assert_eq!(b.position(marks), Cursor::at(0));
+        assert_eq!(caller.position(marks), Cursor::at(0));
+        caller.remember(marks, Cursor::at(3));
+        a.remember(marks, Cursor::at(9));
+        assert_eq!(b.position(marks), Cursor::at(0));
+        assert_eq!(caller.position(marks), Cursor::at(3));
         // Whoever comes later goes on where clients have come.
         let alone = ["c".to_owned()];
-        assert_eq!(client("c", &alone).position(path), Cursor::at(9));
+        assert_eq!(client("c", &alone).position(marks), Cursor::at(9));
     }
 
     #[test]
     fn a_request_that_is_said_again_reads_the_same_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let unread = &mut Unread::of(folder.path());
+        let marks = &mut Marks::new();
         let keys = [1, 2, 3].map(|ordinal| crate::door::mcp::client::key("a", ordinal));
         let [first, second, third] = keys.each_ref().map(|key| Reader {
             request: Some(key),
             ..client("a", &[])
         });
-        first.remember(unread, Cursor::at(5));
-        assert_eq!(first.position(unread), Cursor::at(0));
-        first.remember(unread, Cursor::at(7));
-        assert_eq!(first.position(unread), Cursor::at(0));
-        assert_eq!(second.position(unread), Cursor::at(7));
-        second.remember(unread, Cursor::at(9));
-        assert_eq!(second.position(unread), Cursor::at(7));
+        first.remember(marks, Cursor::at(5));
+        assert_eq!(first.position(marks), Cursor::at(0));
+        first.remember(marks, Cursor::at(7));
+        assert_eq!(first.position(marks), Cursor::at(0));
+        assert_eq!(second.position(marks), Cursor::at(7));
+        second.remember(marks, Cursor::at(9));
+        assert_eq!(second.position(marks), Cursor::at(7));
         // What found nothing has nothing to read again.
-        third.remember(unread, Cursor::at(9));
-        assert_eq!(second.position(unread), Cursor::at(7));
-        assert_eq!(third.position(unread), Cursor::at(9));
-        assert_eq!(client("a", &[]).position(unread), Cursor::at(9));
+        third.remember(marks, Cursor::at(9));
+        assert_eq!(second.position(marks), Cursor::at(7));
+        assert_eq!(third.position(marks), Cursor::at(9));
+        assert_eq!(client("a", &[]).position(marks), Cursor::at(9));
     }
 
     #[test]
     fn clients_without_number_are_not_remembered() {
-        let folder = tempfile::tempdir().unwrap();
-        let unread = &mut Unread::of(folder.path());
+        let marks = &mut Marks::new();
         for n in 0..100 {
             let name = format!("front{n}");
             let reader = Reader {
                 request: Some(&crate::door::mcp::client::key(&name, 7)),
                 ..client(&name, &[])
             };
-            reader.remember(unread, Cursor::at(n + 1));
+            reader.remember(marks, Cursor::at(n + 1));
         }
-        assert_eq!(Positions::read(unread).0.len(), 2 * MOST + 1);
-        let last = client("front99", &[]).position(unread);
+        assert_eq!(Positions::read(marks).0.len(), 2 * MOST + 1);
+        let last = client("front99", &[]).position(marks);
         assert_eq!(last, Cursor::at(100));
     }
 }

@@ -1,7 +1,9 @@
 //! What the kernel says of a process, read from `/proc`.
 
-use std::io::Read;
+use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags};
@@ -33,25 +35,55 @@ pub struct Stat {
 
 /// `None`: there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
+    stat_in(&File::open(stat_path(pid)).ok()?)
+}
+
+/// The same from its file, which may be held open: it tells of that one process, whoever has its number
+/// later.
+pub fn stat_in(file: &File) -> Option<Stat> {
     // The kernel hands the line out whole, and it is shorter than this.
     let mut room = [0; 1_024];
-    let file = std::fs::File::open(format!("/proc/{pid}/stat")).ok()?;
-    let length = (&file).read(&mut room).ok()?;
+    let length = file.read_at(&mut room, 0).ok()?;
     parse_stat(&room[..length])
 }
 
-/// A file of the kernel's. They have no size, so they are read into room that is mostly enough: the
-/// kernel fills what it is given, and what is left half empty was the end.
-pub fn text(path: impl AsRef<Path>) -> std::io::Result<String> {
-    const ROOM: usize = 4 << 10;
-    let mut file = std::fs::File::open(path)?;
-    let mut bytes = vec![0; ROOM];
-    let length = file.read(&mut bytes)?;
-    bytes.truncate(length);
-    if length > ROOM / 2 {
-        file.read_to_end(&mut bytes)?;
+/// Where the kernel tells the state of a process,
+pub fn stat_path(pid: i32) -> String {
+    format!("/proc/{pid}/stat")
+}
+
+/// the children of its first thread,
+pub fn children_path(pid: i32) -> String {
+    format!("/proc/{pid}/task/{pid}/children")
+}
+
+/// and the call that one of its threads is in.
+pub fn syscall_path(pid: i32, thread: i32) -> String {
+    format!("/proc/{pid}/task/{thread}/syscall")
+}
+
+/// A file of the kernel's.
+pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    text_in(&File::open(path)?)
+}
+
+/// The same where it is open, from its begin. They have no size, so they are read into room that is mostly
+/// enough: the kernel fills what it is given, and what is left half empty was the end.
+pub fn text_in(file: &File) -> io::Result<String> {
+    const ROOM: usize = 1 << 10;
+    let mut room = [0; ROOM];
+    let mut length = file.read_at(&mut room, 0)?;
+    let mut bytes = room[..length].to_vec();
+    while length > ROOM / 2 {
+        length = file.read_at(&mut room, bytes.len() as u64)?;
+        bytes.extend_from_slice(&room[..length]);
     }
-    String::from_utf8(bytes).map_err(std::io::Error::other)
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+/// The process numbers that such a file lists.
+pub fn numbers(text: &str) -> Vec<i32> {
+    text.split_ascii_whitespace().filter_map(number).collect()
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
@@ -60,8 +92,11 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     let rest = std::str::from_utf8(&text[after..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    let numbers: Vec<i64> = fields.take(21).map_while(|f| f.parse().ok()).collect();
-    let at = |field: usize| numbers.get(field - 4).copied();
+    let mut numbers = [None; 21];
+    for (number, field) in numbers.iter_mut().zip(fields) {
+        *number = Some(field.parse::<i64>().ok()?);
+    }
+    let at = |field: usize| numbers[field - 4];
     Some(Stat {
         state,
         ppid: at(4)? as i32,
@@ -95,8 +130,8 @@ pub fn command_line(pid: i32) -> Option<String> {
 
 /// The children of a process that has so many threads: of one there is only one list to read.
 pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
-    match text(format!("/proc/{pid}/task/{pid}/children")) {
-        Ok(text) if threads == 1 => text.split_ascii_whitespace().filter_map(number).collect(),
+    match text(children_path(pid)) {
+        Ok(text) if threads == 1 => numbers(&text),
         Ok(_) | Err(_) => children(pid),
     }
 }
@@ -109,9 +144,9 @@ pub fn children(pid: i32) -> Vec<i32> {
     };
     for task in tasks.flatten() {
         match std::fs::read_to_string(task.path().join("children")) {
-            Ok(text) => all.extend(text.split_ascii_whitespace().filter_map(number)),
+            Ok(text) => all.extend(numbers(&text)),
             // A kernel without these files: look at every process there is.
-            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound && task.path().exists() => {
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound && task.path().exists() => {
                 return children_by_search(pid);
             }
             Err(_) => {}

@@ -59,49 +59,6 @@ pub fn members(meta: &Meta) -> Vec<i32> {
     pids
 }
 
-/// The living processes of the session with what the kernel says of each. It is one quick look, true
-/// of the moment only: whoever wants to be sure, or to act upon them, walks the tree instead.
-pub fn glance(meta: &Meta) -> Vec<(i32, Stat)> {
-    let mut pids = match group_of(meta) {
-        None => Vec::new(),
-        Some(group) => match proc::text(group.join("cgroup.procs")) {
-            Ok(listed) => listed
-                .lines()
-                .filter_map(|line| line.parse().ok())
-                .collect(),
-            // A group that is gone was emptied: its keeper may keep another session by now.
-            Err(_) => return Vec::new(),
-        },
-    };
-    let keeper = meta.keeper.pid as i32;
-    // Where the group knows somebody, whoever left it is found below those it knows.
-    if pids.is_empty()
-        && proc::stat(keeper).is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
-    {
-        pids = proc::children_of(keeper, 1);
-    }
-    let mut seen = Vec::with_capacity(pids.len());
-    let mut next = 0;
-    while let Some(&pid) = pids.get(next) {
-        next += 1;
-        if let Some(stat) = proc::stat(pid) {
-            add_new(&mut pids, proc::children_of(pid, stat.threads));
-            if Some(pid as u32) != meta.init {
-                seen.push((pid, stat));
-            }
-        }
-    }
-    seen
-}
-
-fn add_new(pids: &mut Vec<i32>, more: Vec<i32>) {
-    for pid in more {
-        if !pids.contains(&pid) {
-            pids.push(pid);
-        }
-    }
-}
-
 /// Ends what is left of a session whose keeper is gone, as far as its control group holds it.
 /// Whether nothing is left.
 pub fn end_orphans(meta: &Meta) -> bool {
@@ -117,7 +74,8 @@ fn leaf_of(meta: &Meta) -> Option<Leaf> {
     Leaf::open(group_of(meta)?).ok()
 }
 
-fn group_of(meta: &Meta) -> Option<&Path> {
+/// The control group that holds the session, where it has one.
+pub fn group_of(meta: &Meta) -> Option<&Path> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::OsStr::from_bytes(meta.cgroup.as_deref()?);
     Some(Path::new(path))

@@ -3,9 +3,11 @@
 
 use abide_core::{Millis, Mono};
 
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
+
+use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
-use crate::keeper::proc::{self, Stat};
-use crate::keeper::tree;
+use crate::keeper::proc::Stat;
 
 /// What the processes of a session do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +97,11 @@ impl Looks {
 
 /// Looks at all processes of a session.
 pub fn facts(meta: &Meta) -> Facts {
+    facts_from(&Lookout::default(), meta)
+}
+
+/// The same from where the session has been watched.
+pub fn facts_from(lookout: &Lookout, meta: &Meta) -> Facts {
     // What has a terminal is fed through that.
     let fed = match meta.pty {
         Some(_) => Fed(None),
@@ -110,14 +117,14 @@ pub fn facts(meta: &Meta) -> Facts {
     let page = page_size();
     let (mut busy, mut stopped) = (false, 0);
     let mut waiting = Waiting::No;
-    for (pid, stat) in tree::glance(meta) {
+    for (pid, stat) in lookout.glance(meta) {
         all.processes += 1;
         all.memory += stat.resident_pages * page;
         all.cpu_ms += stat.cpu_ticks * 1_000 / ticks_per_second();
         match stat.state {
             b'R' | b'D' => busy = true,
             b'T' | b't' => stopped += 1,
-            b'S' => waiting = waiting.max(waits_for_input(pid, &stat, &fed)),
+            b'S' => waiting = waiting.max(waits_for_input(lookout, pid, &stat, &fed)),
             _ => {}
         }
     }
@@ -176,23 +183,20 @@ enum Waiting {
 }
 
 /// Whether the process is blocked in a call on a descriptor that a person can type into.
-fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
+fn waits_for_input(lookout: &Lookout, pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
     let threads = match stat.threads {
         1 => vec![pid],
         _ => threads(pid),
     };
     let alone = threads.len() == 1;
     let waits = threads.into_iter().map(|tid| {
-        let said = proc::text(format!("/proc/{pid}/task/{tid}/syscall"));
-        let Some(call) = said.ok().as_deref().and_then(Call::parse) else {
+        let said = lookout.syscall(pid, tid);
+        let Some(call) = said.as_deref().and_then(Call::parse) else {
             return Waiting::No;
         };
         let watched = watched(pid, call);
-        let typed = watched.iter().filter(|fd| {
-            link(format!("/proc/{pid}/fd/{fd}").as_ref())
-                .is_some_and(|target| typed_into(pid, **fd, stat, fed, &target))
-        });
-        match typed.count() {
+        let typed = watched.iter();
+        match typed.filter(|fd| typed_into(pid, **fd, stat, fed)).count() {
             0 => Waiting::No,
             all if all == watched.len() && alone => Waiting::ForThatAlone,
             _ => Waiting::AmongOthers,
@@ -201,24 +205,33 @@ fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
     waits.max().unwrap_or(Waiting::No)
 }
 
-fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed, target: &str) -> bool {
-    if target.starts_with("pipe:") {
-        return fed.0.as_deref() == Some(target);
+fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
+    let path = format!("/proc/{pid}/fd/{fd}");
+    // What is known of the file is enough: it may lie on a server that is gone.
+    let at_once = AtFlags::STATX_DONT_SYNC;
+    let Ok(about) = rustix::fs::statx(rustix::fs::CWD, &path, at_once, StatxFlags::TYPE) else {
+        return false;
+    };
+    match FileType::from_raw_mode(about.stx_mode.into()) {
+        FileType::Fifo => fed.0.is_some() && fed.0 == link(path.as_ref()),
+        // Only the foreground group gets what is typed; anybody else is stopped when it reads.
+        FileType::CharacterDevice => {
+            let own_terminal = stat.tty != 0 && stat.tpgid == stat.pgrp;
+            own_terminal && (is_any_terminal(&about) || number(&about) == stat.tty as u32)
+        }
+        _ => false,
     }
-    // Only the foreground group gets what is typed; anybody else is stopped when it reads.
-    let own_terminal = stat.tty != 0 && stat.tpgid == stat.pgrp;
-    own_terminal && (target == "/dev/tty" || device(pid, fd) == Some(stat.tty as u32))
 }
 
-/// The terminal behind a descriptor, numbered as `stat` numbers it.
-fn device(pid: i32, fd: i32) -> Option<u32> {
-    use std::os::unix::fs::{FileTypeExt, MetadataExt};
-    let about = std::fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
-    if !about.file_type().is_char_device() {
-        return None;
-    }
-    let (major, minor) = (libc::major(about.rdev()), libc::minor(about.rdev()));
-    Some((minor & 0xff) | (major << 8) | ((minor & !0xff) << 12))
+/// Whether it is `/dev/tty`, which is to everybody the terminal that they have.
+fn is_any_terminal(device: &Statx) -> bool {
+    (device.stx_rdev_major, device.stx_rdev_minor) == (5, 0)
+}
+
+/// A device, numbered as `stat` numbers the terminal.
+fn number(device: &Statx) -> u32 {
+    let (major, minor) = (device.stx_rdev_major, device.stx_rdev_minor);
+    (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
 }
 
 fn threads(pid: i32) -> Vec<i32> {

@@ -16,6 +16,7 @@ pub mod keepers;
 pub mod limits;
 pub mod log;
 pub mod logins;
+pub mod lookout;
 pub mod machine;
 pub mod names;
 pub mod oom;

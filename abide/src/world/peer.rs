@@ -6,8 +6,8 @@ use std::path::Path;
 use abide_core::SessionId;
 
 use super::holders::holders;
+use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
-use crate::keeper::tree;
 
 /// Who connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Peer {
             Peer::Process { .. } => true,
             Peer::Tcp { theirs, .. } => theirs.ip().is_loopback(),
         };
-        let own = tree::glance(session);
+        let own = Lookout::default().glance(session);
         holders.is_empty() && near || own.iter().any(|(pid, _)| holders.contains(pid))
     }
 }

@@ -206,10 +206,13 @@ fn a_request_under_an_id_in_use_takes_nothing_from_the_one_that_uses_it() {
     assert!(text(&client.result(id)).contains("STDOUT:\nover"));
 }
 
+/// The daemon dies when an answer has left: before it is noted that it was told, or after.
 #[test]
-fn what_was_read_when_the_daemon_died_is_read_again() {
-    for era in ERAS {
-        let home = dying("read.noted");
+fn what_was_read_when_the_daemon_died_is_not_lost() {
+    let noted = |era| (era, "read.noted", "No output available");
+    let unnoted = |era| (era, "read.told", "[stdout] one\n");
+    for (era, place, next) in ERAS.map(noted).into_iter().chain(ERAS.map(unnoted)) {
+        let home = dying(place);
         let mut client = Client::start(&home, setup(era));
         let command = "echo one; read line; echo $line";
         let start = json!({"action": "start", "command": command, "pty": false});
@@ -218,6 +221,9 @@ fn what_was_read_when_the_daemon_died_is_read_again() {
         let read = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60});
         let result = client.call("terminal_session", read.clone());
         assert!(text(&result).starts_with("[stdout] one\n"), "{result}");
+        let at_once = json!({"action": "read_output", "session_id": session});
+        let result = client.call("terminal_session", at_once);
+        assert!(text(&result).starts_with(next), "{place}: {result}");
         let send = json!({"action": "send_input", "session_id": session, "input": "two\n"});
         client.call("terminal_session", send);
         // Whatever was there in time for the answer, this waits for the rest or for the end.
@@ -229,6 +235,25 @@ fn what_was_read_when_the_daemon_died_is_read_again() {
             "{result}"
         );
     }
+}
+
+/// What one has read is read for the other, though nobody has its answer yet.
+#[test]
+fn two_reads_under_way_are_told_different_lines() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let ear = home.ear("written");
+    let command = format!("echo one; echo two; echo on > {}; sleep 1000", ear.path());
+    let start = json!({"action": "start", "command": command, "pty": false});
+    let started = client.call("terminal_session", start);
+    ear.hear();
+    let session = &started["structuredContent"]["session_id"];
+    let read = json!({"action": "read_output", "session_id": session, "max_lines": 1, "timeout_seconds": 60});
+    let reads = [1, 2].map(|_| client.begin("terminal_session", read.clone()));
+    let mut told = reads.map(|id| text(&client.result(id)).lines().next().map(str::to_owned));
+    told.sort();
+    let wanted = ["[stdout] one", "[stdout] two"].map(|line| Some(line.to_owned()));
+    assert_eq!(told, wanted);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod timer;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
@@ -97,6 +98,7 @@ pub struct ToolCall {
     ready: Option<ToolResult>,
     /// The messages that the result tells besides.
     appended: Option<(Pending, Vec<Told>)>,
+    remains: Remains,
     timed: Option<tally::Timed>,
 }
 
@@ -105,7 +107,37 @@ enum Way {
     /// The core decides when it is answered, and may ask a person before.
     Decided(Box<Decided>),
     /// It is done step by step, and nobody is asked.
-    Done(Pin<Box<dyn Future<Output = Option<ToolResult>> + Send>>),
+    Done(Pin<Box<dyn Future<Output = Option<Finished>> + Send>>),
+}
+
+/// A result, and what was held for it.
+struct Finished {
+    result: ToolResult,
+    remains: Remains,
+}
+
+impl From<ToolResult> for Finished {
+    fn from(result: ToolResult) -> Self {
+        let remains = Remains::default();
+        Finished { result, remains }
+    }
+}
+
+/// What was held for a result, and is let go of when that has left the house: to close files, and to write
+/// down what was told, takes time that nobody has to wait for.
+#[derive(Default)]
+struct Remains(Option<Box<dyn Send>>);
+
+impl Remains {
+    fn of(held: impl Send + 'static) -> Self {
+        Remains(Some(Box::new(held)))
+    }
+}
+
+impl fmt::Debug for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Remains").field(&self.0.is_some()).finish()
+    }
 }
 
 struct Decided {
@@ -121,12 +153,16 @@ struct Decided {
 /// Says that a result has left the house, and with it every message it tells. Where this is dropped
 /// instead, they are told again.
 #[derive(Debug)]
-pub struct Receipt(Vec<Pending>);
+pub struct Receipt {
+    telling: Vec<Pending>,
+    remains: Remains,
+}
 
 impl Receipt {
     /// It has.
     pub fn delivered(self) {
-        self.0.into_iter().for_each(Pending::delivered);
+        self.telling.into_iter().for_each(Pending::delivered);
+        drop(self.remains);
     }
 }
 
@@ -283,6 +319,7 @@ impl ToolCall {
             agent,
             ready: None,
             appended: None,
+            remains: Remains::default(),
             timed: None,
         }
     }
@@ -304,7 +341,11 @@ impl ToolCall {
         if self.ready.is_none() {
             let step = match &mut self.way {
                 Way::Decided(call) => call.next().await?,
-                Way::Done(work) => ToolStep::Done(work.await?),
+                Way::Done(work) => {
+                    let finished = work.await?;
+                    self.remains = finished.remains;
+                    ToolStep::Done(finished.result)
+                }
             };
             match step {
                 ToolStep::Done(result) => {
@@ -371,7 +412,10 @@ impl ToolCall {
             Way::Done(_) => None,
         };
         let appended = self.appended.map(|(pending, _)| pending);
-        Receipt(own.into_iter().chain(appended).collect())
+        Receipt {
+            telling: own.into_iter().chain(appended).collect(),
+            remains: self.remains,
+        }
     }
 
     /// The session it works on, once known.

@@ -19,6 +19,7 @@ use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Next, Stream};
+use crate::world::lookout::Lookout;
 use crate::world::prints::Prints;
 
 /// The most a call may ask for, in characters a stream.
@@ -505,10 +506,10 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
 pub(super) fn kernel_facts_now(
     handle: &Handle,
     view: &SessionView,
-    meta: &Meta,
+    (lookout, meta): (&Lookout, &Meta),
     facts: &mut Map<String, Value>,
 ) {
-    let now = facts::facts(meta);
+    let now = facts::facts_from(lookout, meta);
     let cpu = handle.cpu_percent(view, &now);
     facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
     facts.insert("cpu".into(), json!(cpu));

@@ -383,6 +383,10 @@ impl Kept {
             {
                 let ended = self.life.ended;
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
+                    if matches!(event, Event::Grew { .. }) && self.inbox.is_empty() {
+                        // Whoever waits for the bytes knows of them now, and comes before the house.
+                        tokio::task::yield_now().await;
+                    }
                     let _ = keepers.events.send(event).await;
                 }
                 if self.life.ended && !ended {

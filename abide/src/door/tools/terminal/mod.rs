@@ -15,7 +15,7 @@ use abide_core::request::Caller;
 use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, ToolResult, report};
+use super::{Args, BadInput, Context, Finished, Remains, ToolResult, report};
 use crate::config::Config;
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::digest::one_line;
@@ -134,24 +134,27 @@ fn shortened(text: &str) -> String {
 pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 
 /// Does what was asked. `None`: the daemon is stopping.
-pub(super) async fn perform(action: Action, desk: Desk) -> Option<ToolResult> {
+pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
+    let plain = |done: Done| done.map(Finished::from);
     let done = match action {
-        Action::Start(start) => desk.start(*start).await?,
-        Action::List(list) => Ok(desk.list(&list)),
+        Action::Start(start) => plain(desk.start(*start).await?),
+        Action::List(list) => plain(Ok(desk.list(&list))),
         Action::Read(named, read) => desk.read(&named, read).await?,
         Action::Send(named, send) => desk.send(&named, send).await?,
-        Action::Screen(named) => desk.screen(&named).await?,
-        Action::Search(named, search) => desk.search(&named, search).await?,
-        Action::Extend(named, limits) => desk.extend(&named, limits).await?,
-        Action::Resize(named, size) => desk.resize(&named, size).await?,
-        Action::Signal(named, number) => desk.signal(&named, number).await?,
-        Action::Kill(named) => desk.kill(&named).await?,
+        Action::Screen(named) => plain(desk.screen(&named).await?),
+        Action::Search(named, search) => plain(desk.search(&named, search).await?),
+        Action::Extend(named, limits) => plain(desk.extend(&named, limits).await?),
+        Action::Resize(named, size) => plain(desk.resize(&named, size).await?),
+        Action::Signal(named, number) => plain(desk.signal(&named, number).await?),
+        Action::Kill(named) => plain(desk.kill(&named).await?),
     };
-    Some(done.unwrap_or_else(|sentence: String| ToolResult::error(sentence)))
+    Some(done.unwrap_or_else(|sentence: String| ToolResult::error(sentence).into()))
 }
 
 /// An action's result, or the one sentence that says why there is none.
 type Done = Result<ToolResult, String>;
+/// The same where something was held for the result.
+type DoneReading = Result<Finished, String>;
 
 /// What every action needs.
 pub(super) struct Desk {

@@ -2,6 +2,7 @@
 //! pass: a line, the end of the process, or for a prompt the quiet after it.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use abide_core::{Millis, Mono};
 use serde_json::{Map, Value, json};
 
-use super::{Args, BadInput, Desk, Done, Named};
+use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
 use crate::daemon::{Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
 use crate::door::readers::Reader;
@@ -18,6 +19,7 @@ use crate::keeper::folder::{self, Meta};
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
+use crate::world::lookout::Lookout;
 use crate::world::search::Pattern;
 use crate::world::unread::Unread;
 
@@ -63,7 +65,7 @@ pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
 }
 
 impl Desk {
-    pub(super) async fn read(&self, named: &Named, read: Read) -> Option<Done> {
+    pub(super) async fn read(&self, named: &Named, read: Read) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
@@ -73,17 +75,15 @@ impl Desk {
             .context
             .standby
             .map_or(read.timeout, |standby| read.timeout.min(standby));
-        let mut unread = Unread::of(&view.folder);
-        let from = read
-            .since
-            .unwrap_or_else(|| self.position(&view, &mut unread));
+        let unread = self.handle.unread().of(&view.folder);
+        let from = read.since.unwrap_or_else(|| self.position(&view, &unread));
         let mut reading = self.reading(&view, timeout);
         let found = match reading.find(from, &read).await {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
         if read.since.is_none() {
-            self.has_read(&view, &mut unread, found.cursor);
+            self.has_read(&view, &unread, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = Map::new();
@@ -96,31 +96,50 @@ impl Desk {
                 json!(timeout.0 as f64 / 1_000.0),
             );
         }
-        Some(Ok(self.told(&view, &reading, found, more)))
+        let result = self.told(&view, &reading, found, more);
+        Some(Ok(self.finished(result, guard, (reading, unread))))
     }
 
     /// How far the caller has read.
-    pub(super) fn position(&self, view: &SessionView, unread: &mut Unread) -> Cursor {
-        let connected = self.connected(view);
-        self.reader(&connected).position(unread)
-    }
-
-    /// The caller has read up to here.
-    pub(super) fn has_read(&self, view: &SessionView, unread: &mut Unread, cursor: Cursor) {
-        let connected = self.connected(view);
-        self.reader(&connected).remember(unread, cursor);
-    }
-
-    fn connected(&self, view: &SessionView) -> Vec<String> {
-        self.handle.clients().connected_of(&view.state.agent.0)
-    }
-
-    fn reader<'a>(&'a self, connected: &'a [String]) -> Reader<'a> {
-        Reader {
+    pub(super) fn position(&self, view: &SessionView, unread: &Unread) -> Cursor {
+        let connected = self.handle.clients().connected_of(&view.state.agent.0);
+        let reader = Reader {
             client: self.context.client.as_deref(),
-            connected,
+            connected: &connected,
             request: self.context.request_key.as_deref(),
-        }
+        };
+        unread.look(|marks| reader.position(marks))
+    }
+
+    /// The caller has read up to here, which is noted after it has the answer.
+    pub(super) fn has_read(&self, view: &SessionView, unread: &Unread, cursor: Cursor) {
+        let (clients, agent) = (self.handle.clients().clone(), view.state.agent.clone());
+        let (client, request) = (
+            self.context.client.clone(),
+            self.context.request_key.clone(),
+        );
+        unread.put_off(move |marks| {
+            let reader = Reader {
+                client: client.as_deref(),
+                connected: &clients.connected_of(&agent.0),
+                request: request.as_deref(),
+            };
+            reader.remember(marks, cursor);
+        });
+    }
+
+    /// What was held for a result is let go of when that has left.
+    pub(super) fn finished(
+        &self,
+        result: super::ToolResult,
+        guard: Pending,
+        held: (Reading, Unread),
+    ) -> Finished {
+        // Over HTTP a command may end before it is known that the result has been taken. That must not
+        // count as told.
+        let guard = self.context.client.is_some().then_some(guard);
+        let remains = Remains::of((guard, held));
+        Finished { result, remains }
     }
 
     /// Follows a session's output from here on.
@@ -130,6 +149,7 @@ impl Desk {
         Reading {
             log: Log::open(&view.folder),
             meta: folder::read_meta(&view.folder).ok().flatten(),
+            lookout: Lookout::default(),
             known: None,
             begun: Begun::default(),
             ended: follower.is_none() && !view.runs(),
@@ -189,7 +209,8 @@ impl Desk {
         if view.runs()
             && let Some(meta) = &reading.meta
         {
-            report::kernel_facts_now(&self.handle, view, meta, &mut more);
+            let sight = (&reading.lookout, meta);
+            report::kernel_facts_now(&self.handle, view, sight, &mut more);
         }
         more.insert("cursor".into(), json!(found.cursor.to_string()));
         more.insert("lines".into(), json!(found.lines.len()));
@@ -216,6 +237,8 @@ pub(super) struct Reading {
     log: Log,
     /// What is written down of the session. It is read before the wait, not after it.
     meta: Option<Meta>,
+    /// From where its processes are looked at when the wait is over.
+    lookout: Lookout,
     /// How far the log is known to have come.
     known: Option<u64>,
     /// What there was of unfinished lines at the end of the last page.
@@ -479,7 +502,7 @@ impl Reading {
             self.ended = true;
             return Woken::More;
         };
-        let left = self.left;
+        let (left, lookout, meta) = (self.left, &mut self.lookout, &self.meta);
         let more = async {
             match left {
                 false => {
@@ -499,6 +522,13 @@ impl Reading {
                 Woken::More
             }
             () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },
+            // When the keeper has been asked to tell, there is time for this.
+            never = async {
+                if let Some(meta) = meta {
+                    lookout.prepare(meta);
+                }
+                std::future::pending::<Infallible>().await
+            } => match never {},
         }
     }
 }
@@ -600,6 +630,7 @@ mod tests {
         let mut reading = Reading {
             log: Log::open(folder.path()),
             meta: None,
+            lookout: Lookout::default(),
             known: Some(5),
             begun: Begun::default(),
             follower: None,

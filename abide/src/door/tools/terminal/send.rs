@@ -5,14 +5,13 @@ use std::time::Duration;
 use abide_core::Millis;
 
 use super::read::Settled;
-use super::{Args, BadInput, Desk, Done, Named, ended, fields, report};
+use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report};
 use crate::daemon::SessionView;
 use crate::door::keys;
 use crate::keeper::frame::Once;
 use crate::world::clock::pause;
 use crate::world::log::Log;
 use crate::world::screen::Modes;
-use crate::world::unread::Unread;
 
 pub(super) const FIELDS: &str = "action, session_id, input, keys";
 
@@ -57,7 +56,7 @@ fn shown(typed: &[u8]) -> u64 {
 }
 
 impl Desk {
-    pub(super) async fn send(&self, named: &Named, send: Send) -> Option<Done> {
+    pub(super) async fn send(&self, named: &Named, send: Send) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
@@ -78,8 +77,8 @@ impl Desk {
         if runs && let Err(sentence) = self.type_in(&view, &bytes).await {
             return Some(Err(sentence));
         }
-        let mut unread = Unread::of(&view.folder);
-        let from = self.position(&view, &mut unread);
+        let unread = self.handle.unread().of(&view.folder);
+        let from = self.position(&view, &unread);
         let mut reading = self.reading(&view, SETTLE);
         let settled = Settled {
             sent_at,
@@ -92,13 +91,14 @@ impl Desk {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
-        self.has_read(&view, &mut unread, found.cursor);
+        self.has_read(&view, &unread, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = fields! {"sent": bytes.len()};
         if view.runs() && self.modes(&view).await.full_screen {
             more.insert("alternate_screen".into(), true.into());
         }
-        Some(Ok(self.told(&view, &reading, found, more)))
+        let result = self.told(&view, &reading, found, more);
+        Some(Ok(self.finished(result, guard, (reading, unread))))
     }
 
     /// How the program wants to be talked to.

@@ -1,0 +1,155 @@
+//! A lookout over the processes of a session, for somebody who waits to hear of it. The files in which the
+//! kernel tells of them are opened before anything happens, so that they have only to be read then. Each
+//! tells of one process for ever, whoever gets its number.
+
+use std::fs::File;
+use std::io;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::keeper::folder::Meta;
+use crate::keeper::proc::{self, Stat};
+use crate::keeper::tree;
+
+/// Lookouts that hold files open at once. Beyond that they are opened when they are read.
+const LOOKOUTS: usize = 16;
+/// Processes of one session whose files are held open.
+const PROCESSES: usize = 4;
+
+static PLACES: Semaphore = Semaphore::const_new(LOOKOUTS);
+
+/// What is held open of a session; at first nothing.
+#[derive(Default)]
+pub struct Lookout {
+    place: Option<SemaphorePermit<'static>>,
+    group: Option<File>,
+    processes: Vec<Process>,
+}
+
+/// The files of one process.
+struct Process {
+    pid: i32,
+    stat: File,
+    children: File,
+    syscall: File,
+}
+
+impl Process {
+    fn open(pid: i32) -> io::Result<Self> {
+        Ok(Process {
+            pid,
+            stat: File::open(proc::stat_path(pid))?,
+            children: File::open(proc::children_path(pid))?,
+            syscall: File::open(proc::syscall_path(pid, pid))?,
+        })
+    }
+}
+
+impl Lookout {
+    /// Opens what will have to be read, where it is not open yet. Whoever comes later is found all the same.
+    pub fn prepare(&mut self, meta: &Meta) {
+        if self.place.is_some() {
+            return;
+        }
+        self.place = PLACES.try_acquire().ok();
+        if self.place.is_none() {
+            return;
+        }
+        self.group = tree::group_of(meta).and_then(|group| open_group(group).ok());
+        let mut seen = self.begin(meta).unwrap_or_default();
+        // Without a group they are found as children of the keeper, which is looked at first then.
+        if self.group.is_none() {
+            seen.insert(0, meta.keeper.pid as i32);
+        }
+        let mut next = 0;
+        while let Some(&pid) = seen.get(next)
+            && self.processes.len() < PROCESSES
+        {
+            next += 1;
+            if let Ok(process) = Process::open(pid) {
+                self.processes.push(process);
+                add_new(&mut seen, self.children(pid, 1));
+            }
+        }
+    }
+
+    /// The living processes of the session with what the kernel says of each. It is one quick look, true
+    /// of the moment only: whoever wants to be sure, or to act upon them, walks the tree instead.
+    pub fn glance(&self, meta: &Meta) -> Vec<(i32, Stat)> {
+        // A group that is gone was emptied: its keeper may keep another session by now.
+        let Ok(mut pids) = self.begin(meta) else {
+            return Vec::new();
+        };
+        let mut seen = Vec::with_capacity(pids.len());
+        let mut next = 0;
+        while let Some(&pid) = pids.get(next) {
+            next += 1;
+            if let Some(stat) = self.stat(pid) {
+                add_new(&mut pids, self.children(pid, stat.threads));
+                if Some(pid as u32) != meta.init {
+                    seen.push((pid, stat));
+                }
+            }
+        }
+        seen
+    }
+
+    /// The call that a thread of a process is blocked in, as the kernel tells it.
+    pub fn syscall(&self, pid: i32, thread: i32) -> Option<String> {
+        let held = self.process(pid).filter(|_| pid == thread);
+        let said = held.and_then(|held| proc::text_in(&held.syscall).ok());
+        said.or_else(|| proc::text(proc::syscall_path(pid, thread)).ok())
+    }
+
+    /// Those with whom a look begins: all others are found below them.
+    fn begin(&self, meta: &Meta) -> io::Result<Vec<i32>> {
+        let listed = match (&self.group, tree::group_of(meta)) {
+            (Some(group), _) => proc::text_in(group)?,
+            (None, Some(group)) => proc::text_in(&open_group(group)?)?,
+            (None, None) => String::new(),
+        };
+        let pids = proc::numbers(&listed);
+        let keeper = meta.keeper.pid as i32;
+        // Where the group knows somebody, whoever left it is found below those it knows.
+        if pids.is_empty()
+            && self
+                .stat(keeper)
+                .is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
+        {
+            return Ok(self.children(keeper, 1));
+        }
+        Ok(pids)
+    }
+
+    fn process(&self, pid: i32) -> Option<&Process> {
+        self.processes.iter().find(|held| held.pid == pid)
+    }
+
+    /// What is held may have gone, and somebody else may have its number.
+    fn stat(&self, pid: i32) -> Option<Stat> {
+        let held = self.process(pid);
+        held.and_then(|held| proc::stat_in(&held.stat))
+            .or_else(|| proc::stat(pid))
+    }
+
+    fn children(&self, pid: i32, threads: u32) -> Vec<i32> {
+        let held = self.process(pid).filter(|_| threads == 1);
+        held.and_then(|held| proc::text_in(&held.children).ok())
+            .map_or_else(
+                || proc::children_of(pid, threads),
+                |text| proc::numbers(&text),
+            )
+    }
+}
+
+fn open_group(group: &std::path::Path) -> io::Result<File> {
+    File::open(group.join("cgroup.procs"))
+}
+
+fn add_new(pids: &mut Vec<i32>, more: Vec<i32>) {
+    for pid in more {
+        if !pids.contains(&pid) {
+            pids.push(pid);
+        }
+    }
+}
