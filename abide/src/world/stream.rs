@@ -3,14 +3,21 @@
 //! The runtime's own streams also wake whenever the other side has taken something, which here is
 //! after every message, for nothing. Room to write is asked for only where there was none.
 
-use std::io;
+use std::io::{self, IoSlice, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown,
+};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+/// Descriptors that come with one message.
+const HANDED: usize = 3;
 
 /// One connection.
 #[derive(Debug)]
@@ -41,6 +48,22 @@ impl Stream {
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// The same where descriptors may come with the bytes; they are put behind `handed`.
+    pub async fn read_handed(
+        &self,
+        bytes: &mut [u8],
+        handed: &mut Vec<OwnedFd>,
+    ) -> io::Result<usize> {
+        loop {
+            let mut ready = self.0.readable().await?;
+            match receive_handed(self.0.get_ref(), bytes, handed) {
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                other => return Ok(other?),
             }
         }
     }
@@ -80,6 +103,41 @@ impl Stream {
     pub fn close(&self) {
         let _ = rustix::net::shutdown(self.0.get_ref(), Shutdown::Both);
     }
+}
+
+fn receive_handed(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+    handed: &mut Vec<OwnedFd>,
+) -> Result<usize, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDED))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(bytes)];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, flags)?;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            handed.extend(fds);
+        }
+    }
+    Ok(received.bytes)
+}
+
+/// Writes to a socket that blocks, with descriptors.
+pub fn hand_over(socket: &UnixStream, line: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDED))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let part = [IoSlice::new(line)];
+    let sent = loop {
+        match rustix::net::sendmsg(socket, &part, &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    (&*socket).write_all(&line[sent..])
 }
 
 impl AsFd for Stream {

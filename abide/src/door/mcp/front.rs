@@ -13,18 +13,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use memchr::memmem;
 use rustix::event::PollFlags;
-use serde_json::Value;
 
-use super::batch::{self, Batches};
+use super::batch;
 use super::hello::{Hello, RESENT};
+use super::kept::State;
+use super::lend;
 use super::lines::{Lines, Piece, until};
-use super::scan::{BOM, Kind, Outline, one_spelling};
-use super::wire::{MESSAGE_LIMIT, TWICE, refusal};
+use super::scan::{Kind, Outline};
+use super::wire::{MESSAGE_LIMIT, refusal};
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::world::entropy;
+use crate::world::loan::is_lendable;
 
 /// Milliseconds to wait before each attempt to reach the daemon.
 const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
@@ -36,8 +37,6 @@ const BREAKS: usize = 5;
 const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
 /// The same where the input is a file, behind which nobody can be gone: as long as it takes.
 const ALL_ANSWERS: Duration = Duration::from_secs(365 * 86_400);
-/// Lines that want no answer and wait for the next connection.
-const HELD: usize = 256;
 
 /// Runs until the client closes its end.
 pub fn front(places: &Places, agent: String) -> io::Result<()> {
@@ -62,6 +61,7 @@ fn introduction(agent: String) -> io::Result<Hello> {
         cwd: std::env::current_dir()?,
         agent,
         env: std::env::vars_os().collect(),
+        lends: is_lendable(io::stdin().as_fd()) && is_lendable(io::stdout().as_fd()),
         ..Hello::default()
     })
 }
@@ -74,206 +74,6 @@ struct Front {
     changed: Condvar,
 }
 
-/// All that is kept.
-struct State {
-    hello: Hello,
-    link: Option<UnixStream>,
-    /// How this session began: `initialize`, and `notifications/initialized`.
-    opening: Option<Line>,
-    opened: Option<Vec<u8>>,
-    /// Requests that wait for their answer, in their order.
-    unanswered: Vec<Line>,
-    /// Lines that want none and found no connection.
-    held: Vec<Vec<u8>>,
-    /// The daemon's own requests that the client has not answered.
-    asked: Vec<Vec<u8>>,
-    /// An answer that the client has had before.
-    swallow: Option<Vec<u8>>,
-    /// Whether the version that was agreed upon has batches.
-    takes_batches: bool,
-    /// Those that wait for their answers.
-    batches: Batches,
-    /// Answers are being written to the client.
-    writing: bool,
-}
-
-/// A request as it came.
-#[derive(Clone)]
-struct Line {
-    number: u64,
-    id: Vec<u8>,
-    bytes: Vec<u8>,
-}
-
-impl State {
-    fn new(hello: Hello) -> Self {
-        State {
-            hello,
-            link: None,
-            opening: None,
-            opened: None,
-            unanswered: Vec::new(),
-            held: Vec::new(),
-            asked: Vec::new(),
-            swallow: None,
-            takes_batches: false,
-            batches: Batches::default(),
-            writing: false,
-        }
-    }
-
-    /// Takes a line from the client and sends it on, or keeps it for the next connection.
-    fn take(&mut self, outline: &Outline, line: &[u8]) {
-        match outline.kind() {
-            Kind::Request => {
-                self.keep(outline, line);
-                self.send(line);
-            }
-            Kind::Answer => {
-                let is_it = |id: &Vec<u8>| Some(id) == outline.id.as_ref();
-                // An answer to what was asked before a break concerns nobody any more.
-                if let Some(at) = self.asked.iter().position(is_it) {
-                    self.asked.swap_remove(at);
-                    self.send_or_hold(line);
-                }
-            }
-            Kind::Notification if outline.is("notifications/initialized") => {
-                self.opened = Some(line.to_vec());
-                self.send(line);
-            }
-            Kind::Notification if outline.is("notifications/cancelled") => {
-                if self.send_or_hold(line) {
-                    self.forget_cancelled(line);
-                }
-            }
-            Kind::Notification | Kind::Unknown => drop(self.send_or_hold(line)),
-        }
-    }
-
-    fn keep(&mut self, outline: &Outline, line: &[u8]) {
-        let kept = Line {
-            number: self.hello.next,
-            id: outline.id.clone().unwrap_or_default(),
-            bytes: line.to_vec(),
-        };
-        self.hello.next += 1;
-        if outline.is("initialize") {
-            self.opening = Some(kept.clone());
-            self.opened = None;
-        }
-        self.unanswered.push(kept);
-    }
-
-    /// A cancelled request is not answered.
-    fn forget_cancelled(&mut self, line: &[u8]) {
-        if let Some(id) = cancelled_id(line) {
-            self.unanswered.retain(|kept| kept.id != id);
-            self.batches.forget(&id);
-        }
-    }
-
-    /// Takes an answer from the daemon: what the client is to hear is put into `out`.
-    fn answered(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
-        if self.swallow.as_deref() == Some(id) {
-            self.swallow = None;
-            return;
-        }
-        if self
-            .opening
-            .as_ref()
-            .is_some_and(|opening| opening.id == id)
-        {
-            self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
-        }
-        self.forget_answered(id, line);
-        self.tell(id, line, out);
-        self.writing = true;
-    }
-
-    /// Of two requests under one id the daemon refuses the later, and the earlier goes on.
-    fn forget_answered(&mut self, id: &[u8], line: &[u8]) {
-        let mut same = (0..self.unanswered.len()).filter(|at| self.unanswered[*at].id == id);
-        let Some(first) = same.next() else {
-            return;
-        };
-        let refused = |_: &usize| memmem::find(line, TWICE.as_bytes()).is_some();
-        let at = same.next_back().filter(refused).unwrap_or(first);
-        self.unanswered.remove(at);
-    }
-
-    /// Puts an answer into `out`, alone or with the others of its batch.
-    fn tell(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
-        match self.batches.keep(id, line) {
-            true => self.batches.finish(out),
-            false => out.extend_from_slice(line),
-        }
-    }
-
-    /// Whether the line has left. Where the connection turns out to be broken, the other thread hears
-    /// of it too, and mends it.
-    fn send(&mut self, line: &[u8]) -> bool {
-        let sent = self
-            .link
-            .as_mut()
-            .is_some_and(|link| link.write_all(line).is_ok());
-        if !sent {
-            self.link = None;
-        }
-        sent
-    }
-
-    fn send_or_hold(&mut self, line: &[u8]) -> bool {
-        let sent = self.send(line);
-        if !sent && self.held.len() < HELD {
-            self.held.push(line.to_vec());
-        }
-        sent
-    }
-
-    /// Everything that a new connection has to hear, the hello first.
-    fn catch_up(&mut self) -> Vec<u8> {
-        let opening = self.opening.clone().filter(|opening| {
-            // Unanswered, it is among the others already.
-            self.unanswered
-                .iter()
-                .all(|kept| kept.number != opening.number)
-        });
-        self.swallow = opening.as_ref().map(|opening| opening.id.clone());
-        let again = || opening.iter().chain(&self.unanswered);
-        self.hello.resent = again().map(|line| line.number).collect();
-        let mut said = self.hello.line();
-        for line in again() {
-            said.extend_from_slice(&line.bytes);
-            if Some(line.number) == self.opening.as_ref().map(|opening| opening.number) {
-                said.extend(self.opened.iter().flatten());
-            }
-        }
-        for line in std::mem::take(&mut self.held) {
-            said.extend_from_slice(&line);
-            if Outline::of(&line).is("notifications/cancelled") {
-                self.forget_cancelled(&line);
-            }
-        }
-        self.hello.connection += 1;
-        said
-    }
-}
-
-/// The version in the answer to `initialize`.
-fn agreed_version(line: &[u8]) -> Option<String> {
-    let said: Value = serde_json::from_slice(line).ok()?;
-    let version = said.get("result")?.get("protocolVersion")?;
-    version.as_str().map(str::to_owned)
-}
-
-/// Which request a cancellation speaks of.
-fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
-    let line = line.strip_prefix(BOM).unwrap_or(line);
-    let said: Value = serde_json::from_slice(line).ok()?;
-    let id = said.get("params")?.get("requestId")?;
-    one_spelling(serde_json::to_vec(id).ok()?)
-}
-
 impl Front {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder panics")
@@ -283,11 +83,26 @@ impl Front {
 
     fn pass_on(&self, input: File) -> io::Result<()> {
         let mut lines = Lines::new(MESSAGE_LIMIT);
+        // What came back is read on by hand, at least until the next line.
+        let mut may_lend = false;
         loop {
-            let more = lines.fill(&input)?;
+            let left = (may_lend && lines.is_empty())
+                .then(|| self.lend(&input))
+                .flatten();
+            may_lend = false;
+            let more = match left {
+                Some(left) => {
+                    lines.put(&left);
+                    true
+                }
+                None => lines.fill(&input)?,
+            };
             while let Some(piece) = lines.next(!more) {
                 match piece {
-                    Piece::Line(line) => self.client_says(line),
+                    Piece::Line(line) => {
+                        may_lend = true;
+                        self.client_says(line);
+                    }
                     Piece::TooLong(outline) => {
                         self.write(&refusal(outline.id.as_deref(), -32600, &too_long()));
                     }
@@ -301,7 +116,26 @@ impl Front {
         }
     }
 
+    /// Lends the client to the daemon, where that can be, and waits until it comes back. What the daemon
+    /// had read and not taken up comes with it.
+    fn lend(&self, input: &File) -> Option<Vec<u8>> {
+        let mut state = self.state();
+        if !state.lend(input.as_fd(), io::stdout().as_fd()) {
+            return None;
+        }
+        loop {
+            if let Some(left) = state.back() {
+                return Some(left);
+            }
+            state = self.changed.wait(state).expect("no holder panics");
+        }
+    }
+
     fn client_says(&self, line: &[u8]) {
+        // The daemon refuses what is no message, and must not take it for ours.
+        if line.starts_with(lend::ASIDE) {
+            return self.client_says(&[b" ", line].concat());
+        }
         let mut out = Vec::new();
         let outline = Outline::of(line);
         let mut state = self.state();
@@ -451,22 +285,55 @@ impl Front {
         // A read that waits in the kernel would also be woken whenever the daemon has taken a request.
         let awaited = |link: &File| until(link.as_fd(), PollFlags::IN).is_ok();
         while awaited(&link) && lines.fill(&link).unwrap_or(false) {
+            let mut passed = 0;
             while let Some(Piece::Line(line)) = lines.next(false) {
+                if line.starts_with(lend::ASIDE) {
+                    self.daemon_says_aside(line);
+                    continue;
+                }
                 any = true;
+                passed += line.len() as u64;
                 self.daemon_says(line, &mut out);
             }
             self.write_answers(&out);
             out.clear();
+            if passed > 0 {
+                let mut state = self.state();
+                state.passed += passed;
+                state.tell_passed();
+            }
         }
-        any
+        let mut state = self.state();
+        state.see();
+        any || state.brought
+    }
+
+    /// What the daemon says to the front itself.
+    fn daemon_says_aside(&self, line: &[u8]) {
+        let mut state = self.state();
+        match std::str::from_utf8(line) {
+            Ok(lend::LENDS) => state.lends = state.hello.lends,
+            Ok(lend::FOLD) => state.fold(),
+            Ok(said @ (lend::RETURN | lend::REFUSE)) => {
+                state.end_loan();
+                state.lends &= said == lend::RETURN;
+                drop(state);
+                self.changed.notify_all();
+            }
+            // Of a later version, and nothing that this one has said it understands.
+            _ => {}
+        }
     }
 
     /// Notes a line from the daemon. What the client should see of it is put into `out`.
     fn daemon_says(&self, line: &[u8], out: &mut Vec<u8>) {
         let outline = Outline::of_the_daemons(line);
+        let mut state = self.state();
+        // What is answered here may have been asked there.
+        state.see();
         match (outline.kind(), outline.id) {
-            (Kind::Answer, Some(id)) => return self.state().answered(&id, line, out),
-            (Kind::Request, Some(id)) => self.state().asked.push(id),
+            (Kind::Answer, Some(id)) => return state.answered(&id, line, out),
+            (Kind::Request, Some(id)) => state.ask(id),
             _ => {}
         }
         out.extend_from_slice(line);
@@ -477,6 +344,7 @@ impl Front {
     fn lost(&self) {
         let asked = {
             let mut state = self.state();
+            state.end_loan();
             state.link = None;
             std::mem::take(&mut state.asked)
         };
@@ -550,97 +418,4 @@ fn write_all(output: &mut File, mut bytes: &[u8]) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn say(state: &mut State, line: &str) {
-        state.take(
-            &Outline::of(line.as_bytes()),
-            format!("{line}\n").as_bytes(),
-        );
-    }
-
-    /// What the next connection hears: the numbers in its hello, and the lines after it.
-    fn heard(state: &mut State) -> (Vec<u64>, u64, Vec<String>) {
-        let said = String::from_utf8(state.catch_up()).unwrap();
-        let (hello, rest) = said.split_once('\n').unwrap();
-        let hello = Hello::read(hello.as_bytes()).unwrap();
-        (
-            hello.resent,
-            hello.next,
-            rest.lines().map(String::from).collect(),
-        )
-    }
-
-    fn state() -> State {
-        State::new(Hello {
-            front: "f".into(),
-            cwd: "/".into(),
-            ..Hello::default()
-        })
-    }
-
-    const INITIALIZE: &str = r#"{"id":0,"method":"initialize"}"#;
-    const INITIALIZED: &str = r#"{"method":"notifications/initialized"}"#;
-    const CALL: &str = r#"{"id":1,"method":"tools/call"}"#;
-    const OTHER: &str = r#"{"method":"tools/call","id":"two"}"#;
-
-    #[test]
-    fn says_again_what_was_not_answered_under_its_number() {
-        let mut state = state();
-        for line in [INITIALIZE, INITIALIZED, CALL, OTHER] {
-            say(&mut state, line);
-        }
-        let all = vec![
-            INITIALIZE.into(),
-            INITIALIZED.into(),
-            CALL.into(),
-            OTHER.into(),
-        ];
-        assert_eq!(heard(&mut state), (vec![0, 1, 2], 3, all.clone()));
-        assert_eq!(state.swallow, None, "the client waits for that answer");
-
-        state.unanswered.retain(|kept| kept.id == b"\"two\"");
-        let opening = vec![INITIALIZE.into(), INITIALIZED.into(), OTHER.into()];
-        assert_eq!(heard(&mut state), (vec![0, 2], 3, opening));
-        assert_eq!(
-            state.swallow.as_deref(),
-            Some(&b"0"[..]),
-            "the client had that answer"
-        );
-    }
-
-    #[test]
-    fn a_generation_without_a_handshake_has_nothing_to_open_with() {
-        let mut state = state();
-        assert_eq!(heard(&mut state), (vec![], 0, vec![]));
-        say(&mut state, OTHER);
-        assert_eq!(heard(&mut state), (vec![0], 1, vec![OTHER.into()]));
-    }
-
-    #[test]
-    fn a_cancellation_follows_the_request_it_means_and_then_both_are_forgotten() {
-        let mut state = state();
-        let cancelled = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
-        for line in [CALL, OTHER, cancelled] {
-            say(&mut state, line);
-        }
-        let said = vec![CALL.into(), OTHER.into(), cancelled.into()];
-        assert_eq!(heard(&mut state), (vec![0, 1], 2, said));
-        assert_eq!(heard(&mut state), (vec![1], 2, vec![OTHER.into()]));
-    }
-
-    #[test]
-    fn answers_to_what_nobody_asks_any_more_are_dropped() {
-        let mut state = state();
-        state.asked.push(b"5".to_vec());
-        say(&mut state, r#"{"id":4,"result":{}}"#);
-        say(&mut state, r#"{"id":5,"result":{}}"#);
-        say(&mut state, r#"{"id":5,"result":{}}"#);
-        let (_, _, said) = heard(&mut state);
-        assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
-    }
 }

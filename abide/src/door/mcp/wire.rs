@@ -10,9 +10,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, ready};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use memchr::memchr;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -26,19 +27,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::decode::{self, Unread};
 use super::hello::Hello;
+use super::lend::{self, Aside, Heard, Loan};
+use super::out::{Out, Weight};
 use super::scan::{Kind, Outline, Scanner};
 use crate::door::tools::Receipt;
+use crate::world::ledger::Mark;
 use crate::world::stream::Stream;
 
 /// Longest message a client may send.
 pub const MESSAGE_LIMIT: usize = 8 << 20;
-/// Bytes that may wait for a client that does not read; then it is let go.
-const UNREAD_LIMIT: usize = 64 << 20;
 /// How much is read at once.
 const READ: usize = 16 << 10;
 /// The daemon's own requests are numbered from here on for each connection of a front, so that an
 /// answer to one that was asked before a break can never pass for the answer to another.
 const IDS_PER_CONNECTION: i64 = 1_000_000;
+
+/// With so many requests unanswered, the front keeps count of them.
+const MANY: usize = 1_024;
 
 const BATCH: &str = "a batch is not taken; send each message on a line of its own";
 /// Said of a request whose id is in use.
@@ -104,6 +109,11 @@ impl Note {
 /// One connection.
 pub struct Wire {
     stream: Arc<Stream>,
+    /// Whether the front lends what its client reads and writes.
+    lends: bool,
+    loan: Option<Loan>,
+    /// What it has handed over for the next.
+    handed: Vec<OwnedFd>,
     /// Where bytes arrive.
     chunk: Box<[u8]>,
     read: BytesMut,
@@ -113,12 +123,18 @@ pub struct Wire {
     skipping: Option<Scanner>,
     out: Arc<Out>,
     numbers: Numbers,
-    calls: HashMap<RequestId, Weak<Note>>,
+    calls: HashMap<RequestId, Call>,
     receipts: Receipts,
     first_id: i64,
     /// Whether the library has taken up a session. Before that, it wants nothing but requests.
     open: bool,
     lost: CancellationToken,
+}
+
+/// A request that is not answered.
+struct Call {
+    note: Weak<Note>,
+    ordinal: Option<u64>,
 }
 
 /// Numbers requests as their front does.
@@ -166,12 +182,16 @@ impl Wire {
     /// A connection whose front has said hello.
     pub fn new(stream: Stream, read: BytesMut, hello: &Hello) -> Self {
         let stream = Arc::new(stream);
+        let out = Out::new(stream.clone());
+        if hello.lends {
+            out.tell_front(lend::LENDS);
+        }
         Wire {
-            out: Arc::new(Out {
-                stream: stream.clone(),
-                unsent: Mutex::default(),
-            }),
+            out,
             stream,
+            lends: hello.lends,
+            loan: None,
+            handed: Vec::new(),
             chunk: vec![0; READ].into(),
             read,
             searched: 0,
@@ -194,8 +214,25 @@ impl Wire {
     async fn line(&mut self) -> Option<BytesMut> {
         loop {
             if let Some(at) = memchr(b'\n', &self.read[self.searched..]) {
-                let line = self.read.split_to(self.searched + at + 1);
+                if self.out.is_seeing() {
+                    self.hear().await?;
+                    continue;
+                }
+                let end = self.searched + at + 1;
+                let many = self.calls.len() >= MANY;
+                if self.loan.is_some() && (many || lend::is_for_the_front(&self.read[..end])) {
+                    self.give_back();
+                    continue;
+                }
+                let line = self.read.split_to(end);
                 self.searched = 0;
+                if self.loan.is_some() {
+                    let left = self.read.len();
+                    self.out.with_ledger(|ledger| ledger.took_all_but(left));
+                } else if self.lends && line.starts_with(lend::ASIDE) {
+                    self.front_says(&line);
+                    continue;
+                }
                 match self.skipping.take() {
                     None if line.len() <= MESSAGE_LIMIT => return Some(line),
                     skipped => self.skipped(skipped.unwrap_or_default(), &line),
@@ -209,9 +246,50 @@ impl Wire {
                 self.read.clear();
                 self.searched = 0;
             }
-            if receive(&self.stream, &mut self.chunk, &mut self.read).await? == 0 {
-                return None;
+            self.hear().await?;
+        }
+    }
+
+    /// Reads some more, from the client where that is lent and else from the front. `None`: there will be
+    /// no more.
+    async fn hear(&mut self) -> Option<()> {
+        let Some(loan) = &mut self.loan else {
+            self.handed.truncate(lend::HANDED);
+            let heard = self.stream.read_handed(&mut self.chunk, &mut self.handed);
+            let count = heard.await.ok()?;
+            self.read.extend_from_slice(&self.chunk[..count]);
+            return (count > 0).then_some(());
+        };
+        match loan.hear(&self.stream, &self.out, &mut self.read).await {
+            Heard::Client => {}
+            Heard::Front(lines) => lines.iter().for_each(|line| self.front_says(line)),
+            Heard::End => self.give_back(),
+            Heard::Lost => return None,
+        }
+        Some(())
+    }
+
+    /// What the front says for itself.
+    fn front_says(&mut self, line: &[u8]) {
+        match lend::read(line) {
+            Some(Aside::Lend(passed)) if self.loan.is_none() => {
+                self.loan = Loan::take(std::mem::take(&mut self.handed), &self.out, passed);
+                if self.loan.is_none() {
+                    self.out.tell_front(lend::REFUSE);
+                }
             }
+            Some(Aside::Passed(bytes)) => self.out.passed(bytes),
+            Some(Aside::Seen(seen)) => self.out.seen(seen),
+            Some(Aside::Lend(_)) | None => {}
+        }
+    }
+
+    /// Ends the loan: the front reads on from where this ended. What it had said for itself goes on.
+    fn give_back(&mut self) {
+        if let Some(loan) = self.loan.take() {
+            self.read = loan.give_back(&self.out);
+            self.searched = 0;
+            self.out.tell_front(lend::RETURN);
         }
     }
 
@@ -276,7 +354,7 @@ impl Wire {
             return None;
         };
         let earlier = self.calls.get(&asked.id);
-        if earlier.is_some_and(|earlier| earlier.strong_count() > 0) {
+        if earlier.is_some_and(|earlier| earlier.note.strong_count() > 0) {
             return Some((-32600, TWICE));
         }
         match &asked.request {
@@ -300,14 +378,18 @@ impl Wire {
                 let (id, lost) = (asked.id.clone(), self.lost.clone());
                 let note = Note::new(ordinal, id, lost, self.receipts.clone());
                 let note = Arc::new(note);
-                self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
+                let call = Call {
+                    note: Arc::downgrade(&note),
+                    ordinal,
+                };
+                self.calls.insert(asked.id.clone(), call);
                 self.open |= opens(&asked.request);
                 asked.request.extensions_mut().insert(note);
             }
             JsonRpcMessage::Notification(told) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &told.notification
                     && let Some(id) = &cancelled.params.request_id
-                    && let Some(note) = self.calls.remove(id).and_then(|note| note.upgrade())
+                    && let Some(note) = self.calls.remove(id).and_then(|call| call.note.upgrade())
                 {
                     note.cancel(cancelled.params.reason.clone());
                 }
@@ -338,12 +420,38 @@ impl Wire {
 
     fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
         let line = refusal(outline.id.as_deref(), code, sentence);
-        let _ = self.out.push(line);
+        let _ = self.out.push(line, Weight::Front);
     }
 
-    fn give_up(&self) {
+    fn give_up(&mut self) {
         self.lost.cancel();
+        self.end_loan();
         self.stream.close();
+    }
+
+    /// Before the front can know that the connection is over, nothing of its client's is touched any more.
+    fn end_loan(&mut self) {
+        self.out.end_loan();
+        self.loan = None;
+    }
+
+    /// What is to be noted of a message that leaves.
+    fn weight(&mut self, item: &TxJsonRpcMessage<RoleServer>) -> Weight {
+        let answered = match item {
+            JsonRpcMessage::Notification(_) => return Weight::None,
+            JsonRpcMessage::Request(asked) => {
+                return match asked.id {
+                    RequestId::Number(id) => Weight::Marked(Mark::Asked(id.unsigned_abs())),
+                    RequestId::String(_) => Weight::Front,
+                };
+            }
+            JsonRpcMessage::Response(answer) => self.calls.remove(&answer.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref().and_then(|id| self.calls.remove(id)),
+        };
+        match answered.and_then(|call| call.ordinal) {
+            Some(ordinal) => Weight::Marked(Mark::Answered(ordinal)),
+            None => Weight::Front,
+        }
     }
 }
 
@@ -392,11 +500,9 @@ impl Transport<RoleServer> for Wire {
                     self.their_id(id);
                 }
             }
-            JsonRpcMessage::Response(answer) => drop(self.calls.remove(&answer.id)),
-            JsonRpcMessage::Error(error) => {
-                error.id.as_ref().map(|id| self.calls.remove(id));
-            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
+        let weight = self.weight(&item);
         let answered = match &item {
             JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
             JsonRpcMessage::Error(error) => error.id.clone(),
@@ -410,7 +516,7 @@ impl Transport<RoleServer> for Wire {
             .map_err(io::Error::from)
             .and_then(|mut line| {
                 line.push(b'\n');
-                self.out.push(line)
+                self.out.push(line, weight)
             });
         match &sent {
             Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
@@ -433,45 +539,13 @@ impl Transport<RoleServer> for Wire {
 
     async fn close(&mut self) -> io::Result<()> {
         self.lost.cancel();
+        self.end_loan();
         Ok(())
     }
 }
 
-/// The way out. A line leaves at once where the socket takes it; the rest follows in order.
-#[derive(Debug)]
-struct Out {
-    stream: Arc<Stream>,
-    unsent: Mutex<BytesMut>,
-}
-
-impl Out {
-    fn push(self: &Arc<Self>, mut line: Vec<u8>) -> io::Result<()> {
-        let mut unsent = self.unsent.lock().expect("no holder panics");
-        if !unsent.is_empty() {
-            if unsent.len() + line.len() > UNREAD_LIMIT {
-                return Err(io::Error::other("the client does not read its answers"));
-            }
-            unsent.extend_from_slice(&line);
-            return Ok(());
-        }
-        let sent = self.stream.write_now(&line)?;
-        if sent < line.len() {
-            unsent.extend_from_slice(&line.split_off(sent));
-            tokio::spawn(self.clone().flush());
-        }
-        Ok(())
-    }
-
-    async fn flush(self: Arc<Self>) {
-        while self.stream.writable().await.is_ok() {
-            let mut unsent = self.unsent.lock().expect("no holder panics");
-            let Ok(sent) = self.stream.write_now(&unsent) else {
-                return;
-            };
-            unsent.advance(sent);
-            if unsent.is_empty() {
-                return;
-            }
-        }
+impl Drop for Wire {
+    fn drop(&mut self) {
+        self.end_loan();
     }
 }

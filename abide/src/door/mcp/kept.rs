@@ -1,0 +1,440 @@
+//! What a front keeps: how its session with the client began, what has not been answered, and, while
+//! its client is lent to the daemon, where is noted what becomes of it. With this it takes up again
+//! what a daemon has left.
+
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use memchr::memmem;
+use serde_json::Value;
+
+use super::batch::{self, Batches};
+use super::hello::Hello;
+use super::lend::Aside;
+use super::scan::{BOM, Kind, Outline, one_spelling};
+use super::wire::TWICE;
+use crate::world::ledger::{Mark, Reader};
+use crate::world::stream::hand_over;
+
+/// Lines that want no answer and wait for the next connection.
+const HELD: usize = 256;
+
+/// All that is kept.
+pub struct State {
+    pub hello: Hello,
+    pub link: Option<UnixStream>,
+    /// How this session began: `initialize`, and `notifications/initialized`.
+    opening: Option<Line>,
+    opened: Option<Vec<u8>>,
+    /// Requests that wait for their answer, in their order.
+    pub unanswered: Vec<Line>,
+    /// Lines that want none and found no connection.
+    pub held: Vec<Vec<u8>>,
+    /// The daemon's own requests that the client has not answered.
+    pub asked: Vec<Vec<u8>>,
+    /// An answer that the client has had before.
+    swallow: Option<Vec<u8>>,
+    /// Whether the version that was agreed upon has batches.
+    pub takes_batches: bool,
+    /// Those that wait for their answers.
+    pub batches: Batches,
+    /// Answers are being written to the client.
+    pub writing: bool,
+    /// Whether the daemon takes loans.
+    pub lends: bool,
+    /// Bytes of the daemon's lines that have left for the client.
+    pub passed: u64,
+    /// Where is noted what becomes of the client, while that is lent.
+    loan: Option<Reader>,
+    /// Whether the daemon has answered anything by itself over this connection.
+    pub brought: bool,
+    /// What the daemon had read from it and not taken up, when the loan ended.
+    left: Option<Vec<u8>>,
+}
+
+/// A request as it came.
+#[derive(Clone)]
+pub struct Line {
+    number: u64,
+    /// Its id, in one spelling.
+    pub id: Vec<u8>,
+    bytes: Vec<u8>,
+}
+
+impl State {
+    /// Nothing yet, but how a front introduces itself.
+    pub fn new(hello: Hello) -> Self {
+        State {
+            hello,
+            link: None,
+            opening: None,
+            opened: None,
+            unanswered: Vec::new(),
+            held: Vec::new(),
+            asked: Vec::new(),
+            swallow: None,
+            takes_batches: false,
+            batches: Batches::default(),
+            writing: false,
+            lends: false,
+            passed: 0,
+            loan: None,
+            brought: false,
+            left: None,
+        }
+    }
+
+    /// Takes a line from the client and sends it on, or keeps it for the next connection.
+    pub fn take(&mut self, outline: &Outline, line: &[u8]) {
+        match outline.kind() {
+            Kind::Request => {
+                self.keep(outline, line);
+                self.send(line);
+            }
+            Kind::Answer => {
+                let is_it = |id: &Vec<u8>| Some(id) == outline.id.as_ref();
+                // An answer to what was asked before a break concerns nobody any more.
+                if let Some(at) = self.asked.iter().position(is_it) {
+                    self.asked.swap_remove(at);
+                    self.send_or_hold(line);
+                }
+            }
+            Kind::Notification if outline.is("notifications/initialized") => {
+                self.opened = Some(line.to_vec());
+                self.send(line);
+            }
+            Kind::Notification if outline.is("notifications/cancelled") => {
+                if self.send_or_hold(line) {
+                    self.forget_cancelled(line);
+                }
+            }
+            Kind::Notification | Kind::Unknown => drop(self.send_or_hold(line)),
+        }
+    }
+
+    fn keep(&mut self, outline: &Outline, line: &[u8]) {
+        let kept = Line {
+            number: self.hello.next,
+            id: outline.id.clone().unwrap_or_default(),
+            bytes: line.to_vec(),
+        };
+        self.hello.next += 1;
+        if outline.is("initialize") {
+            self.opening = Some(kept.clone());
+            self.opened = None;
+        }
+        self.unanswered.push(kept);
+    }
+
+    /// A cancelled request is not answered.
+    fn forget_cancelled(&mut self, line: &[u8]) {
+        if let Some(id) = cancelled_id(line) {
+            self.unanswered.retain(|kept| kept.id != id);
+            self.batches.forget(&id);
+        }
+    }
+
+    /// Takes an answer from the daemon: what the client is to hear is put into `out`.
+    pub fn answered(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
+        if self.swallow.as_deref() == Some(id) {
+            self.swallow = None;
+            return;
+        }
+        if self
+            .opening
+            .as_ref()
+            .is_some_and(|opening| opening.id == id)
+        {
+            self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
+        }
+        self.forget_answered(id, line);
+        self.tell(id, line, out);
+        self.writing = true;
+    }
+
+    /// Of two requests under one id the daemon refuses the later, and the earlier goes on.
+    fn forget_answered(&mut self, id: &[u8], line: &[u8]) {
+        let mut same = (0..self.unanswered.len()).filter(|at| self.unanswered[*at].id == id);
+        let Some(first) = same.next() else {
+            return;
+        };
+        let refused = |_: &usize| memmem::find(line, TWICE.as_bytes()).is_some();
+        let at = same.next_back().filter(refused).unwrap_or(first);
+        self.unanswered.remove(at);
+    }
+
+    /// Puts an answer into `out`, alone or with the others of its batch.
+    pub fn tell(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
+        match self.batches.keep(id, line) {
+            true => self.batches.finish(out),
+            false => out.extend_from_slice(line),
+        }
+    }
+
+    /// Whether the line has left. Where the connection turns out to be broken, the other thread hears
+    /// of it too, and mends it.
+    fn send(&mut self, line: &[u8]) -> bool {
+        let sent = self
+            .link
+            .as_mut()
+            .is_some_and(|link| link.write_all(line).is_ok());
+        if !sent {
+            self.link = None;
+        }
+        sent
+    }
+
+    fn send_or_hold(&mut self, line: &[u8]) -> bool {
+        let sent = self.send(line);
+        if !sent && self.held.len() < HELD {
+            self.held.push(line.to_vec());
+        }
+        sent
+    }
+
+    /// Everything that a new connection has to hear, the hello first.
+    pub fn catch_up(&mut self) -> Vec<u8> {
+        let opening = self.opening.clone().filter(|opening| {
+            // Unanswered, it is among the others already.
+            self.unanswered
+                .iter()
+                .all(|kept| kept.number != opening.number)
+        });
+        self.swallow = opening.as_ref().map(|opening| opening.id.clone());
+        let again = || opening.iter().chain(&self.unanswered);
+        self.hello.resent = again().map(|line| line.number).collect();
+        let mut said = self.hello.line();
+        for line in again() {
+            said.extend_from_slice(&line.bytes);
+            if Some(line.number) == self.opening.as_ref().map(|opening| opening.number) {
+                said.extend(self.opened.iter().flatten());
+            }
+        }
+        for line in std::mem::take(&mut self.held) {
+            said.extend_from_slice(&line);
+            if Outline::of(&line).is("notifications/cancelled") {
+                self.forget_cancelled(&line);
+            }
+        }
+        self.hello.connection += 1;
+        (self.lends, self.passed, self.brought) = (false, 0, false);
+        said
+    }
+
+    // ---- the loan
+
+    /// Whether the daemon can be left alone with the client: nothing of what is kept here is about to
+    /// matter.
+    fn is_steady(&self) -> bool {
+        let opened = self.opening.as_ref().is_none_or(|opening| {
+            let waits = |kept: &Line| kept.number == opening.number;
+            self.opened.is_some() && !self.unanswered.iter().any(waits)
+        });
+        self.lends
+            && self.loan.is_none()
+            && opened
+            && !self.takes_batches
+            && self.held.is_empty()
+            && self.swallow.is_none()
+    }
+
+    /// Lends the client's input and output, where that can be. Whether they are.
+    pub fn lend(&mut self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> bool {
+        let (true, Some(link)) = (self.is_steady(), &self.link) else {
+            return false;
+        };
+        let lent = Reader::create().and_then(|(notes, memory)| {
+            let line = Aside::Lend(self.passed).line();
+            hand_over(link, line.as_bytes(), &[input, output, memory.as_fd()])?;
+            Ok(notes)
+        });
+        // Where the connection turns out to be broken, the other thread hears of it too.
+        self.lends = lent.is_ok();
+        self.loan = lent.ok();
+        self.loan.is_some()
+    }
+
+    /// What is left of a loan that has ended. `None`: it has not.
+    pub fn back(&mut self) -> Option<Vec<u8>> {
+        self.left.take()
+    }
+
+    /// Sees what has become of the client since the last look.
+    pub fn see(&mut self) {
+        let Some(loan) = &mut self.loan else {
+            return;
+        };
+        let (marks, lines) = loan.look();
+        for mark in &marks {
+            if let Mark::Asked(id) = mark {
+                self.ask(id.to_string().into_bytes());
+            }
+        }
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            self.took(&Outline::of(line), line);
+        }
+        self.brought |= marks.iter().any(|mark| matches!(mark, Mark::Answered(_)));
+        let answered = |kept: &Line| marks.contains(&Mark::Answered(kept.number));
+        self.unanswered.retain(|kept| !answered(kept));
+    }
+
+    /// Notes a line that the daemon has taken up itself.
+    fn took(&mut self, outline: &Outline, line: &[u8]) {
+        match outline.kind() {
+            Kind::Request => self.keep(outline, line),
+            Kind::Answer => self.asked.retain(|id| Some(id) != outline.id.as_ref()),
+            Kind::Notification if outline.is("notifications/cancelled") => {
+                self.forget_cancelled(line);
+            }
+            Kind::Notification | Kind::Unknown => {}
+        }
+    }
+
+    /// The daemon asks the client something.
+    pub fn ask(&mut self, id: Vec<u8>) {
+        if !self.asked.contains(&id) {
+            self.asked.push(id);
+        }
+    }
+
+    /// Sees what is noted, and says so.
+    pub fn fold(&mut self) {
+        self.see();
+        if let Some(seen) = self.loan.as_ref().map(Reader::seen) {
+            self.say(Aside::Seen(seen));
+        }
+    }
+
+    /// Lets a daemon that writes to the client itself know what has left from here.
+    pub fn tell_passed(&mut self) {
+        if self.loan.is_some() {
+            self.say(Aside::Passed(self.passed));
+        }
+    }
+
+    fn say(&mut self, aside: Aside) {
+        if let Some(link) = &mut self.link {
+            // Where it is broken, the other thread hears of it too.
+            let _ = link.write_all(aside.line().as_bytes());
+        }
+    }
+
+    /// The loan is over. Whether there was one.
+    pub fn end_loan(&mut self) -> bool {
+        self.see();
+        let Some(loan) = self.loan.take() else {
+            return false;
+        };
+        self.left = Some(loan.rest());
+        true
+    }
+}
+
+/// The version in the answer to `initialize`.
+fn agreed_version(line: &[u8]) -> Option<String> {
+    let said: Value = serde_json::from_slice(line).ok()?;
+    let version = said.get("result")?.get("protocolVersion")?;
+    version.as_str().map(str::to_owned)
+}
+
+/// Which request a cancellation speaks of.
+fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
+    let line = line.strip_prefix(BOM).unwrap_or(line);
+    let said: Value = serde_json::from_slice(line).ok()?;
+    let id = said.get("params")?.get("requestId")?;
+    one_spelling(serde_json::to_vec(id).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(state: &mut State, line: &str) {
+        state.take(
+            &Outline::of(line.as_bytes()),
+            format!("{line}\n").as_bytes(),
+        );
+    }
+
+    /// What the next connection hears: the numbers in its hello, and the lines after it.
+    fn heard(state: &mut State) -> (Vec<u64>, u64, Vec<String>) {
+        let said = String::from_utf8(state.catch_up()).unwrap();
+        let (hello, rest) = said.split_once('\n').unwrap();
+        let hello = Hello::read(hello.as_bytes()).unwrap();
+        (
+            hello.resent,
+            hello.next,
+            rest.lines().map(String::from).collect(),
+        )
+    }
+
+    fn state() -> State {
+        State::new(Hello {
+            front: "f".into(),
+            cwd: "/".into(),
+            ..Hello::default()
+        })
+    }
+
+    const INITIALIZE: &str = r#"{"id":0,"method":"initialize"}"#;
+    const INITIALIZED: &str = r#"{"method":"notifications/initialized"}"#;
+    const CALL: &str = r#"{"id":1,"method":"tools/call"}"#;
+    const OTHER: &str = r#"{"method":"tools/call","id":"two"}"#;
+
+    #[test]
+    fn says_again_what_was_not_answered_under_its_number() {
+        let mut state = state();
+        for line in [INITIALIZE, INITIALIZED, CALL, OTHER] {
+            say(&mut state, line);
+        }
+        let all = vec![
+            INITIALIZE.into(),
+            INITIALIZED.into(),
+            CALL.into(),
+            OTHER.into(),
+        ];
+        assert_eq!(heard(&mut state), (vec![0, 1, 2], 3, all.clone()));
+        assert_eq!(state.swallow, None, "the client waits for that answer");
+
+        state.unanswered.retain(|kept| kept.id == b"\"two\"");
+        let opening = vec![INITIALIZE.into(), INITIALIZED.into(), OTHER.into()];
+        assert_eq!(heard(&mut state), (vec![0, 2], 3, opening));
+        assert_eq!(
+            state.swallow.as_deref(),
+            Some(&b"0"[..]),
+            "the client had that answer"
+        );
+    }
+
+    #[test]
+    fn a_generation_without_a_handshake_has_nothing_to_open_with() {
+        let mut state = state();
+        assert_eq!(heard(&mut state), (vec![], 0, vec![]));
+        say(&mut state, OTHER);
+        assert_eq!(heard(&mut state), (vec![0], 1, vec![OTHER.into()]));
+    }
+
+    #[test]
+    fn a_cancellation_follows_the_request_it_means_and_then_both_are_forgotten() {
+        let mut state = state();
+        let cancelled = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
+        for line in [CALL, OTHER, cancelled] {
+            say(&mut state, line);
+        }
+        let said = vec![CALL.into(), OTHER.into(), cancelled.into()];
+        assert_eq!(heard(&mut state), (vec![0, 1], 2, said));
+        assert_eq!(heard(&mut state), (vec![1], 2, vec![OTHER.into()]));
+    }
+
+    #[test]
+    fn answers_to_what_nobody_asks_any_more_are_dropped() {
+        let mut state = state();
+        state.asked.push(b"5".to_vec());
+        say(&mut state, r#"{"id":4,"result":{}}"#);
+        say(&mut state, r#"{"id":5,"result":{}}"#);
+        say(&mut state, r#"{"id":5,"result":{}}"#);
+        let (_, _, said) = heard(&mut state);
+        assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
+    }
+}

@@ -1,0 +1,201 @@
+//! What front and daemon say to each other beside MCP, and the daemon's part of a loan.
+//!
+//! A front stands between its client and the daemon for one reason only: to take up again what a daemon
+//! has left when it goes away. For as long as a daemon is there, a front that has nothing to do with a
+//! line need not be woken for it. So it lends what its client writes to and reads from, and the daemon
+//! notes in memory that both share what it took and what it answered. Whatever is out of the ordinary
+//! (a batch, a very long line, the end) goes back to the front, which reads on where the daemon ended.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use memchr::memmem;
+
+use super::batch;
+use super::out::Out;
+use crate::world::ledger::{Seen, Writer};
+use crate::world::loan::{Input, Output};
+use crate::world::stream::Stream;
+
+/// How lines begin that are no message of MCP.
+pub const ASIDE: &[u8] = b"!";
+/// The daemon takes loans.
+pub const LENDS: &str = "!lends\n";
+/// The daemon has not taken this one, and would not take another.
+pub const REFUSE: &str = "!refuse\n";
+/// The daemon gives a loan back.
+pub const RETURN: &str = "!return\n";
+/// The daemon wants the front to see what is noted.
+pub const FOLD: &str = "!fold\n";
+
+/// What comes with a loan: input, output, memory.
+pub const HANDED: usize = 3;
+
+/// What a front says to the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    /// Its client's input and output come with this, and the memory for the notes. So many bytes of the
+    /// daemon's have left it.
+    Lend(u64),
+    /// So many have left it now.
+    Passed(u64),
+    /// It has seen so much of the notes.
+    Seen(Seen),
+}
+
+impl Aside {
+    /// The line.
+    pub fn line(self) -> String {
+        match self {
+            Aside::Lend(passed) => format!("!lend {passed}\n"),
+            Aside::Passed(passed) => format!("!passed {passed}\n"),
+            Aside::Seen(Seen { bytes, marks }) => format!("!seen {bytes} {marks}\n"),
+        }
+    }
+}
+
+/// Reads what a front says. `None`: it is not known here.
+pub fn read(line: &[u8]) -> Option<Aside> {
+    let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let word = words.next()?;
+    let mut number = || words.next()?.parse::<u64>().ok();
+    match word {
+        "!lend" => Some(Aside::Lend(number()?)),
+        "!passed" => Some(Aside::Passed(number()?)),
+        "!seen" => Some(Aside::Seen(Seen {
+            bytes: usize::try_from(number()?).ok()?,
+            marks: usize::try_from(number()?).ok()?,
+        })),
+        _ => None,
+    }
+}
+
+/// Whether the front has to have a part in this: it puts batches together, and it keeps how a session
+/// began. It takes it for granted that a line which may be one of these is one.
+pub fn is_for_the_front(line: &[u8]) -> bool {
+    batch::is_one(line) || memmem::find(line, b"\"initialize\"").is_some()
+}
+
+/// A client's input, lent.
+pub struct Loan {
+    input: Input,
+    /// What the front has said, up to the next end of a line.
+    aside: BytesMut,
+    chunk: [u8; 256],
+}
+
+/// What a loan brings.
+pub enum Heard {
+    /// Something from the client.
+    Client,
+    /// Lines from the front.
+    Front(Vec<BytesMut>),
+    /// No more from the client, or nothing that could be taken here.
+    End,
+    /// The connection to the front is gone.
+    Lost,
+}
+
+impl Loan {
+    /// Takes what the front has handed over: input, output and memory. `None`: it cannot be used.
+    pub fn take(handed: Vec<OwnedFd>, out: &Arc<Out>, passed: u64) -> Option<Self> {
+        let [input, output, memory] = <[OwnedFd; HANDED]>::try_from(handed).ok()?;
+        let took = || -> io::Result<(Input, Output, Writer)> {
+            let (input, output) = (Input::take(input)?, Output::take(output)?);
+            Ok((input, output, Writer::open(&memory)?))
+        };
+        let (input, output, ledger) = took()
+            .inspect_err(|e| tracing::debug!("what a front has lent cannot be used: {e}"))
+            .ok()?;
+        out.lent(output, ledger, passed);
+        Some(Loan {
+            input,
+            aside: BytesMut::new(),
+            chunk: [0; 256],
+        })
+    }
+
+    /// Waits for more and puts it behind `read`. Nothing is lost where this is given up before its end.
+    pub async fn hear(&mut self, front: &Stream, out: &Arc<Out>, read: &mut BytesMut) -> Heard {
+        let full = out.with_ledger(|ledger| {
+            let stuck = ledger.room() == 0 && ledger.is_all_needed();
+            (stuck, ledger.is_nearly_full() && !ledger.is_all_needed())
+        });
+        match full {
+            Some((true, _)) | None => return Heard::End,
+            Some((false, true)) => out.show(),
+            Some((false, false)) => {}
+        }
+        let take = |input: &Input| {
+            let took = out.with_ledger(|ledger| ledger.read(|free| input.read_now(free), read));
+            took.unwrap_or(Ok(0))
+        };
+        tokio::select! {
+            biased;
+            count = self.input.read(take), if !out.is_seeing() => match count {
+                Ok(1..) => Heard::Client,
+                Ok(0) | Err(_) => Heard::End,
+            },
+            count = front.read(&mut self.chunk) => match count {
+                Ok(count @ 1..) => {
+                    self.aside.extend_from_slice(&self.chunk[..count]);
+                    Heard::Front(self.lines())
+                }
+                Ok(0) | Err(_) => Heard::Lost,
+            },
+        }
+    }
+
+    fn lines(&mut self) -> Vec<BytesMut> {
+        let mut lines = Vec::new();
+        while let Some(at) = memchr::memchr(b'\n', &self.aside) {
+            lines.push(self.aside.split_to(at + 1));
+        }
+        lines
+    }
+
+    /// Ends it. What the front had begun to say is returned.
+    pub fn give_back(self, out: &Out) -> BytesMut {
+        out.end_loan();
+        self.aside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_front_says_is_read_as_it_was_meant() {
+        let seen = Seen { bytes: 7, marks: 8 };
+        for aside in [Aside::Lend(5), Aside::Passed(6), Aside::Seen(seen)] {
+            assert_eq!(read(aside.line().as_bytes()), Some(aside));
+            assert!(aside.line().as_bytes().starts_with(ASIDE));
+        }
+        for odd in [
+            "!",
+            "!lend",
+            "!lend x",
+            "!seen 1",
+            "!seen -1 2",
+            "!other 1",
+            "\u{0}",
+        ] {
+            assert_eq!(read(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_the_front_has_to_see_goes_back_to_it() {
+        for (line, front) in [
+            (r#"{"id":0,"method":"initialize"}"#, true),
+            (r#" [{"id":0,"method":"ping"}]"#, true),
+            (r#"{"method":"notifications/initialized"}"#, false),
+            (r#"{"id":1,"method":"tools/call"}"#, false),
+        ] {
+            assert_eq!(is_for_the_front(line.as_bytes()), front, "{line}");
+        }
+    }
+}

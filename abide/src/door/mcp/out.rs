@@ -1,0 +1,195 @@
+//! The way out of the daemon to one client: through its front, or, where the front has lent the client's
+//! own output, straight to the client.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::{Buf, BytesMut};
+
+use crate::world::ledger::{Mark, Seen, Writer};
+use crate::world::loan::{Output, WHOLE};
+use crate::world::stream::Stream;
+
+/// Bytes that may wait for a client that does not read; then it is let go.
+const UNREAD_LIMIT: usize = 64 << 20;
+
+/// What a line is for whoever has to take up again what a daemon has left.
+#[derive(Clone, Copy, Debug)]
+pub enum Weight {
+    /// Nothing follows from it.
+    None,
+    /// It is something to mark.
+    Marked(Mark),
+    /// The front has to read it.
+    Front,
+}
+
+/// One connection's way out. A line leaves at once where there is room for it; the rest follows in order.
+pub struct Out {
+    stream: Arc<Stream>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    unsent: BytesMut,
+    /// Bytes of all lines that went to the front, or are about to.
+    sent: u64,
+    /// Those of them of which the front has said that they have left it.
+    passed: u64,
+    loan: Option<Lent>,
+}
+
+/// The client's output, and where is noted what went there.
+struct Lent {
+    output: Output,
+    ledger: Writer,
+    /// The front is seeing what is noted; nothing changes meanwhile.
+    seeing: bool,
+}
+
+impl Out {
+    /// Through a front.
+    pub fn new(stream: Arc<Stream>) -> Arc<Self> {
+        Arc::new(Out {
+            stream,
+            state: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Says a line.
+    pub fn push(self: &Arc<Self>, line: Vec<u8>, weight: Weight) -> io::Result<()> {
+        let mut state = self.state();
+        if state.say_straight(&line, weight) {
+            return Ok(());
+        }
+        state.sent += line.len() as u64;
+        self.send(&mut state, line)
+    }
+
+    /// Says something to the front itself.
+    pub fn tell_front(self: &Arc<Self>, line: &str) {
+        let mut state = self.state();
+        // A connection that is broken is noticed by whoever reads from it.
+        let _ = self.send(&mut state, line.into());
+    }
+
+    fn send(self: &Arc<Self>, state: &mut State, mut line: Vec<u8>) -> io::Result<()> {
+        let unsent = &mut state.unsent;
+        if !unsent.is_empty() {
+            if unsent.len() + line.len() > UNREAD_LIMIT {
+                return Err(io::Error::other("the client does not read its answers"));
+            }
+            unsent.extend_from_slice(&line);
+            return Ok(());
+        }
+        let sent = self.stream.write_now(&line)?;
+        if sent < line.len() {
+            unsent.extend_from_slice(&line.split_off(sent));
+            tokio::spawn(self.clone().flush());
+        }
+        Ok(())
+    }
+
+    async fn flush(self: Arc<Self>) {
+        while self.stream.writable().await.is_ok() {
+            let mut state = self.state();
+            let Ok(sent) = self.stream.write_now(&state.unsent) else {
+                return;
+            };
+            state.unsent.advance(sent);
+            if state.unsent.is_empty() {
+                return;
+            }
+        }
+    }
+
+    // ---- the loan
+
+    /// The client's output is lent. Of what was said before, so much has left the front.
+    pub fn lent(&self, output: Output, ledger: Writer, passed: u64) {
+        let mut state = self.state();
+        state.passed = passed;
+        state.loan = Some(Lent {
+            output,
+            ledger,
+            seeing: false,
+        });
+    }
+
+    /// So many bytes have left the front.
+    pub fn passed(&self, bytes: u64) {
+        self.state().passed = bytes;
+    }
+
+    /// The loan is over.
+    pub fn end_loan(&self) {
+        self.state().loan = None;
+    }
+
+    /// What is noted of the loan, where there is one.
+    pub fn with_ledger<T>(&self, act: impl FnOnce(&mut Writer) -> T) -> Option<T> {
+        let mut state = self.state();
+        state.loan.as_mut().map(|loan| act(&mut loan.ledger))
+    }
+
+    /// Has the front see what is noted, so that there is room for more.
+    pub fn show(self: &Arc<Self>) {
+        let begun = self.state().loan.as_mut().is_some_and(|loan| {
+            let begins = !loan.seeing;
+            loan.seeing = true;
+            begins
+        });
+        if begun {
+            self.tell_front(super::lend::FOLD);
+        }
+    }
+
+    /// Whether the front is seeing what is noted.
+    pub fn is_seeing(&self) -> bool {
+        self.state().loan.as_ref().is_some_and(|loan| loan.seeing)
+    }
+
+    /// The front has seen so much.
+    pub fn seen(&self, seen: Seen) {
+        if let Some(loan) = &mut self.state().loan
+            && std::mem::take(&mut loan.seeing)
+        {
+            loan.ledger.turn(seen);
+        }
+    }
+}
+
+impl State {
+    /// Writes the line to the client, where that is lent and nothing is on its way through the front.
+    fn say_straight(&mut self, line: &[u8], weight: Weight) -> bool {
+        let nothing_before = self.unsent.is_empty() && self.sent == self.passed;
+        let Some(loan) = self.loan.as_mut().filter(|loan| !loan.seeing) else {
+            return false;
+        };
+        if !nothing_before || line.len() > WHOLE || !loan.ledger.can_mark() {
+            return false;
+        }
+        match weight {
+            Weight::Front => false,
+            Weight::None => loan.output.write_now(line),
+            // Of a question that may have been asked the front must know; of an answer that may not have
+            // left it must not.
+            Weight::Marked(mark @ Mark::Asked(_)) => {
+                loan.ledger.mark(mark);
+                loan.output.write_now(line)
+            }
+            Weight::Marked(mark @ Mark::Answered(_)) => {
+                let left = loan.output.write_now(line);
+                if left {
+                    loan.ledger.mark(mark);
+                }
+                left
+            }
+        }
+    }
+}
