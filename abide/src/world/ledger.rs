@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::keeper::crash_point;
+
 /// Bytes of input that a half holds.
 const INPUT: usize = 32 << 10;
 /// Marks that a half holds.
@@ -198,6 +200,7 @@ impl Writer {
         let free =
             unsafe { std::slice::from_raw_parts_mut(free.as_ptr().cast_mut().cast(), free.len()) };
         let count = read(free)?;
+        crash_point("loan.read");
         self.read = (from + count).min(INPUT);
         self.half().read.store(self.read as u32, Ordering::Release);
         let half = self.ledger.half(self.generation);
@@ -211,6 +214,7 @@ impl Writer {
         self.half()
             .taken
             .store(self.taken as u32, Ordering::Release);
+        crash_point("loan.taken");
     }
 
     /// Whether one more mark can be made.
@@ -226,6 +230,13 @@ impl Writer {
             let marked = self.marked as u32;
             self.half().marked.store(marked, Ordering::Release);
         }
+    }
+
+    /// Takes the last mark back.
+    pub fn unmark(&mut self) {
+        self.marked = self.marked.saturating_sub(1);
+        let marked = self.marked as u32;
+        self.half().marked.store(marked, Ordering::Release);
     }
 
     /// Whether it is time to let the front see what is here, so that there is room again.

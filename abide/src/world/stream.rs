@@ -17,7 +17,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Descriptors that come with one message.
-const HANDED: usize = 3;
+const HANDED: usize = 5;
 
 /// One connection.
 #[derive(Debug)]

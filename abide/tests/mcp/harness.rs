@@ -28,6 +28,15 @@ impl Home {
         }
     }
 
+    /// One whose first daemon dies at this place.
+    pub fn dying(at: &str) -> Self {
+        let home = Home::new();
+        let mut first = home.abide(&["status"]);
+        first.env("ABIDE_CRASH_AT", at);
+        assert!(first.output().expect("abide runs").status.success());
+        home
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -82,8 +91,12 @@ impl Home {
     }
 
     fn daemon(&self) -> Option<Process> {
+        Process::open(self.daemon_pid()?)
+    }
+
+    pub fn daemon_pid(&self) -> Option<i32> {
         let pid = std::fs::read_to_string(self.path("abide/run/lock")).ok()?;
-        Process::open(pid.trim().parse().ok()?)
+        pid.trim().parse().ok()
     }
 
     pub fn kill_daemon(&self) {
@@ -364,6 +377,11 @@ impl Client {
     /// The next request takes the id of the last one.
     pub fn forget_id(&mut self) {
         self.last_id -= 1;
+    }
+
+    /// The front's process.
+    pub fn front(&self) -> i32 {
+        self.child.id() as i32
     }
 
     pub fn close_input(&mut self) {

@@ -57,18 +57,9 @@ fn what_was_typed_when_the_daemon_died_is_not_typed_again() {
     }
 }
 
-/// A home whose first daemon dies at this place.
-fn dying(at: &str) -> Home {
-    let home = Home::new();
-    let mut first = home.abide(&["status"]);
-    first.env("ABIDE_CRASH_AT", at);
-    assert!(first.output().expect("abide runs").status.success());
-    home
-}
-
 #[test]
 fn a_signal_that_was_sent_when_the_daemon_died_is_not_sent_again() {
-    let home = dying("signal.post_send");
+    let home = Home::dying("signal.post_send");
     let mut client = Client::start(&home, LEGACY);
     let ear = home.ear("heard");
     let said = ear.path();
@@ -103,7 +94,7 @@ fn what_ended_its_session_when_the_daemon_died_is_told_as_done() {
             "[stdout] over\n",
         ),
     ] {
-        let home = dying(at);
+        let home = Home::dying(at);
         let mut client = Client::start(&home, LEGACY);
         let start = json!({"action": "start", "command": "head -n 1", "pty": false});
         let started = client.call("terminal_session", start);
@@ -128,7 +119,7 @@ fn what_was_done_to_a_timer_when_the_daemon_died_is_told_as_done() {
         ("pause_timer", "timer.change.post", "was paused"),
         ("resume_timer", "timer.change.post:2", "was resumed"),
     ] {
-        let home = dying(at);
+        let home = Home::dying(at);
         let mut client = Client::start(&home, LEGACY);
         let made = json!({"total_duration": 3600, "mission": "later"});
         let made = client.call("timer", made);
@@ -212,7 +203,7 @@ fn what_was_read_when_the_daemon_died_is_not_lost() {
     let noted = |era| (era, "read.noted", "No output available");
     let unnoted = |era| (era, "read.told", "[stdout] one\n");
     for (era, place, next) in ERAS.map(noted).into_iter().chain(ERAS.map(unnoted)) {
-        let home = dying(place);
+        let home = Home::dying(place);
         let mut client = Client::start(&home, setup(era));
         let command = "echo one; read line; echo $line";
         let start = json!({"action": "start", "command": command, "pty": false});

@@ -5,6 +5,7 @@ mod clients;
 mod harness;
 mod legacy;
 mod life;
+mod loan;
 mod modern;
 mod odd;
 mod timers;

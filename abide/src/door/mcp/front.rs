@@ -5,21 +5,26 @@
 //! then finds or starts the next, says again how the session with the client began and what has not
 //! been answered, each request under its old number, and the client notices nothing. For this it
 //! keeps the opening lines and the lines that wait for an answer, and nothing else.
+//!
+//! Where it can it does not even copy: it lends its client's ends to the daemon, and sleeps until they
+//! come back.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use super::batch;
 use super::hello::{Hello, RESENT};
 use super::kept::State;
 use super::lend;
-use super::lines::{Lines, Piece, until};
+use super::lines::{Lines, Piece};
+use super::pending::Output;
 use super::scan::{Kind, Outline};
 use super::wire::{MESSAGE_LIMIT, refusal};
 use crate::config::Places;
@@ -42,7 +47,8 @@ const ALL_ANSWERS: Duration = Duration::from_secs(365 * 86_400);
 pub fn front(places: &Places, agent: String) -> io::Result<()> {
     let front = Arc::new(Front {
         places: places.clone(),
-        output: Mutex::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        client: io::stdout().as_fd().try_clone_to_owned()?,
+        output: Mutex::new(Output::new(io::stdout().as_fd().try_clone_to_owned()?)),
         state: Mutex::new(State::new(introduction(agent)?)),
         changed: Condvar::new(),
     });
@@ -68,7 +74,9 @@ fn introduction(agent: String) -> io::Result<Hello> {
 
 struct Front {
     places: Places,
-    output: Mutex<File>,
+    /// What the client reads from.
+    client: OwnedFd,
+    output: Mutex<Output>,
     state: Mutex<State>,
     /// A request came while there was no connection, there is one again, or one was answered.
     changed: Condvar,
@@ -282,9 +290,7 @@ impl Front {
         let link = File::from(OwnedFd::from(link));
         let mut any = false;
         let mut out = Vec::new();
-        // A read that waits in the kernel would also be woken whenever the daemon has taken a request.
-        let awaited = |link: &File| until(link.as_fd(), PollFlags::IN).is_ok();
-        while awaited(&link) && lines.fill(&link).unwrap_or(false) {
+        while self.awaited(&link) && lines.fill(&link).unwrap_or(false) {
             let mut passed = 0;
             while let Some(Piece::Line(line)) = lines.next(false) {
                 if line.starts_with(lend::ASIDE) {
@@ -295,17 +301,54 @@ impl Front {
                 passed += line.len() as u64;
                 self.daemon_says(line, &mut out);
             }
-            self.write_answers(&out);
+            self.output().queue(&out, passed);
             out.clear();
-            if passed > 0 {
-                let mut state = self.state();
-                state.passed += passed;
-                state.tell_passed();
-            }
         }
         let mut state = self.state();
         state.see();
         any || state.brought
+    }
+
+    /// Waits until the daemon says something. Meanwhile the client gets what waits for it: one that does
+    /// not read keeps nobody from being heard.
+    fn awaited(&self, link: &File) -> bool {
+        loop {
+            let mut output = self.output();
+            let Ok(waiting) = output.write_some() else {
+                std::process::exit(0);
+            };
+            let passed = output.take_passed();
+            let room = output.has_room();
+            drop(output);
+            if !waiting {
+                self.wrote(passed);
+            }
+            let mut asked = Vec::with_capacity(2);
+            if room {
+                asked.push(PollFd::new(link, PollFlags::IN));
+            }
+            if waiting {
+                asked.push(PollFd::new(&self.client, PollFlags::OUT));
+            }
+            if matches!(poll(&mut asked, None), Err(e) if e != Errno::INTR) {
+                return false;
+            }
+            if room && !asked[0].revents().is_empty() {
+                return true;
+            }
+        }
+    }
+
+    /// All answers have left, so many bytes of the daemon's more.
+    fn wrote(&self, passed: u64) {
+        let mut state = self.state();
+        if passed > 0 {
+            state.passed += passed;
+            state.tell_passed();
+        }
+        if std::mem::take(&mut state.writing) {
+            self.changed.notify_all();
+        }
     }
 
     /// What the daemon says to the front itself.
@@ -315,10 +358,9 @@ impl Front {
             Ok(lend::LENDS) => state.lends = state.hello.lends,
             Ok(lend::FOLD) => state.fold(),
             Ok(said @ (lend::RETURN | lend::REFUSE)) => {
-                state.end_loan();
                 state.lends &= said == lend::RETURN;
                 drop(state);
-                self.changed.notify_all();
+                self.end_loan();
             }
             // Of a later version, and nothing that this one has said it understands.
             _ => {}
@@ -339,12 +381,23 @@ impl Front {
         out.extend_from_slice(line);
     }
 
+    /// The daemon has nothing of the client's any more. What it was about to say is said.
+    fn end_loan(&self) {
+        let staged = self.state().end_loan();
+        self.changed.notify_all();
+        let mut out = Vec::new();
+        if !staged.is_empty() {
+            self.daemon_says(&staged, &mut out);
+        }
+        self.output().queue(&out, 0);
+    }
+
     /// The connection is gone. What it had asked the client will be asked again under another id, so
     /// the old question is taken away.
     fn lost(&self) {
+        self.end_loan();
         let asked = {
             let mut state = self.state();
-            state.end_loan();
             state.link = None;
             std::mem::take(&mut state.asked)
         };
@@ -357,7 +410,9 @@ impl Front {
             out.extend_from_slice(&id);
             out.extend_from_slice(b",\"reason\":\"the question will be asked again\"}}\n");
         }
-        self.write(&out);
+        self.write_answers(&out);
+        // The next daemon counts from nought.
+        self.output().take_passed();
     }
 
     /// Nothing can be done about the daemon now: whoever waits is told.
@@ -382,19 +437,18 @@ impl Front {
     /// Whoever waits for the last answers ends the program: only when they have left.
     fn write_answers(&self, lines: &[u8]) {
         self.write(lines);
-        let mut state = self.state();
-        if std::mem::take(&mut state.writing) {
-            self.changed.notify_all();
-        }
+        self.wrote(0);
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock().expect("no holder panics")
     }
 
     /// Whole lines only. A client that no longer reads has gone.
     fn write(&self, lines: &[u8]) {
-        if lines.is_empty() {
-            return;
-        }
-        let mut output = self.output.lock().expect("no holder panics");
-        if write_all(&mut output, lines).is_err() {
+        let mut output = self.output();
+        output.queue(lines, 0);
+        if output.write_all().is_err() {
             std::process::exit(0);
         }
     }
@@ -402,20 +456,4 @@ impl Front {
 
 fn too_long() -> String {
     format!("the message is longer than {MESSAGE_LIMIT} bytes")
-}
-
-/// Some clients hand over pipes that do not block.
-fn write_all(output: &mut File, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match output.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                until(output.as_fd(), PollFlags::OUT)?;
-            }
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }

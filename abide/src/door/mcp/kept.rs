@@ -15,6 +15,7 @@ use super::lend::Aside;
 use super::scan::{BOM, Kind, Outline, one_spelling};
 use super::wire::TWICE;
 use crate::world::ledger::{Mark, Reader};
+use crate::world::loan::Stage;
 use crate::world::stream::hand_over;
 
 /// Lines that want no answer and wait for the next connection.
@@ -46,11 +47,17 @@ pub struct State {
     /// Bytes of the daemon's lines that have left for the client.
     pub passed: u64,
     /// Where is noted what becomes of the client, while that is lent.
-    loan: Option<Reader>,
+    loan: Option<Lent>,
     /// Whether the daemon has answered anything by itself over this connection.
     pub brought: bool,
     /// What the daemon had read from it and not taken up, when the loan ended.
     left: Option<Vec<u8>>,
+}
+
+/// A client that is lent.
+struct Lent {
+    notes: Reader,
+    stage: Stage,
 }
 
 /// A request as it came.
@@ -245,9 +252,12 @@ impl State {
             return false;
         };
         let lent = Reader::create().and_then(|(notes, memory)| {
+            let stage = Stage::create()?;
             let line = Aside::Lend(self.passed).line();
-            hand_over(link, line.as_bytes(), &[input, output, memory.as_fd()])?;
-            Ok(notes)
+            let [read, write] = stage.ends();
+            let handed = [input, output, memory.as_fd(), read, write];
+            hand_over(link, line.as_bytes(), &handed)?;
+            Ok(Lent { notes, stage })
         });
         // Where the connection turns out to be broken, the other thread hears of it too.
         self.lends = lent.is_ok();
@@ -265,7 +275,7 @@ impl State {
         let Some(loan) = &mut self.loan else {
             return;
         };
-        let (marks, lines) = loan.look();
+        let (marks, lines) = loan.notes.look();
         for mark in &marks {
             if let Mark::Asked(id) = mark {
                 self.ask(id.to_string().into_bytes());
@@ -301,7 +311,7 @@ impl State {
     /// Sees what is noted, and says so.
     pub fn fold(&mut self) {
         self.see();
-        if let Some(seen) = self.loan.as_ref().map(Reader::seen) {
+        if let Some(seen) = self.loan.as_ref().map(|loan| loan.notes.seen()) {
             self.say(Aside::Seen(seen));
         }
     }
@@ -320,14 +330,14 @@ impl State {
         }
     }
 
-    /// The loan is over. Whether there was one.
-    pub fn end_loan(&mut self) -> bool {
+    /// The loan is over, where there was one. What the daemon was about to give to the client is returned.
+    pub fn end_loan(&mut self) -> Vec<u8> {
         self.see();
         let Some(loan) = self.loan.take() else {
-            return false;
+            return Vec::new();
         };
-        self.left = Some(loan.rest());
-        true
+        self.left = Some(loan.notes.rest());
+        loan.stage.take_out()
     }
 }
 

@@ -16,7 +16,7 @@ use memchr::memmem;
 use super::batch;
 use super::out::Out;
 use crate::world::ledger::{Seen, Writer};
-use crate::world::loan::{Input, Output};
+use crate::world::loan::{Input, Output, Stage};
 use crate::world::stream::Stream;
 
 /// How lines begin that are no message of MCP.
@@ -30,14 +30,14 @@ pub const RETURN: &str = "!return\n";
 /// The daemon wants the front to see what is noted.
 pub const FOLD: &str = "!fold\n";
 
-/// What comes with a loan: input, output, memory.
-pub const HANDED: usize = 3;
+/// What comes with a loan: input, output, memory, and both ends of the stage.
+pub const HANDED: usize = 5;
 
 /// What a front says to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aside {
-    /// Its client's input and output come with this, and the memory for the notes. So many bytes of the
-    /// daemon's have left it.
+    /// Its client's input and output come with this, the memory for the notes and the stage. So many bytes
+    /// of the daemon's have left it.
     Lend(u64),
     /// So many have left it now.
     Passed(u64),
@@ -101,10 +101,11 @@ pub enum Heard {
 impl Loan {
     /// Takes what the front has handed over: input, output and memory. `None`: it cannot be used.
     pub fn take(handed: Vec<OwnedFd>, out: &Arc<Out>, passed: u64) -> Option<Self> {
-        let [input, output, memory] = <[OwnedFd; HANDED]>::try_from(handed).ok()?;
+        let handed = <[OwnedFd; HANDED]>::try_from(handed).ok()?;
         let took = || -> io::Result<(Input, Output, Writer)> {
-            let (input, output) = (Input::take(input)?, Output::take(output)?);
-            Ok((input, output, Writer::open(&memory)?))
+            let [input, output, memory, read, write] = handed;
+            let output = Output::take(output, Stage::take(read, write)?)?;
+            Ok((Input::take(input)?, output, Writer::open(&memory)?))
         };
         let (input, output, ledger) = took()
             .inspect_err(|e| tracing::debug!("what a front has lent cannot be used: {e}"))

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::{Buf, BytesMut};
 
 use crate::world::ledger::{Mark, Seen, Writer};
-use crate::world::loan::{Output, WHOLE};
+use crate::world::loan::{Gone, Output, WHOLE};
 use crate::world::stream::Stream;
 
 /// Bytes that may wait for a client that does not read; then it is let go.
@@ -64,9 +64,11 @@ impl Out {
     /// Says a line.
     pub fn push(self: &Arc<Self>, line: Vec<u8>, weight: Weight) -> io::Result<()> {
         let mut state = self.state();
-        if state.say_straight(&line, weight) {
-            return Ok(());
-        }
+        let line = match state.give(&line, weight) {
+            Gone::Whole => return Ok(()),
+            Gone::Not => line,
+            Gone::Without(rest) => rest,
+        };
         state.sent += line.len() as u64;
         self.send(&mut state, line)
     }
@@ -165,30 +167,23 @@ impl Out {
 }
 
 impl State {
-    /// Writes the line to the client, where that is lent and nothing is on its way through the front.
-    fn say_straight(&mut self, line: &[u8], weight: Weight) -> bool {
+    /// Gives the line to the client, where that is lent and nothing is on its way through the front.
+    fn give(&mut self, line: &[u8], weight: Weight) -> Gone {
         let nothing_before = self.unsent.is_empty() && self.sent == self.passed;
         let Some(loan) = self.loan.as_mut().filter(|loan| !loan.seeing) else {
-            return false;
+            return Gone::Not;
         };
         if !nothing_before || line.len() > WHOLE || !loan.ledger.can_mark() {
-            return false;
+            return Gone::Not;
         }
         match weight {
-            Weight::Front => false,
-            Weight::None => loan.output.write_now(line),
-            // Of a question that may have been asked the front must know; of an answer that may not have
-            // left it must not.
-            Weight::Marked(mark @ Mark::Asked(_)) => {
-                loan.ledger.mark(mark);
-                loan.output.write_now(line)
-            }
-            Weight::Marked(mark @ Mark::Answered(_)) => {
-                let left = loan.output.write_now(line);
-                if left {
-                    loan.ledger.mark(mark);
-                }
-                left
+            Weight::Front => Gone::Not,
+            Weight::None if loan.output.tell(line) => Gone::Whole,
+            Weight::None => Gone::Not,
+            Weight::Marked(mark) => {
+                let note = |ledger: &mut Writer| ledger.mark(mark);
+                loan.output
+                    .give(line, &mut loan.ledger, note, Writer::unmark)
             }
         }
     }

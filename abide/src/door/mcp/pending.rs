@@ -1,0 +1,137 @@
+//! What waits for the client, in the front. It is written as the client reads.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::lines::until;
+
+/// What a pipe with any room takes without letting its writer wait.
+const PIECE: usize = 4_096;
+/// With so many bytes waiting, no more are asked for.
+const MOST: usize = 16 << 20;
+
+/// The client's end, and what waits for it.
+pub struct Output {
+    file: File,
+    waiting: Vec<u8>,
+    /// Bytes of `waiting` that have left.
+    written: usize,
+    /// Bytes of the daemon's of which it is to be told when all of this has left.
+    passed: u64,
+}
+
+impl Output {
+    /// Nothing waits yet.
+    pub fn new(file: OwnedFd) -> Self {
+        Output {
+            file: File::from(file),
+            waiting: Vec::new(),
+            written: 0,
+            passed: 0,
+        }
+    }
+
+    /// Puts whole lines behind what waits. So many bytes of the daemon's are done with when they have left.
+    pub fn queue(&mut self, lines: &[u8], passed: u64) {
+        self.waiting.extend_from_slice(lines);
+        self.passed += passed;
+    }
+
+    /// Whether more may be queued.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() - self.written < MOST
+    }
+
+    /// Writes what can be written now. Whether anything still waits.
+    pub fn write_some(&mut self) -> io::Result<bool> {
+        while self.written < self.waiting.len() {
+            let now = Timespec::default();
+            let mut asked = [PollFd::new(&self.file, PollFlags::OUT)];
+            match poll(&mut asked, Some(&now)) {
+                Ok(0) => return Ok(true),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+            let end = self.waiting.len().min(self.written + PIECE);
+            match self.write(end) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+                other => other?,
+            }
+        }
+        self.waiting.clear();
+        self.waiting.shrink_to(MOST / 16);
+        self.written = 0;
+        Ok(false)
+    }
+
+    /// Writes everything, however long that takes.
+    pub fn write_all(&mut self) -> io::Result<()> {
+        while self.written < self.waiting.len() {
+            match self.write(self.waiting.len()) {
+                // Some clients hand over pipes that do not block.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    until(self.file.as_fd(), PollFlags::OUT)?;
+                }
+                other => other?,
+            }
+        }
+        self.waiting.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    fn write(&mut self, end: usize) -> io::Result<()> {
+        match self.file.write(&self.waiting[self.written..end]) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                self.written += count;
+                Ok(())
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// How many bytes of the daemon's have left, where all have.
+    pub fn take_passed(&mut self) -> u64 {
+        match self.waiting.is_empty() {
+            true => std::mem::take(&mut self.passed),
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_that_is_slow_holds_nobody_up_and_gets_all() {
+        let (mut read, write) = std::io::pipe().unwrap();
+        let mut output = Output::new(write.into());
+        let line: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+        output.queue(&line, 7);
+        assert!(output.write_some().unwrap());
+        assert_eq!(output.take_passed(), 0);
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            read.read_to_end(&mut got).unwrap();
+            got
+        });
+        output.write_all().unwrap();
+        assert_eq!(output.take_passed(), 7);
+        output.queue(b"more", 1);
+        while output.write_some().unwrap() {
+            until(output.file.as_fd(), PollFlags::OUT).unwrap();
+        }
+        assert_eq!(output.take_passed(), 1);
+        drop(output);
+        assert_eq!(reader.join().unwrap(), [&line[..], b"more"].concat());
+    }
+}
