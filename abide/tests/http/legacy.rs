@@ -251,3 +251,32 @@ fn a_field_that_is_given_twice_is_named() {
     }
     assert!(!abide.path("ran").exists());
 }
+
+#[test]
+fn a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
+    let abide = Abide::new();
+    let client = Client::of("2025-03-26", &abide, json!({}));
+    let fifo = abide.fifo("go");
+    let slow = format!("echo begun > {0}; cat {0}", fifo.display());
+    let mut first = client.call(1, "shell", &json!({"command": slow}));
+    assert_eq!(std::fs::read_to_string(&fifo).unwrap(), "begun\n");
+    let again = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "shell", "arguments": {"command": "touch ran"},
+    }});
+    let refused = abide.ask("POST /mcp", &client.headers, &again);
+    assert_eq!(refused.0, 200, "{refused:?}");
+    let batch = json!([again]).to_string();
+    let mut batched = abide.open("POST /mcp", &client.headers, &batch);
+    for error in [refused.1, batched.event()] {
+        assert_eq!(error["id"], 1, "{error}");
+        assert_eq!(error["error"]["code"], -32600, "{error}");
+        let said = error["error"]["message"].as_str().unwrap();
+        assert!(said.starts_with("a request under this id has not been answered yet"));
+    }
+    feed(&fifo, "over\n");
+    let result = first.event();
+    assert_eq!(result["result"]["structuredContent"]["status"], "SUCCESS");
+    assert!(!abide.path("ran").exists());
+    let mut later = client.call(1, "shell", &json!({"command": "true"}));
+    assert_eq!(later.event()["id"], 1, "it may be used again");
+}

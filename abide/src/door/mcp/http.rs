@@ -14,12 +14,12 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use super::batch::is_one;
 use super::decode;
 use super::prime::{EVENTS, primed};
-use super::scan::Outline;
+use super::scan::{Kind, Outline};
 use super::seal::Seal;
 use super::server::{Origin, Server};
 use super::sessions::Sessions;
 use super::slip::Slip;
-use super::wire::{MESSAGE_LIMIT, refusal};
+use super::wire::{MESSAGE_LIMIT, TWICE, refusal};
 use crate::daemon::Handle;
 
 /// Names the method of a request, from 2026-07-28 on.
@@ -72,9 +72,11 @@ impl Http {
                 return batch::answer(self, head, &body).await;
             }
             let outline = Outline::of(&body);
-            if let Some(sentence) = decode::twice(&body, &outline) {
+            let twice = decode::twice(&body, &outline).map(|sentence| (-32602, sentence));
+            let objection = twice.or_else(|| self.objection(&head.headers, &outline));
+            if let Some((code, sentence)) = objection {
                 let id = outline.id.as_deref();
-                return refused(StatusCode::OK, id, -32602, &sentence);
+                return refused(StatusCode::OK, id, code, &sentence);
             }
         }
         let calls = is_call(&head.headers);
@@ -92,6 +94,14 @@ impl Http {
         let request = Request::from_parts(head, Body::from(body));
         let answer = self.service.handle(request).await.map(Body::new);
         slip.signed_with(answer)
+    }
+
+    /// Why a request is not passed on that can be read: of two under one id the library would answer one.
+    fn objection(&self, headers: &HeaderMap, outline: &Outline) -> Option<(i32, String)> {
+        let session = headers.get(SESSION)?.to_str().ok()?;
+        let id = outline.id.as_deref()?;
+        let again = outline.kind() == Kind::Request && self.sessions.is_asked(session, id);
+        again.then(|| (-32600, TWICE.to_owned()))
     }
 
     /// Whether the version that was agreed upon has batches. `None`: the session is not known.

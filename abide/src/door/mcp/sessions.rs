@@ -134,6 +134,17 @@ impl Sessions {
         known.sessions.get(id).map(|session| session.takes_batches)
     }
 
+    /// Whether a request under this id, as JSON, is under way in this session.
+    pub fn is_asked(&self, session: &str, id: &[u8]) -> bool {
+        let Ok(id) = serde_json::from_slice::<RequestId>(id) else {
+            return false;
+        };
+        let known = self.known();
+        let session = known.sessions.get(session);
+        let earlier = session.and_then(|session| session.calls.get(&id));
+        earlier.is_some_and(|earlier| earlier.strong_count() > 0)
+    }
+
     /// Notes which version a session agreed upon.
     fn agreed(&self, id: &SessionId, answer: &ServerJsonRpcMessage) {
         if let JsonRpcMessage::Response(answer) = answer

@@ -43,7 +43,10 @@ pub async fn answer(http: Http, head: Parts, body: &[u8]) -> Response {
     let wrong = match messages.len() {
         0 => "a batch must not be empty".to_owned(),
         n if n > MOST => format!("a batch must hold at most {MOST} messages"),
-        _ => return Batch::of(messages).answer(http, head).await,
+        _ => {
+            let batch = Batch::of(messages, |outline| http.objection(&head.headers, outline));
+            return batch.answer(http, head).await;
+        }
     };
     refused(StatusCode::BAD_REQUEST, None, -32600, &wrong)
 }
@@ -59,7 +62,8 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(messages: Vec<Vec<u8>>) -> Self {
+    /// `in_use` objects to requests under an id that another has.
+    fn of(messages: Vec<Vec<u8>>, in_use: impl Fn(&Outline) -> Option<(i32, String)>) -> Self {
         let mut batch = Batch {
             passed: Vec::new(),
             refused: Vec::new(),
@@ -69,8 +73,8 @@ impl Batch {
         for line in messages {
             let outline = Outline::of(&line);
             let asks = outline.kind() == Kind::Request;
-            let objection = objection(&line, &outline).or_else(|| {
-                // Of two requests under one id the library would answer one.
+            let objection = objection(&line, &outline);
+            let objection = objection.or_else(|| in_use(&outline)).or_else(|| {
                 let again = asks && !ids.insert(outline.id.clone());
                 again.then(|| (-32600, TWICE.to_owned()))
             });
@@ -196,11 +200,8 @@ fn without_ids(unfinished: &mut BytesMut) -> Bytes {
         let told = |line: &&[u8]| !line.starts_with(b"id:") && !line.starts_with(b"retry:");
         let lines = event[..at].split(|byte| *byte == b'\n').filter(told);
         let lines: Vec<&[u8]> = lines.collect();
-        let says = |line: &&[u8]| {
-            line.strip_prefix(b"data:")
-                .is_none_or(|said| !said.is_empty())
-        };
-        if lines.iter().any(says) {
+        let empty = |line: &&[u8]| line.trim_ascii() == b"data:";
+        if !lines.iter().all(empty) {
             whole.extend_from_slice(&lines.join(&b'\n'));
             whole.extend_from_slice(END);
         }
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn events_lose_their_ids_and_nothing_else() {
         let mut unfinished = BytesMut::from(
-            &b"data:\nid: 0/1\nretry: 3000\n\ndata: {\"a\":1}\nid: 1/1\n\n:\n\nid: 2/1\ndata: {"[..],
+            &b"data: \nid: 0/1\nretry: 3000\n\ndata: {\"a\":1}\nid: 1/1\n\n:\n\nid: 2/1\ndata: {"[..],
         );
         let whole = without_ids(&mut unfinished);
         assert_eq!(whole, &b"data: {\"a\":1}\n\n:\n\n"[..]);
