@@ -122,7 +122,9 @@ impl Performer {
                 }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
-                    self.keepers.send(session, &ToKeeper::Watch { beyond });
+                    let ahead = false;
+                    self.keepers
+                        .send(session, &ToKeeper::Watch { beyond, ahead });
                 }
                 Effect::Ask { question } => self.ask(house, question, now),
                 Effect::Close { question, closing } => {

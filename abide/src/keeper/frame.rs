@@ -43,6 +43,8 @@ pub enum ToKeeper {
     Watch {
         /// How many are known.
         beyond: u64,
+        /// Say [`FromKeeper::Coming`] too, once, before that.
+        ahead: bool,
     },
     /// For the child to read.
     Input {
@@ -132,6 +134,9 @@ pub enum FromKeeper {
         /// How many bytes since this was last said.
         bytes: u64,
     },
+    /// There is output, which is not in the log yet: whoever waits for it can be awake when it is. Said
+    /// only to those who asked for it.
+    Coming,
     /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to
     /// whoever wants them killed after that; the keeper goes on trying.
     KillPending {
@@ -180,8 +185,12 @@ impl ToKeeper {
             ToKeeper::Look => {
                 put.u8(4);
             }
-            ToKeeper::Watch { beyond } => {
+            ToKeeper::Watch { beyond, ahead } => {
                 put.u8(5).u64(*beyond);
+                // Keepers of before pass over it.
+                if *ahead {
+                    put.flag(true);
+                }
             }
             ToKeeper::Input { bytes, once } => {
                 put.u8(INPUT_KIND).bytes(bytes);
@@ -239,6 +248,7 @@ impl ToKeeper {
             4 => ToKeeper::Look,
             5 => ToKeeper::Watch {
                 beyond: take.u64()?,
+                ahead: !take.0.is_empty() && take.flag()?,
             },
             INPUT_KIND => ToKeeper::Input {
                 bytes: take.bytes()?.to_vec(),
@@ -312,6 +322,9 @@ impl FromKeeper {
             FromKeeper::KillPending { left } => {
                 put.u8(9).u32(*left);
             }
+            FromKeeper::Coming => {
+                put.u8(10);
+            }
         });
     }
 
@@ -346,6 +359,7 @@ impl FromKeeper {
             7 => FromKeeper::Closed,
             8 => FromKeeper::InputTaken { bytes: take.u64()? },
             9 => FromKeeper::KillPending { left: take.u32()? },
+            10 => FromKeeper::Coming,
             _ => return Ok(None),
         }))
     }
@@ -468,7 +482,14 @@ mod tests {
             },
             ToKeeper::Deadline { in_ms: 9 },
             ToKeeper::Look,
-            ToKeeper::Watch { beyond: 1 << 40 },
+            ToKeeper::Watch {
+                beyond: 1 << 40,
+                ahead: false,
+            },
+            ToKeeper::Watch {
+                beyond: 7,
+                ahead: true,
+            },
             ToKeeper::Input {
                 bytes: vec![0, 255],
                 once: None,
@@ -542,6 +563,7 @@ mod tests {
             FromKeeper::Closed,
             FromKeeper::InputTaken { bytes: 8 },
             FromKeeper::KillPending { left: 1 },
+            FromKeeper::Coming,
         ]
     }
 

@@ -67,10 +67,17 @@ pub struct Run {
     usage: Usage,
     state: State,
     empty: bool,
-    watch: Option<u64>,
+    watch: Option<Watch>,
     start_news: Option<u64>,
     said: Said,
     notices: Vec<FromKeeper>,
+}
+
+/// What a daemon waits for.
+#[derive(Clone, Copy)]
+struct Watch {
+    beyond: u64,
+    ahead: bool,
 }
 
 /// What a run takes over from the place it is started in.
@@ -260,6 +267,12 @@ impl Run {
         .min()
     }
 
+    /// Whether somebody wants to know of output before it is taken. They are told once.
+    pub fn announces(&mut self) -> bool {
+        let watch = self.watch.as_mut();
+        watch.is_some_and(|watch| std::mem::take(&mut watch.ahead))
+    }
+
     /// Takes what a stream has.
     pub fn take_output(&mut self, at: usize) {
         let mut left = TURN_LIMIT;
@@ -344,7 +357,7 @@ impl Run {
                 self.deadline = Some(mono_ms().saturating_add(in_ms));
             }
             ToKeeper::Look => self.notices.push(self.grew()),
-            ToKeeper::Watch { beyond } => self.watch = Some(beyond),
+            ToKeeper::Watch { beyond, ahead } => self.watch = Some(Watch { beyond, ahead }),
             ToKeeper::Input { bytes, once } => {
                 let unwanted = self.feed.push(bytes, once);
                 self.fed(unwanted);
@@ -567,8 +580,8 @@ impl Run {
             self.state = State::Recorded(ending);
         }
         self.settle_ending(&mut frames);
-        if let Some(beyond) = self.watch
-            && self.log.end() > beyond
+        if let Some(watch) = self.watch
+            && self.log.end() > watch.beyond
         {
             self.watch = None;
             frames.push(self.grew());

@@ -161,6 +161,10 @@ impl Keeper {
 
     fn turn(&mut self, woken: &Woken) {
         if let Stage::Run(run) = &mut self.stage {
+            let brought = |flow: &Option<Flow>| matches!(flow, Some(Flow::Bytes));
+            if woken.streams.iter().any(brought) && run.announces() {
+                say(&mut self.line, &FromKeeper::Coming);
+            }
             for (at, flow) in woken.streams.into_iter().enumerate() {
                 match flow {
                     Some(Flow::End) => run.stream_ended(at),

@@ -4,7 +4,8 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use crate::keeper::log::Stream;
@@ -17,7 +18,7 @@ pub const CHUNK_LIMIT: usize = 64 << 10;
 /// mostly that is where the next bytes are.
 #[derive(Clone, Debug)]
 pub struct Log {
-    folder: PathBuf,
+    folder: Arc<Path>,
     last: Arc<Mutex<Option<Arc<Segment>>>>,
 }
 
@@ -80,7 +81,7 @@ impl Log {
     /// The log of the session whose folder this is. There may be no output yet.
     pub fn open(session_folder: &Path) -> Self {
         Log {
-            folder: session_folder.join(LOG_FOLDER),
+            folder: session_folder.join(LOG_FOLDER).into(),
             last: Arc::default(),
         }
     }
@@ -208,7 +209,12 @@ impl Log {
             Err(fault) => Err(fault),
         };
         Ok(match (open(data_name(base))?, open(index_name(base))?) {
-            (Some(data), Some(index)) => Some(Segment { base, data, index }),
+            (Some(data), Some(index)) => Some(Segment {
+                base,
+                data,
+                index,
+                seen: AtomicU64::new(0),
+            }),
             _ => None,
         })
     }
@@ -219,11 +225,15 @@ struct Segment {
     base: u64,
     data: File,
     index: File,
+    /// Lines that are known to be in the index.
+    seen: AtomicU64,
 }
 
 impl Segment {
     fn count(&self) -> io::Result<u64> {
-        Ok(self.index.metadata()?.len() / ENTRY_SIZE as u64)
+        let count = self.index.metadata()?.len() / ENTRY_SIZE as u64;
+        self.seen.fetch_max(count, Ordering::Relaxed);
+        Ok(count)
     }
 
     fn entry(&self, line: u64) -> io::Result<Option<Entry>> {
@@ -242,6 +252,9 @@ impl Segment {
     /// log ask for them.
     fn line_of(&self, at: u64) -> io::Result<Option<(u64, Entry)>> {
         let holds = |entry: &Entry| entry.offset <= at && at < entry.end();
+        if let Some((line, entry)) = self.newest()?.filter(|(_, entry)| holds(entry)) {
+            return Ok(Some((line, entry)));
+        }
         let count = self.count()?;
         if at < self.base || count == 0 {
             return Ok(None);
@@ -253,6 +266,22 @@ impl Segment {
         let line = self.line_at(at)?;
         let entry = self.entry(line)?.filter(holds);
         Ok(entry.map(|entry| (line, entry)))
+    }
+
+    /// The line after the last that was seen, or that one, which may have grown. It is mostly the newest.
+    fn newest(&self) -> io::Result<Option<(u64, Entry)>> {
+        let Some(last) = self.seen.load(Ordering::Relaxed).checked_sub(1) else {
+            return Ok(None);
+        };
+        let mut two = [0; 2 * ENTRY_SIZE];
+        let length = self.index.read_at(&mut two, last * ENTRY_SIZE as u64)?;
+        let (lines, _) = two[..length].as_chunks::<ENTRY_SIZE>();
+        let Some(entry) = lines.last().and_then(Entry::from_bytes) else {
+            return Ok(None);
+        };
+        let line = last + lines.len() as u64 - 1;
+        self.seen.fetch_max(line + 1, Ordering::Relaxed);
+        Ok(Some((line, entry)))
     }
 
     /// The first line whose bytes reach beyond `at`.

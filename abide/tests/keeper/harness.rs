@@ -346,7 +346,10 @@ impl Keeper {
 
     /// Waits until there are more than `beyond` bytes of output.
     pub fn expect_growth(&mut self, beyond: u64) -> u64 {
-        self.say(&ToKeeper::Watch { beyond });
+        self.say(&ToKeeper::Watch {
+            beyond,
+            ahead: false,
+        });
         loop {
             match self.next() {
                 FromKeeper::Grew { bytes, .. } if bytes > beyond => return bytes,

@@ -163,7 +163,10 @@ fn a_look_answers_at_once_and_a_watch_once() {
     else {
         panic!("a look was not answered");
     };
-    keeper.say(&ToKeeper::Watch { beyond: 3 });
+    keeper.say(&ToKeeper::Watch {
+        beyond: 3,
+        ahead: false,
+    });
     keeper.say(&input("abc"));
     keeper.say(&ToKeeper::Look);
     let mut looked = Vec::new();
@@ -357,4 +360,35 @@ fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
         assert_eq!(ran.exited.end, End::Agent);
         assert_eq!(ran.output(Stream::Stdout), b"ready\nasked\n");
     }
+}
+
+/// Whoever wants to know ahead is told when bytes come and when they are there; nobody else hears of it.
+#[test]
+fn who_asks_is_told_ahead_of_output_once() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.ready();
+    let mut launch = keeper.shell("exec cat");
+    launch.stdin = Stdin::Open;
+    keeper.start(launch);
+    keeper.expect_started();
+    let mut known = 0;
+    for ahead in [true, false, true] {
+        keeper.say(&ToKeeper::Watch {
+            beyond: known,
+            ahead,
+        });
+        keeper.say(&input("ab"));
+        let mut coming = 0;
+        known = loop {
+            match keeper.next() {
+                FromKeeper::Coming => coming += 1,
+                FromKeeper::Grew { bytes, .. } => break bytes,
+                FromKeeper::InputTaken { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(coming, u32::from(ahead));
+    }
+    keeper.say(&ToKeeper::CloseInput);
+    assert_eq!(keeper.finish().exited.bytes, 6);
 }

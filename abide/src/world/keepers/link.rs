@@ -24,8 +24,7 @@ pub(super) struct Link {
     stream: Arc<Stream>,
     out: Mutex<Out>,
     kick: Notify,
-    /// Lengths that somebody wants to be told to be exceeded.
-    watched: Mutex<Vec<u64>>,
+    watched: Mutex<Watched>,
     tide: watch::Sender<Tide>,
     credit: Semaphore,
     /// The keeper's process, once it has said that.
@@ -47,6 +46,19 @@ struct Out {
     unsent: Vec<u8>,
     /// The keeper keeps another session now: nothing of this one may reach it.
     handed_on: bool,
+}
+
+/// Lengths that somebody wants to be told to be exceeded, and whether they want to know it ahead.
+#[derive(Default)]
+struct Watched(Vec<(u64, bool)>);
+
+impl Watched {
+    /// What to ask of the keeper: it tells once, and is asked again for the others.
+    fn wanted(&self) -> Option<ToKeeper> {
+        let beyond = self.0.iter().map(|(beyond, _)| *beyond).min()?;
+        let ahead = self.0.iter().any(|(_, ahead)| *ahead);
+        Some(ToKeeper::Watch { beyond, ahead })
+    }
 }
 
 /// How far a session's output has come.
@@ -168,13 +180,13 @@ impl Link {
         });
     }
 
-    /// Asks to be told once there are more bytes than `beyond`.
-    pub fn watch(&self, beyond: u64) {
+    /// Asks to be told once there are more bytes than `beyond`, and `ahead` when they are about to come.
+    pub fn watch(&self, beyond: u64, ahead: bool) {
         let mut watched = self.watched.lock().expect("no holder panics");
-        watched.push(beyond);
-        let least = watched.iter().copied().min().unwrap_or(beyond);
+        watched.0.push((beyond, ahead));
+        let wanted = watched.wanted();
         drop(watched);
-        self.send(&ToKeeper::Watch { beyond: least });
+        wanted.iter().for_each(|wanted| self.send(wanted));
     }
 
     pub async fn input(&self, bytes: &[u8], mut once: Option<Once>) -> io::Result<()> {
@@ -212,12 +224,10 @@ impl Link {
 
     fn grew(&self, bytes: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
-        watched.retain(|beyond| *beyond >= bytes);
-        let next = watched.iter().copied().min();
+        watched.0.retain(|(beyond, _)| *beyond >= bytes);
+        let wanted = watched.wanted();
         drop(watched);
-        if let Some(beyond) = next {
-            self.send(&ToKeeper::Watch { beyond });
-        }
+        wanted.iter().for_each(|wanted| self.send(wanted));
         self.tide
             .send_modify(|tide| tide.bytes = tide.bytes.max(bytes));
     }
@@ -243,12 +253,13 @@ impl Link {
 pub struct Follower {
     link: Arc<Link>,
     tide: watch::Receiver<Tide>,
+    ahead: bool,
 }
 
 impl Follower {
-    pub(super) fn new(link: Arc<Link>) -> Self {
+    pub(super) fn new(link: Arc<Link>, ahead: bool) -> Self {
         let tide = link.tide.subscribe();
-        Follower { link, tide }
+        Follower { link, tide, ahead }
     }
 
     /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
@@ -268,7 +279,7 @@ impl Follower {
         if now.bytes > offset || over(&now) {
             return now;
         }
-        self.link.watch(offset);
+        self.link.watch(offset, self.ahead);
         loop {
             if self.tide.changed().await.is_err() {
                 let last = *self.tide.borrow();
@@ -498,6 +509,8 @@ fn translate(
             link.credit.add_permits(usize::try_from(bytes).unwrap_or(0));
             None
         }
+        // Whoever hears it is awake.
+        FromKeeper::Coming => None,
         FromKeeper::KillPending { left } => {
             tracing::warn!(
                 "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"

@@ -56,6 +56,7 @@ pub struct Keepers {
     /// What was read of the sessions that were found, until somebody wants to know.
     recalled: Mutex<HashMap<SessionId, Recalled>>,
     starting: Starting,
+    several_processors: bool,
     leaving: CancellationToken,
 }
 
@@ -102,6 +103,8 @@ impl Keepers {
             unborn: Mutex::default(),
             recalled: Mutex::default(),
             starting: Starting::default(),
+            several_processors: std::thread::available_parallelism()
+                .is_ok_and(|count| count.get() > 1),
             leaving: CancellationToken::new(),
         })
     }
@@ -206,7 +209,7 @@ impl Keepers {
     pub fn send(&self, id: SessionId, frame: &ToKeeper) {
         if let Some(link) = self.link(id) {
             match frame {
-                ToKeeper::Watch { beyond } => link.watch(*beyond),
+                ToKeeper::Watch { beyond, ahead } => link.watch(*beyond, *ahead),
                 frame => link.send(frame),
             }
             if matches!(frame, ToKeeper::Signal { .. }) {
@@ -239,7 +242,14 @@ impl Keepers {
 
     /// Follows a session's output by its length.
     pub fn follow(&self, id: SessionId) -> Option<Follower> {
-        self.link(id).map(Follower::new)
+        self.link(id).map(|link| Follower::new(link, false))
+    }
+
+    /// The same for somebody who is waited for: this daemon wakes up while the keeper still writes the
+    /// bytes down, where there is a processor for each.
+    pub fn follow_closely(&self, id: SessionId) -> Option<Follower> {
+        let link = self.link(id);
+        link.map(|link| Follower::new(link, self.several_processors))
     }
 
     /// The session's folder.

@@ -145,7 +145,7 @@ impl Desk {
     /// Follows a session's output from here on.
     pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
         let now = SystemClock.now().mono;
-        let follower = self.handle.keepers().follow(view.id);
+        let follower = self.handle.keepers().follow_closely(view.id);
         Reading {
             log: Log::open(&view.folder),
             meta: folder::read_meta(&view.folder).ok().flatten(),
@@ -332,9 +332,8 @@ impl Reading {
 
     /// Adds the line without end that follows, where it has stood there for a while.
     async fn with_prompt(&mut self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
-        let now = SystemClock.now().wall.0;
-        let settled = now.saturating_sub(page.last_at) >= SETTLE.as_millis() as u64;
-        if page.open && !page.full && (settled || self.ended) {
+        let quiet = || SystemClock.now().wall.0.saturating_sub(page.last_at);
+        if page.open && !page.full && (self.ended || quiet() >= SETTLE.as_millis() as u64) {
             return Ok(self.page(from, most, Open::Take).await?.into());
         }
         Ok(page.into())
