@@ -13,7 +13,7 @@ use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
     ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses,
-    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -54,7 +54,7 @@ pub async fn run(
             .and_then(|id| server.handle.board().session(id))
         && tools::is_own(&view, origin.peer).await
     {
-        return Ok(answer(ToolResult::error(tools::OWN_LIMITS.into())));
+        return Ok(answer(ToolResult::error(tools::OWN_LIMITS.into())).into());
     }
     let round = match &request.request_state {
         None => None,
@@ -93,7 +93,7 @@ pub async fn run(
     let call = match begun {
         Ok(call) => call,
         Err(NotCalled::BadInput(bad)) => {
-            return Ok(answer(ToolResult::error(bad.to_string())));
+            return Ok(answer(ToolResult::error(bad.to_string())).into());
         }
         Err(unknown @ NotCalled::UnknownTool(..)) => {
             return Err(ErrorData::invalid_params(unknown.to_string(), None));
@@ -157,11 +157,11 @@ fn reopened(
     })
 }
 
-fn answer(result: ToolResult) -> CallToolResponse {
+fn answer(result: ToolResult) -> CallToolResult {
     let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
     answer.is_error = Some(result.is_error);
     answer.structured_content = Some(Value::Object(result.facts));
-    answer.into()
+    answer
 }
 
 /// What matters of the client.
@@ -260,18 +260,36 @@ impl Wait<'_> {
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
                     self.withdraw().await;
-                    if let Some(progress) = self.progress {
+                    if let Some(progress) = self.progress.take() {
                         progress.settle().await;
                     }
-                    let receipt = self.call.into_receipt();
-                    match (slip(&self.cx), &self.note) {
-                        (Some(slip), _) => slip.leave(receipt),
-                        (None, Some(note)) => note.leave(receipt),
-                        (None, None) => {}
-                    }
-                    return Ok(answer(result));
+                    return Ok(self.done(result));
                 }
             }
+        }
+    }
+
+    /// Answers, at once where there is a way.
+    fn done(self, result: ToolResult) -> CallToolResponse {
+        let receipt = self.call.into_receipt();
+        if let Some(slip) = slip(&self.cx) {
+            slip.leave(receipt);
+            return answer(result).into();
+        }
+        let Some(note) = &self.note else {
+            return answer(result).into();
+        };
+        let mut answer = ServerResult::CallToolResult(answer(result));
+        if !is_modern(&self.cx) {
+            answer.strip_result_type_for_legacy_peer();
+        }
+        match note.say(&answer) {
+            true => receipt.delivered(),
+            false => note.leave(receipt),
+        }
+        match answer {
+            ServerResult::CallToolResult(answer) => answer.into(),
+            other => unreachable!("{other:?} is no result of a tool"),
         }
     }
 

@@ -436,7 +436,7 @@ impl Front {
 
     /// Whoever waits for the last answers ends the program: only when they have left.
     fn write_answers(&self, lines: &[u8]) {
-        self.write(lines);
+        self.write_all(lines);
         self.wrote(0);
     }
 
@@ -444,8 +444,15 @@ impl Front {
         self.output.lock().expect("no holder panics")
     }
 
-    /// Whole lines only. A client that no longer reads has gone.
+    /// Whole lines only. Whoever has nothing to say does not wait for a client that reads slowly.
     fn write(&self, lines: &[u8]) {
+        if !lines.is_empty() {
+            self.write_all(lines);
+        }
+    }
+
+    /// These and all before them. A client that no longer reads has gone.
+    fn write_all(&self, lines: &[u8]) {
         let mut output = self.output();
         output.queue(lines, 0);
         if output.write_all().is_err() {

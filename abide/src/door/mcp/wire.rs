@@ -8,9 +8,10 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, ready};
+use std::future::{Future, pending, ready};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::BytesMut;
@@ -18,10 +19,11 @@ use memchr::memchr;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, RequestId,
-    ServerNotification,
+    ServerNotification, ServerResult,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +57,6 @@ const TOO_EARLY: &str = "no session is open: say initialize first, or name io.mo
 const NO_ID: &str = "the id of a request must be text or a whole number";
 
 /// What a call knows of the message that brought it.
-#[derive(Debug)]
 pub struct Note {
     /// The number of this request among all that its front has ever passed on, where there is one.
     /// It stays the same when the front says it again.
@@ -66,6 +67,13 @@ pub struct Note {
     pub lost: CancellationToken,
     id: RequestId,
     receipts: Receipts,
+    straight: Option<Straight>,
+}
+
+/// The way past the library for an answer that is there.
+struct Straight {
+    out: Arc<Out>,
+    said: Arc<AtomicBool>,
 }
 
 /// What is to be said when the answer to a request has left. Those of a lost connection are dropped
@@ -86,7 +94,25 @@ impl Note {
             lost,
             id,
             receipts,
+            straight: None,
         }
+    }
+
+    /// Answers the request at once, and not when the library comes round to it: that costs more than
+    /// making the answer. Whether it has left; the library's answer is then not sent.
+    pub fn say(&self, result: &ServerResult) -> bool {
+        let (Some(straight), Some(ordinal)) = (&self.straight, self.ordinal) else {
+            return false;
+        };
+        let answer = Answer {
+            jsonrpc: "2.0",
+            id: &self.id,
+            result,
+        };
+        let weight = Weight::Marked(Mark::Answered(ordinal));
+        let left = line_of(&answer).and_then(|line| straight.out.push(line, weight));
+        straight.said.store(left.is_ok(), Ordering::Relaxed);
+        left.is_ok()
     }
 
     /// The client cancels the call, giving this reason. The first one counts.
@@ -126,15 +152,22 @@ pub struct Wire {
     calls: HashMap<RequestId, Call>,
     receipts: Receipts,
     first_id: i64,
+    /// A request under an id whose answer has left, but not yet come through the library.
+    early: Option<(Asked, Option<u64>)>,
     /// Whether the library has taken up a session. Before that, it wants nothing but requests.
     open: bool,
     lost: CancellationToken,
 }
 
+/// A message from a client.
+type Asked = RxJsonRpcMessage<RoleServer>;
+
 /// A request that is not answered.
 struct Call {
     note: Weak<Note>,
     ordinal: Option<u64>,
+    /// Its answer has left already.
+    said: Arc<AtomicBool>,
 }
 
 /// Numbers requests as their front does.
@@ -205,6 +238,7 @@ impl Wire {
             // Not from nought: the official library for TypeScript takes the cancellation of a request
             // numbered 0 for one that names none, and the question would stay on the screen.
             first_id: i64::from(hello.connection) * IDS_PER_CONNECTION + 1,
+            early: None,
             open: false,
             lost: CancellationToken::new(),
         }
@@ -305,7 +339,7 @@ impl Wire {
     }
 
     /// The message in a line, where the library should see one.
-    fn message(&mut self, line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+    fn message(&mut self, line: &[u8]) -> Option<Asked> {
         let line = line
             .strip_prefix(b"\xef\xbb\xbf")
             .unwrap_or(line)
@@ -320,6 +354,10 @@ impl Wire {
             return None;
         }
         match decode::message(line, &outline) {
+            Ok(message) if self.is_early(&message) => {
+                self.early = Some((message, ordinal));
+                None
+            }
             Ok(message) => match self.objection(&message) {
                 None => self.known(message, ordinal),
                 Some((code, sentence)) => {
@@ -347,9 +385,29 @@ impl Wire {
         }
     }
 
+    /// Whether a client that has its answer uses the id again before the library knows of that answer: it
+    /// would take one for the other.
+    fn is_early(&self, message: &Asked) -> bool {
+        let JsonRpcMessage::Request(asked) = message else {
+            return false;
+        };
+        let call = self.calls.get(&asked.id);
+        call.is_some_and(|call| call.said.load(Ordering::Relaxed))
+    }
+
+    /// A message that was too early and is no longer.
+    fn due(&mut self) -> Option<Asked> {
+        let early = self
+            .early
+            .as_ref()
+            .is_some_and(|(message, _)| self.is_early(message));
+        let (message, ordinal) = self.early.take_if(|_| !early)?;
+        self.known(message, ordinal)
+    }
+
     /// Why a message that can be read is not passed on all the same: of two requests under one id the
     /// library would answer the last only, and of what comes too early it says what nobody understands.
-    fn objection(&self, message: &RxJsonRpcMessage<RoleServer>) -> Option<(i32, &'static str)> {
+    fn objection(&self, message: &Asked) -> Option<(i32, &'static str)> {
         let JsonRpcMessage::Request(asked) = message else {
             return None;
         };
@@ -368,19 +426,21 @@ impl Wire {
     }
 
     /// Notes what a message means for the calls under way, and passes it on.
-    fn known(
-        &mut self,
-        mut message: RxJsonRpcMessage<RoleServer>,
-        ordinal: Option<u64>,
-    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+    fn known(&mut self, mut message: Asked, ordinal: Option<u64>) -> Option<Asked> {
         match &mut message {
             JsonRpcMessage::Request(asked) => {
                 let (id, lost) = (asked.id.clone(), self.lost.clone());
-                let note = Note::new(ordinal, id, lost, self.receipts.clone());
+                let mut note = Note::new(ordinal, id, lost, self.receipts.clone());
+                let said = Arc::new(AtomicBool::new(false));
+                note.straight = Some(Straight {
+                    out: self.out.clone(),
+                    said: said.clone(),
+                });
                 let note = Arc::new(note);
                 let call = Call {
                     note: Arc::downgrade(&note),
                     ordinal,
+                    said,
                 };
                 self.calls.insert(asked.id.clone(), call);
                 self.open |= opens(&asked.request);
@@ -435,24 +495,42 @@ impl Wire {
         self.loan = None;
     }
 
-    /// What is to be noted of a message that leaves.
-    fn weight(&mut self, item: &TxJsonRpcMessage<RoleServer>) -> Weight {
+    /// What is to be noted of a message that leaves. `None`: it has left.
+    fn weight(&mut self, item: &TxJsonRpcMessage<RoleServer>) -> Option<Weight> {
         let answered = match item {
-            JsonRpcMessage::Notification(_) => return Weight::None,
+            JsonRpcMessage::Notification(_) => return Some(Weight::None),
             JsonRpcMessage::Request(asked) => {
-                return match asked.id {
+                return Some(match asked.id {
                     RequestId::Number(id) => Weight::Marked(Mark::Asked(id.unsigned_abs())),
                     RequestId::String(_) => Weight::Front,
-                };
+                });
             }
             JsonRpcMessage::Response(answer) => self.calls.remove(&answer.id),
             JsonRpcMessage::Error(error) => error.id.as_ref().and_then(|id| self.calls.remove(id)),
         };
-        match answered.and_then(|call| call.ordinal) {
+        let Some(call) = answered else {
+            return Some(Weight::Front);
+        };
+        let weight = match call.ordinal {
             Some(ordinal) => Weight::Marked(Mark::Answered(ordinal)),
             None => Weight::Front,
-        }
+        };
+        (!call.said.load(Ordering::Relaxed)).then_some(weight)
     }
+}
+
+/// An answer, as the library writes it.
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RequestId,
+    result: &'a ServerResult,
+}
+
+fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// The line that answers a request with an error.
@@ -512,12 +590,10 @@ impl Transport<RoleServer> for Wire {
             let mut receipts = self.receipts.lock().expect("no holder panics");
             receipts.remove(&id)
         });
-        let sent = serde_json::to_vec(&item)
-            .map_err(io::Error::from)
-            .and_then(|mut line| {
-                line.push(b'\n');
-                self.out.push(line, weight)
-            });
+        let sent = match weight {
+            None => Ok(()),
+            Some(weight) => line_of(&item).and_then(|line| self.out.push(line, weight)),
+        };
         match &sent {
             Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
             Err(_) => self.give_up(),
@@ -525,8 +601,15 @@ impl Transport<RoleServer> for Wire {
         ready(sent)
     }
 
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    async fn receive(&mut self) -> Option<Asked> {
         loop {
+            if let Some(message) = self.due() {
+                return Some(message);
+            }
+            if self.early.is_some() {
+                // This is asked anew as soon as the library has sent something.
+                pending::<()>().await;
+            }
             let Some(line) = self.line().await else {
                 self.lost.cancel();
                 return None;
