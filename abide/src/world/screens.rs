@@ -242,9 +242,7 @@ async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mu
             if tide.ended {
                 break;
             }
-            // Whoever waits to read this comes first, even before the alarm is set, and what comes in a burst
-            // is painted at once.
-            tokio::task::yield_now().await;
+            // Whoever waits to read this comes first, and what comes in a burst is painted at once.
             pause(MOMENT).await;
             let lag = try_lock(&live).map_or(u64::MAX, |held| held.lag(at));
             let (screens, live) = (screens.clone(), live.clone());

@@ -26,6 +26,8 @@ pub(super) struct Link {
     kick: Notify,
     watched: Mutex<Watched>,
     tide: watch::Sender<Tide>,
+    /// The same for those whom nobody waits for: they hear of bytes after the others have had their turn.
+    later: watch::Sender<Tide>,
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
@@ -84,6 +86,7 @@ impl Link {
             kick: Notify::new(),
             watched: Mutex::default(),
             tide: watch::channel(Tide::default()).0,
+            later: watch::channel(Tide::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
             birth: AtomicU8::new(EXPECTED),
@@ -174,10 +177,22 @@ impl Link {
     /// Nothing more will come for this session, and nothing can be sent.
     fn end(&self) {
         self.credit.close();
-        self.tide.send_modify(|tide| {
+        self.turned(|tide| {
             tide.ended = true;
             tide.closed = true;
         });
+    }
+
+    /// Tells everybody of a change.
+    fn turned(&self, change: impl FnOnce(&mut Tide)) {
+        self.tide.send_modify(change);
+        self.tell_the_others();
+    }
+
+    /// Tells those whom nobody waits for how far it has come.
+    fn tell_the_others(&self) {
+        let tide = *self.tide.borrow();
+        self.later.send_replace(tide);
     }
 
     /// Asks to be told once there are more bytes than `beyond`, and `ahead` when they are about to come.
@@ -257,7 +272,15 @@ pub struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(link: Arc<Link>, ahead: bool) -> Self {
+    /// For somebody whom nobody waits for.
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        let tide = link.later.subscribe();
+        let ahead = false;
+        Follower { link, tide, ahead }
+    }
+
+    /// For somebody who is waited for, and wants to know `ahead` of what comes.
+    pub(super) fn close(link: Arc<Link>, ahead: bool) -> Self {
         let tide = link.tide.subscribe();
         Follower { link, tide, ahead }
     }
@@ -394,9 +417,12 @@ impl Kept {
             {
                 let ended = self.life.ended;
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
-                    if matches!(event, Event::Grew { .. }) && self.inbox.is_empty() {
-                        // Whoever waits for the bytes knows of them now, and comes before the house.
-                        tokio::task::yield_now().await;
+                    if matches!(event, Event::Grew { .. }) {
+                        if self.inbox.is_empty() {
+                            // Whoever waits for the bytes knows of them now, and comes before the house.
+                            tokio::task::yield_now().await;
+                        }
+                        self.link.tell_the_others();
                     }
                     let _ = keepers.events.send(event).await;
                 }
@@ -482,7 +508,7 @@ fn translate(
         FromKeeper::Exited(exited) => {
             life.ended = true;
             life.over = exited.empty && exited.closed;
-            link.tide.send_modify(|tide| {
+            link.turned(|tide| {
                 tide.bytes = tide.bytes.max(exited.bytes);
                 tide.ended = true;
                 tide.closed |= exited.closed;
@@ -502,7 +528,7 @@ fn translate(
         }
         FromKeeper::Emptied => Some(Event::Emptied { session }),
         FromKeeper::Closed => {
-            link.tide.send_modify(|tide| tide.closed = true);
+            link.turned(|tide| tide.closed = true);
             None
         }
         FromKeeper::InputTaken { bytes } => {

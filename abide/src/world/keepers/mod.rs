@@ -242,14 +242,14 @@ impl Keepers {
 
     /// Follows a session's output by its length.
     pub fn follow(&self, id: SessionId) -> Option<Follower> {
-        self.link(id).map(|link| Follower::new(link, false))
+        self.link(id).map(Follower::new)
     }
 
-    /// The same for somebody who is waited for: this daemon wakes up while the keeper still writes the
-    /// bytes down, where there is a processor for each.
+    /// The same for somebody who is waited for, and hears of bytes before all others: this daemon wakes up
+    /// while the keeper still writes them down, where there is a processor for each.
     pub fn follow_closely(&self, id: SessionId) -> Option<Follower> {
         let link = self.link(id);
-        link.map(|link| Follower::new(link, self.several_processors))
+        link.map(|link| Follower::close(link, self.several_processors))
     }
 
     /// The session's folder.
