@@ -497,6 +497,8 @@ fn two_clients_of_an_agent_take_no_line_from_each_other() {
         for client in &mut clients {
             assert_eq!(text(&client.call("terminal_session", wait.clone())), both);
         }
+        // What was told is noted by the time that anything else is answered.
+        clients[0].call("terminal_session", json!({"action": "list"}));
         home.kill_daemon();
         for client in &mut clients {
             let nothing = client.call("terminal_session", read.clone());

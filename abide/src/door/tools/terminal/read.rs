@@ -97,7 +97,7 @@ impl Desk {
             );
         }
         let result = self.told(&view, &reading, found, more);
-        Some(Ok(self.finished(result, guard, (reading, unread))))
+        Some(Ok(self.finished(result, guard, unread, reading)))
     }
 
     /// How far the caller has read.
@@ -133,12 +133,14 @@ impl Desk {
         &self,
         result: super::ToolResult,
         guard: Pending,
-        held: (Reading, Unread),
+        unread: Unread,
+        reading: Reading,
     ) -> Finished {
         // Over HTTP a command may end before it is known that the result has been taken. That must not
         // count as told.
         let guard = self.context.client.is_some().then_some(guard);
-        let remains = Remains::of((guard, held));
+        // In this order: what was told is noted first, and files are closed last.
+        let remains = Remains::of((unread, guard, reading));
         Finished { result, remains }
     }
 
