@@ -233,13 +233,21 @@ fn what_was_read_when_the_daemon_died_is_not_lost() {
 fn two_reads_under_way_are_told_different_lines() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = home.ear("written");
-    let command = format!("echo one; echo two; echo on > {}; sleep 1000", ear.path());
+    let command = "echo one; echo two; sleep 1000";
     let start = json!({"action": "start", "command": command, "pty": false});
     let started = client.call("terminal_session", start);
-    ear.hear();
     let session = &started["structuredContent"]["session_id"];
-    let read = json!({"action": "read_output", "session_id": session, "max_lines": 1, "timeout_seconds": 60});
+    // Looks at both lines, and has not read them.
+    let look = json!({
+        "action": "read_output",
+        "session_id": session,
+        "since": "0",
+        "until": "two",
+        "timeout_seconds": 180,
+    });
+    let seen = client.call("terminal_session", look);
+    assert!(text(&seen).contains("[stdout] two"), "{seen}");
+    let read = json!({"action": "read_output", "session_id": session, "max_lines": 1});
     let reads = [1, 2].map(|_| client.begin("terminal_session", read.clone()));
     let mut told = reads.map(|id| text(&client.result(id)).lines().next().map(str::to_owned));
     told.sort();
