@@ -18,8 +18,10 @@ use tokio::io::unix::AsyncFd;
 
 use crate::keeper::crash_point;
 
-/// What a pipe takes as a whole or not at all, and in practice a socket too.
+/// What a pipe takes as a whole or not at all, and a socket with some room too.
 pub const WHOLE: usize = 4_096;
+/// The room that a socket must have for that.
+const ROOM: usize = 4 * WHOLE;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -120,16 +122,14 @@ impl Stage {
         Ok(Stage { read, write })
     }
 
-    /// Takes over both ends of one. They must be the ends of a pipe that does not block.
+    /// Takes over both ends of one. Whoever made it has no say in whether it blocks here.
     pub fn take(read: OwnedFd, write: OwnedFd) -> io::Result<Self> {
-        let is_ours = |fd: &OwnedFd| {
-            let flags = rustix::fs::fcntl_getfl(fd)?;
-            let pipe = way(fd.as_fd()) == Some(Way::Pipe);
-            Ok::<_, io::Error>(pipe && flags.contains(OFlags::NONBLOCK))
-        };
-        match is_ours(&read)? && is_ours(&write)? {
-            true => Ok(Stage { read, write }),
-            false => Err(io::ErrorKind::InvalidInput.into()),
+        match (
+            unblocked(read, OFlags::RDONLY)?,
+            unblocked(write, OFlags::WRONLY)?,
+        ) {
+            ((Way::Pipe, read), (Way::Pipe, write)) => Ok(Stage { read, write }),
+            _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
@@ -182,6 +182,9 @@ impl Output {
     /// Takes it over.
     pub fn take(lent: OwnedFd, stage: Stage) -> io::Result<Self> {
         let (way, fd) = unblocked(lent, OFlags::WRONLY)?;
+        if way == Way::Socket && sockopt::socket_send_buffer_size(&fd)? < ROOM {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         Ok(Output { way, fd, stage })
     }
 
@@ -304,6 +307,26 @@ mod tests {
         let flags = rustix::fs::fcntl_getfl(&write).unwrap();
         assert!(!flags.contains(OFlags::NONBLOCK));
         drop(read);
+    }
+
+    #[test]
+    fn a_stage_does_not_block_whatever_its_maker_does() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        let copies = (read.try_clone().unwrap(), write.try_clone().unwrap());
+        let stage = Stage::take(copies.0, copies.1).unwrap();
+        assert!(stage.take_out().is_empty());
+        while stage.put(&[b'x'; WHOLE]) {}
+        assert_eq!(stage.take_out().len(), WHOLE);
+        let (socket, _other) = UnixStream::pair().unwrap();
+        assert!(Stage::take(socket.into(), write).is_err());
+    }
+
+    #[test]
+    fn a_socket_that_would_take_a_line_in_pieces_is_not_taken() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        sockopt::set_socket_send_buffer_size(&ours, WHOLE).unwrap();
+        let stage = Stage::create().unwrap();
+        assert!(Output::take(ours.into(), stage).is_err());
     }
 
     #[test]

@@ -395,13 +395,10 @@ impl Front {
     /// The connection is gone. What it had asked the client will be asked again under another id, so
     /// the old question is taken away.
     fn lost(&self) {
+        // First: what is not there cannot be lent to.
+        self.state().link = None;
         self.end_loan();
-        let asked = {
-            let mut state = self.state();
-            state.link = None;
-            std::mem::take(&mut state.asked)
-        };
-        self.changed.notify_all();
+        let asked = std::mem::take(&mut self.state().asked);
         let mut out = Vec::new();
         for id in asked {
             out.extend_from_slice(

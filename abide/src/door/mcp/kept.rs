@@ -337,7 +337,10 @@ impl State {
             return Vec::new();
         };
         self.left = Some(loan.notes.rest());
-        loan.stage.take_out()
+        let staged = loan.stage.take_out();
+        // Whoever sees that nothing is unanswered any more must see this too.
+        self.writing |= !staged.is_empty();
+        staged
     }
 }
 
@@ -446,5 +449,22 @@ mod tests {
         say(&mut state, r#"{"id":5,"result":{}}"#);
         let (_, _, said) = heard(&mut state);
         assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
+    }
+
+    /// Otherwise whoever waits for the last answers would end the program before this one has left.
+    #[test]
+    fn an_answer_that_a_daemon_left_on_the_stage_is_being_written() {
+        let (ours, _daemon) = UnixStream::pair().unwrap();
+        let (input, output) = std::io::pipe().unwrap();
+        let mut state = state();
+        (state.link, state.lends) = (Some(ours), true);
+        for said in [&b"answer\n"[..], b""] {
+            assert!(state.lend(input.as_fd(), output.as_fd()));
+            let lent = state.loan.as_ref().unwrap();
+            rustix::io::write(lent.stage.ends()[1], said).unwrap();
+            state.writing = false;
+            assert_eq!(state.end_loan(), said);
+            assert_eq!(state.writing, !said.is_empty());
+        }
     }
 }

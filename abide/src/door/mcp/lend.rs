@@ -30,6 +30,9 @@ pub const RETURN: &str = "!return\n";
 /// The daemon wants the front to see what is noted.
 pub const FOLD: &str = "!fold\n";
 
+/// Longest line that a front says for itself.
+const LONGEST: usize = 4_096;
+
 /// What comes with a loan: input, output, memory, and both ends of the stage.
 pub const HANDED: usize = 5;
 
@@ -140,13 +143,19 @@ impl Loan {
                 Ok(0) | Err(_) => Heard::End,
             },
             count = front.read(&mut self.chunk) => match count {
-                Ok(count @ 1..) => {
+                Ok(count @ 1..) if self.aside.len() <= LONGEST => {
                     self.aside.extend_from_slice(&self.chunk[..count]);
                     Heard::Front(self.lines())
                 }
-                Ok(0) | Err(_) => Heard::Lost,
+                Ok(_) | Err(_) => Heard::Lost,
             },
         }
+    }
+
+    /// The front has said this too. What of it are whole lines.
+    pub fn put(&mut self, said: &[u8]) -> Vec<BytesMut> {
+        self.aside.extend_from_slice(said);
+        self.lines()
     }
 
     fn lines(&mut self) -> Vec<BytesMut> {
@@ -166,7 +175,50 @@ impl Loan {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use rmcp::model::JsonRpcMessage;
+    use rmcp::transport::Transport;
+
     use super::*;
+    use crate::door::mcp::hello::Hello;
+    use crate::door::mcp::wire::Wire;
+    use crate::world::ledger::Reader;
+    use crate::world::stream::hand_over;
+
+    const PING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn what_a_front_says_behind_a_loan_is_no_word_of_its_clients() {
+        let (ours, mut front) = UnixStream::pair().unwrap();
+        let hello = Hello {
+            lends: true,
+            ..Hello::default()
+        };
+        let mut wire = Wire::new(Stream::new(ours).unwrap(), BytesMut::new(), &hello);
+        let (input, mut client) = io::pipe().unwrap();
+        let (_answers, output) = io::pipe().unwrap();
+        let (_notes, memory) = Reader::create().unwrap();
+        let stage = Stage::create().unwrap();
+        let [read, write] = stage.ends();
+        let handed = [input.as_fd(), output.as_fd(), memory.as_fd(), read, write];
+        hand_over(&front, b"!lend 0\n!passed 0\n!pas", &handed).unwrap();
+        client.write_all(PING).unwrap();
+        let heard = wire.receive().await;
+        assert!(matches!(heard, Some(JsonRpcMessage::Request(_))));
+
+        // Nor does it say anything without an end.
+        front.write_all(&[b'x'; 3 * LONGEST]).unwrap();
+        assert!(wire.receive().await.is_none());
+        drop(input);
+        assert!(client.write_all(PING).is_err(), "its client is let go of");
+        drop((wire, heard));
+        let mut said = Vec::new();
+        let _ = front.read_to_end(&mut said);
+        assert_eq!(said, LENDS.as_bytes(), "nothing was refused");
+    }
 
     #[test]
     fn what_a_front_says_is_read_as_it_was_meant() {

@@ -308,9 +308,12 @@ impl Wire {
         match lend::read(line) {
             Some(Aside::Lend(passed)) if self.loan.is_none() => {
                 self.loan = Loan::take(std::mem::take(&mut self.handed), &self.out, passed);
-                if self.loan.is_none() {
-                    self.out.tell_front(lend::REFUSE);
-                }
+                let Some(loan) = &mut self.loan else {
+                    return self.out.tell_front(lend::REFUSE);
+                };
+                // What has come from the front behind this is no word of its client's.
+                let said = loan.put(&std::mem::take(&mut self.read));
+                said.iter().for_each(|line| self.front_says(line));
             }
             Some(Aside::Passed(bytes)) => self.out.passed(bytes),
             Some(Aside::Seen(seen)) => self.out.seen(seen),
@@ -612,6 +615,8 @@ impl Transport<RoleServer> for Wire {
             }
             let Some(line) = self.line().await else {
                 self.lost.cancel();
+                // The library still waits for its calls. The client must not wait for them too.
+                self.end_loan();
                 return None;
             };
             if let Some(message) = self.message(&line) {
