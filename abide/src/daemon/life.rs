@@ -30,7 +30,7 @@ use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
 use crate::world::web::Web;
-use crate::world::{descriptors, entropy, heap, oom, secret, socket};
+use crate::world::{descriptors, entropy, heap, oom, secret, socket, text};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +209,8 @@ pub fn serve(
     let sockets =
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
     let served = prepare(&places).and_then(|lock| {
+        // Before there is a second thread.
+        text::in_large_pages();
         // One thread for everything that waits: a call crosses no thread on its way, which is what
         // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -3,7 +3,7 @@
 
 use abide_core::{Millis, Mono};
 
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags};
+use rustix::fs::{FileType, Statx};
 
 use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
@@ -196,7 +196,10 @@ fn waits_for_input(lookout: &Lookout, pid: i32, stat: &Stat, fed: &Fed) -> Waiti
         };
         let watched = watched(pid, call);
         let typed = watched.iter();
-        match typed.filter(|fd| typed_into(pid, **fd, stat, fed)).count() {
+        match typed
+            .filter(|fd| typed_into(lookout, pid, **fd, stat, fed))
+            .count()
+        {
             0 => Waiting::No,
             all if all == watched.len() && alone => Waiting::ForThatAlone,
             _ => Waiting::AmongOthers,
@@ -205,15 +208,12 @@ fn waits_for_input(lookout: &Lookout, pid: i32, stat: &Stat, fed: &Fed) -> Waiti
     waits.max().unwrap_or(Waiting::No)
 }
 
-fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
-    let path = format!("/proc/{pid}/fd/{fd}");
-    // What is known of the file is enough: it may lie on a server that is gone.
-    let at_once = AtFlags::STATX_DONT_SYNC;
-    let Ok(about) = rustix::fs::statx(rustix::fs::CWD, &path, at_once, StatxFlags::TYPE) else {
+fn typed_into(lookout: &Lookout, pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
+    let Some(about) = lookout.about_open(pid, fd) else {
         return false;
     };
     match FileType::from_raw_mode(about.stx_mode.into()) {
-        FileType::Fifo => fed.0.is_some() && fed.0 == link(path.as_ref()),
+        FileType::Fifo => fed.0.is_some() && fed.0 == link(format!("/proc/{pid}/fd/{fd}").as_ref()),
         // Only the foreground group gets what is typed; anybody else is stopped when it reads.
         FileType::CharacterDevice => {
             let own_terminal = stat.tty != 0 && stat.tpgid == stat.pgrp;

@@ -75,14 +75,24 @@ impl Input {
         Ok(Input { way, fd })
     }
 
-    /// Waits until there is something, and reads it with `read`. Nothing is lost where this is given up
-    /// before its end.
-    pub async fn read<T>(&self, mut read: impl FnMut(&Self) -> io::Result<T>) -> io::Result<T> {
+    /// Waits until there is something, and reads it with `read`, which says how much it was and whether there
+    /// was room for more. Nothing is lost where this is given up before its end.
+    pub async fn read(
+        &self,
+        mut read: impl FnMut(&Self) -> io::Result<(usize, bool)>,
+    ) -> io::Result<usize> {
         loop {
             let mut ready = self.fd.readable().await?;
             match read(self) {
                 Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
-                other => return other,
+                Ok((count, room)) => {
+                    // Nothing is left, and what comes next is told anew.
+                    if count > 0 && room {
+                        ready.clear_ready();
+                    }
+                    return Ok(count);
+                }
+                Err(fault) => return Err(fault),
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -203,7 +203,7 @@ impl Log {
 
     /// `None`: it fell out of the quota, or is only just being made.
     fn segment(&self, base: u64) -> io::Result<Option<Segment>> {
-        let open = |name: String| match File::open(self.folder.join(name)) {
+        let open = |name: String| match open_quietly(&self.folder.join(name)) {
             Ok(file) => Ok(Some(file)),
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(fault) => Err(fault),
@@ -217,6 +217,20 @@ impl Log {
             }),
             _ => None,
         })
+    }
+}
+
+/// Opens a file to be read again and again while it is written: that it was read is noted nowhere, since that
+/// would take longer than to read it.
+fn open_quietly(path: &Path) -> io::Result<File> {
+    let quiet = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOATIME)
+        .open(path);
+    match quiet {
+        // It is another's.
+        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => File::open(path),
+        other => other,
     }
 }
 

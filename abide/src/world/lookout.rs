@@ -4,7 +4,10 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::keeper::folder::Meta;
@@ -32,6 +35,8 @@ struct Process {
     stat: File,
     children: File,
     syscall: File,
+    /// The folder of what it has open.
+    open: File,
 }
 
 impl Process {
@@ -41,6 +46,10 @@ impl Process {
             stat: File::open(proc::stat_path(pid))?,
             children: File::open(proc::children_path(pid))?,
             syscall: File::open(proc::syscall_path(pid, pid))?,
+            open: File::options()
+                .read(true)
+                .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+                .open(format!("/proc/{pid}/fd"))?,
         })
     }
 }
@@ -99,6 +108,18 @@ impl Lookout {
         let held = self.process(pid).filter(|_| pid == thread);
         let said = held.and_then(|held| proc::text_in(&held.syscall).ok());
         said.or_else(|| proc::text(proc::syscall_path(pid, thread)).ok())
+    }
+
+    /// What is known of a file that a process has open, without asking whoever keeps it: that may be a server
+    /// that is gone.
+    pub fn about_open(&self, pid: i32, fd: i32) -> Option<Statx> {
+        let at_once = AtFlags::STATX_DONT_SYNC;
+        let about = |folder: BorrowedFd<'_>, name: &str| {
+            rustix::fs::statx(folder, name, at_once, StatxFlags::TYPE).ok()
+        };
+        let held = self.process(pid);
+        held.and_then(|held| about(held.open.as_fd(), &fd.to_string()))
+            .or_else(|| about(CWD, &format!("/proc/{pid}/fd/{fd}")))
     }
 
     /// Those with whom a look begins: all others are found below them.

@@ -38,5 +38,6 @@ pub mod store;
 pub mod stream;
 pub mod tail;
 pub mod terminal;
+pub mod text;
 pub mod unread;
 pub mod web;

@@ -323,6 +323,28 @@ fn a_person_who_cancels_the_call_ends_the_command() {
     }
 }
 
+#[test]
+fn an_id_that_is_used_again_after_a_cancellation_gets_the_second_answer_alone() {
+    let home = Home::new();
+    for era in ERAS {
+        let mut client = Client::start(&home, setup(era));
+        // The library knows the client from its first call on, in either generation.
+        client.call("shell", json!({"command": "true"}));
+        let ear = home.ear(&format!("{era:?}"));
+        let id = client.begin("shell", json!({"command": silent(&ear)}));
+        let process = Process::said_by(&ear);
+        cancel(&mut client, id, &json!("User requested cancellation"));
+        client.forget_id();
+        let again = client.begin("shell", json!({"command": "echo second"}));
+        assert_eq!(again, id);
+        let result = client.result(id);
+        assert!(text(&result).contains("STDOUT:\nsecond\n"), "{result}");
+        process.wait_gone();
+        client.call("shell", json!({"command": "true"}));
+        assert!(!client.has_heard(|message| message["id"] == id));
+    }
+}
+
 fn cancel(client: &mut Client, id: u64, reason: &Value) {
     let mut params = json!({"requestId": id});
     if !reason.is_null() {

@@ -28,6 +28,33 @@ fn discovers_lists_and_calls_without_a_handshake() {
 }
 
 #[test]
+fn each_call_says_what_it_is_however_many_came_before() {
+    let home = Home::new();
+    let mut client = Client::start(&home, MODERN);
+    client.call("shell", json!({"command": "true"}));
+    let call = |id: &str, meta: Value| {
+        let arguments = json!({"command": "echo run >> runs"});
+        let params = json!({"name": "shell", "arguments": arguments, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let version = "io.modelcontextprotocol/protocolVersion";
+    let abilities = "io.modelcontextprotocol/clientCapabilities";
+    client.send(&call("bare", json!({})));
+    client.send(&call("half", json!({version: "2026-07-28"})));
+    client.send(&call("odd", json!({version: "2199-01-01", abilities: {}})));
+    for id in ["bare", "half", "odd"] {
+        let error = client.heard(|message| message["id"] == id);
+        assert!(error["error"]["code"].is_i64(), "{error}");
+    }
+    assert_eq!(home.lines("runs"), 0);
+    let whole = json!({version: "2026-07-28", abilities: {}});
+    client.send(&call("whole", whole));
+    let answer = client.heard(|message| message["id"] == "whole");
+    assert_eq!(answer["result"]["resultType"], "complete", "{answer}");
+    assert_eq!(home.lines("runs"), 1);
+}
+
+#[test]
 fn claude_code_is_led_to_where_questions_can_be_taken_back() {
     let home = Home::new();
     let claude = Setup {

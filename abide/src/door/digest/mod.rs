@@ -102,8 +102,8 @@ pub enum Gap {
     Unread(u64),
 }
 
-/// What a model gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a model gets. By default: that of a stream in which nothing came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Digested {
     /// Without a newline at its end.
     pub text: String,

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use abide_core::request::Caller;
 use abide_core::{Answer, Millis, Mono, QuestionId, Request, SessionId};
-use axum::http::request::Parts;
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
     ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses,
-    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest, ServerResult,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
@@ -22,11 +21,10 @@ use serde_json::{Map, Value};
 use super::ask::{self, Reply};
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way, is_modern};
-use super::slip::Slip;
 use super::wire::Note;
 use super::{cancel, client, limits};
 use crate::daemon::QuestionView;
-use crate::door::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
+use crate::door::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolResult, ToolStep};
 use crate::world::clock::{Clock, SystemClock, pause};
 
 /// Clients give up a call that returns to ask for the tenth time; ours asks less often than that.
@@ -36,12 +34,51 @@ const PROGRESS: Duration = Duration::from_secs(12);
 /// A call that starts no command is waiting if it is not answered by then.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// Answers a `tools/call`.
+/// What a call is answered with.
+pub struct Answered {
+    pub said: Said,
+    /// To be signed when the answer has left.
+    pub receipt: Option<Receipt>,
+}
+
+/// The two kinds of answers.
+pub enum Said {
+    /// A tool's result.
+    Result(ToolResult),
+    /// What somebody is to be asked before the call comes back.
+    Question(Box<InputRequiredResult>),
+}
+
+impl From<ToolResult> for Answered {
+    fn from(result: ToolResult) -> Self {
+        Answered {
+            said: Said::Result(result),
+            receipt: None,
+        }
+    }
+}
+
+impl From<Said> for CallToolResponse {
+    fn from(said: Said) -> Self {
+        match said {
+            Said::Result(result) => {
+                let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
+                answer.is_error = Some(result.is_error);
+                answer.structured_content = Some(Value::Object(result.facts));
+                answer.into()
+            }
+            Said::Question(question) => (*question).into(),
+        }
+    }
+}
+
+/// Answers a `tools/call`, of which `note` knows more.
 pub async fn run(
     server: &Server,
     request: CallToolRequestParams,
     cx: RequestContext<RoleServer>,
-) -> Result<CallToolResponse, ErrorData> {
+    note: Option<Arc<Note>>,
+) -> Result<Answered, ErrorData> {
     let client = Client::of(&cx);
     let origin = server.origin(&cx)?;
     client::note_call(&server.handle, &origin, &cx.meta);
@@ -54,13 +91,12 @@ pub async fn run(
             .and_then(|id| server.handle.board().session(id))
         && tools::is_own(&view, origin.peer).await
     {
-        return Ok(answer(ToolResult::error(tools::OWN_LIMITS.into())).into());
+        return Ok(ToolResult::error(tools::OWN_LIMITS.into()).into());
     }
     let round = match &request.request_state {
         None => None,
         Some(sealed) => Some(reopened(server, &origin, sealed, &tool, &arguments)?),
     };
-    let note = cx.extensions.get::<Arc<Note>>().cloned();
     let rounds = round.map_or(0, |round| round.count);
     let context = Context {
         agent: origin.agent.clone(),
@@ -93,7 +129,7 @@ pub async fn run(
     let call = match begun {
         Ok(call) => call,
         Err(NotCalled::BadInput(bad)) => {
-            return Ok(answer(ToolResult::error(bad.to_string())).into());
+            return Ok(ToolResult::error(bad.to_string()).into());
         }
         Err(unknown @ NotCalled::UnknownTool(..)) => {
             return Err(ErrorData::invalid_params(unknown.to_string(), None));
@@ -132,11 +168,6 @@ fn request_key(origin: &Origin, note: Option<&Note>) -> Option<String> {
     }
 }
 
-/// Where the receipt goes of a call that came over HTTP.
-fn slip(cx: &RequestContext<RoleServer>) -> Option<&Arc<Slip>> {
-    cx.extensions.get::<Parts>()?.extensions.get()
-}
-
 fn reopened(
     server: &Server,
     origin: &Origin,
@@ -155,13 +186,6 @@ fn reopened(
             tool and arguments";
         ErrorData::invalid_params(sentence, None)
     })
-}
-
-fn answer(result: ToolResult) -> CallToolResult {
-    let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
-    answer.is_error = Some(result.is_error);
-    answer.structured_content = Some(Value::Object(result.facts));
-    answer
 }
 
 /// What matters of the client.
@@ -244,7 +268,7 @@ impl Wait<'_> {
         }
     }
 
-    async fn see_through(mut self) -> Result<CallToolResponse, ErrorData> {
+    async fn see_through(mut self) -> Result<Answered, ErrorData> {
         loop {
             match self.what_happens().await {
                 Happened::Told => {}
@@ -255,7 +279,10 @@ impl Wait<'_> {
                 Happened::Step(Some(ToolStep::Closed(question))) => self.closed(question).await,
                 Happened::Step(Some(ToolStep::Asked(question))) => {
                     if let Some(returned) = self.ask(question).await {
-                        return Ok(returned);
+                        return Ok(Answered {
+                            said: Said::Question(Box::new(returned)),
+                            receipt: None,
+                        });
                     }
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
@@ -263,33 +290,12 @@ impl Wait<'_> {
                     if let Some(progress) = self.progress.take() {
                         progress.settle().await;
                     }
-                    return Ok(self.done(result));
+                    return Ok(Answered {
+                        said: Said::Result(result),
+                        receipt: Some(self.call.into_receipt()),
+                    });
                 }
             }
-        }
-    }
-
-    /// Answers, at once where there is a way.
-    fn done(self, result: ToolResult) -> CallToolResponse {
-        let receipt = self.call.into_receipt();
-        if let Some(slip) = slip(&self.cx) {
-            slip.leave(receipt);
-            return answer(result).into();
-        }
-        let Some(note) = &self.note else {
-            return answer(result).into();
-        };
-        let mut answer = ServerResult::CallToolResult(answer(result));
-        if !is_modern(&self.cx) {
-            answer.strip_result_type_for_legacy_peer();
-        }
-        match note.say(&answer) {
-            true => receipt.delivered(),
-            false => note.leave(receipt),
-        }
-        match answer {
-            ServerResult::CallToolResult(answer) => answer.into(),
-            other => unreachable!("{other:?} is no result of a tool"),
         }
     }
 
@@ -317,7 +323,7 @@ impl Wait<'_> {
     }
 
     /// Puts a question to the client's person. Where that means to return the call: what it returns.
-    async fn ask(&mut self, question: Arc<QuestionView>) -> Option<CallToolResponse> {
+    async fn ask(&mut self, question: Arc<QuestionView>) -> Option<InputRequiredResult> {
         if self.nobody || self.settled == Some(question.id) {
             return None;
         }
@@ -345,7 +351,7 @@ impl Wait<'_> {
         }
     }
 
-    fn return_to_ask(&self, question: &QuestionView) -> CallToolResponse {
+    fn return_to_ask(&self, question: &QuestionView) -> InputRequiredResult {
         let subject = Subject {
             agent: &self.origin.agent.0,
             tool: self.tool,
@@ -359,7 +365,7 @@ impl Wait<'_> {
         let sealed = self.server.seal.close(round, &subject);
         let request = InputRequest::Elicitation(ask::request(question));
         let requests = BTreeMap::from([(question.id.to_string(), request)]);
-        InputRequiredResult::new(Some(requests), Some(sealed)).into()
+        InputRequiredResult::new(Some(requests), Some(sealed))
     }
 
     async fn replied(&mut self, reply: Reply) {
@@ -425,7 +431,11 @@ impl Wait<'_> {
     /// The daemon makes way. The front takes the call up again with the next one, so this one stays
     /// unanswered until the connection ends.
     async fn stopping(self) -> ErrorData {
-        self.cx.ct.cancelled().await;
+        let lost = self.note.as_ref().map(|note| note.lost.cancelled());
+        tokio::select! {
+            () = self.cx.ct.cancelled() => {}
+            Some(()) = OptionFuture::from(lost) => {}
+        }
         ErrorData::internal_error("the daemon is stopping; the command goes on", None)
     }
 }

@@ -133,8 +133,11 @@ impl Loan {
             Some((false, false)) => {}
         }
         let take = |input: &Input| {
-            let took = out.with_ledger(|ledger| ledger.read(|free| input.read_now(free), read));
-            took.unwrap_or(Ok(0))
+            let took = out.with_ledger(|ledger| {
+                let count = ledger.read(|free| input.read_now(free), read)?;
+                Ok((count, ledger.room() > 0))
+            });
+            took.unwrap_or(Ok((0, false)))
         };
         tokio::select! {
             biased;

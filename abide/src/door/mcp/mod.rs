@@ -8,6 +8,7 @@
 mod ask;
 mod batch;
 mod call;
+mod calls;
 mod cancel;
 pub(crate) mod client;
 mod decode;
@@ -104,7 +105,7 @@ async fn converse(
     }
     let wire = wire::Wire::new(stream, read, &hello);
     let server = Server::of_a_front(handle, seal, Origin::of_a_front(hello, peer));
-    match server.serve(wire).await {
+    match server.clone().serve(wire.served_by(server)).await {
         Ok(running) => drop(running.waiting().await),
         Err(e) => tracing::debug!("a client left before it began: {e}"),
     }

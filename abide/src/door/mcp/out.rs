@@ -73,6 +73,11 @@ impl Out {
         self.send(&mut state, line)
     }
 
+    /// Closes the connection for both sides.
+    pub fn close(&self) {
+        self.stream.close();
+    }
+
     /// Says something to the front itself.
     pub fn tell_front(self: &Arc<Self>, line: &str) {
         let mut state = self.state();

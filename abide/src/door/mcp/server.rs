@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use abide_core::Agent;
 use futures_util::FutureExt;
@@ -12,17 +12,20 @@ use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult,
     DiscoverResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse,
     Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
-    Tool, ToolAnnotations,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestMetaObject,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
-use rmcp::service::{NotificationContext, RequestContext};
+use rmcp::service::{self, NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
+use super::call::{self, Answered};
 use super::hello::Hello;
 use super::news::{Level, Listener};
 use super::seal::Seal;
-use super::{call, news, prompt};
+use super::slip::Slip;
+use super::wire::Note;
+use super::{news, prompt};
 use crate::daemon::Handle;
 use crate::door::tools;
 use crate::world::peer::Peer;
@@ -31,6 +34,7 @@ use crate::world::peer::Peer;
 const FRESH_MS: u64 = 5 * 60 * 1_000;
 
 /// One client's server.
+#[derive(Clone)]
 pub struct Server {
     pub(super) handle: Handle,
     pub(super) seal: Arc<Seal>,
@@ -38,7 +42,16 @@ pub struct Server {
     origin: Option<Arc<Origin>>,
     level: Arc<Level>,
     /// Somebody brings its client messages already.
-    listens: AtomicBool,
+    listens: Arc<AtomicBool>,
+    /// Its client, once the library knows it.
+    client: Arc<OnceLock<Client>>,
+}
+
+/// A client as the library knows it.
+struct Client {
+    peer: service::Peer<RoleServer>,
+    /// It has opened its session with a handshake, so its requests need not say of themselves what they are.
+    shook_hands: bool,
 }
 
 /// Where a client's calls come from.
@@ -104,7 +117,8 @@ impl Server {
             seal,
             origin: Some(Arc::new(origin)),
             level: Arc::default(),
-            listens: AtomicBool::new(false),
+            listens: Arc::default(),
+            client: Arc::default(),
         }
     }
 
@@ -115,7 +129,8 @@ impl Server {
             seal,
             origin: None,
             level: Arc::default(),
-            listens: AtomicBool::new(false),
+            listens: Arc::default(),
+            client: Arc::default(),
         }
     }
 
@@ -126,6 +141,48 @@ impl Server {
     ) -> Result<Arc<Origin>, ErrorData> {
         let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
         self.origin_of(&context.extensions).ok_or_else(unknown)
+    }
+
+    /// The library knows the client of this front.
+    fn know(&self, peer: &service::Peer<RoleServer>, shook_hands: bool) {
+        if self.origin.is_some() {
+            self.client.get_or_init(|| Client {
+                peer: peer.clone(),
+                shook_hands,
+            });
+        }
+    }
+
+    /// The client, where the library has nothing to say to a call with this meta.
+    pub(super) fn client_for(
+        &self,
+        meta: Option<&RequestMetaObject>,
+    ) -> Option<service::Peer<RoleServer>> {
+        let client = self.client.get()?;
+        let plain = match meta.and_then(|meta| Some((meta, meta.protocol_version()?))) {
+            None => client.shook_hands,
+            Some((meta, version)) => {
+                let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
+                missing.is_empty() && self.supported_protocol_versions().contains(&version)
+            }
+        };
+        plain.then(|| client.peer.clone())
+    }
+
+    /// Calls a tool. A panic is answered too: without this, its call would never be.
+    pub(super) async fn call(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+        note: Option<Arc<Note>>,
+    ) -> Result<Answered, ErrorData> {
+        let called = call::run(self, request, context, note);
+        let caught = AssertUnwindSafe(called).catch_unwind().await;
+        caught.unwrap_or_else(|_| {
+            let sentence = "the call failed inside abide; what it had started goes on, and the \
+                daemon's log says more";
+            Err(ErrorData::internal_error(sentence, None))
+        })
     }
 
     fn origin_of(&self, extensions: &Extensions) -> Option<Arc<Origin>> {
@@ -157,6 +214,7 @@ impl ServerHandler for Server {
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
         let mut answer = self.negotiate_initialize(&request)?;
+        self.know(&context.peer, true);
         answer.capabilities.logging = Some(JsonObject::new());
         let origin = self.origin_of(&context.extensions);
         if origin.is_some_and(|origin| origin.has_channel()) {
@@ -254,20 +312,31 @@ impl ServerHandler for Server {
         Err(ErrorData::invalid_params(sentence, None))
     }
 
-    /// A panic is answered too: without this, its call would never be.
+    /// A call that the library has something to say to, or that comes over HTTP.
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let called = call::run(self, request, context);
-        let caught = AssertUnwindSafe(called).catch_unwind().await;
-        caught.unwrap_or_else(|_| {
-            let sentence = "the call failed inside abide; what it had started goes on, and the \
-                daemon's log says more";
-            Err(ErrorData::internal_error(sentence, None))
-        })
+        self.know(&context.peer, false);
+        let note = context.extensions.get::<Arc<Note>>().cloned();
+        let slip = slip(&context.extensions);
+        let answered = self.call(request, context, note.clone()).await?;
+        if let Some(receipt) = answered.receipt {
+            match (slip, note) {
+                (Some(slip), _) => slip.leave(receipt),
+                (None, Some(note)) => note.leave(receipt),
+                (None, None) => {}
+            }
+        }
+        Ok(answered.said.into())
     }
+}
+
+/// Where the receipt goes of a call that came over HTTP.
+fn slip(extensions: &Extensions) -> Option<Arc<Slip>> {
+    let parts = extensions.get::<axum::http::request::Parts>()?;
+    parts.extensions.get().cloned()
 }
 
 /// The methods that take params which can be wrong.

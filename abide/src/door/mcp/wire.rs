@@ -8,30 +8,31 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::future::{Future, pending, ready};
+use std::future::{Future, ready};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::BytesMut;
 use memchr::memchr;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, RequestId,
-    ServerNotification, ServerResult,
+    ClientNotification, ClientRequest, GetExtensions, GetMeta, JsonRpcMessage, JsonRpcRequest,
+    RequestId, ServerNotification,
 };
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::calls::{self, Back, Calls};
 use super::decode::{self, Unread};
 use super::hello::Hello;
 use super::lend::{self, Aside, Heard, Loan};
 use super::out::{Out, Weight};
 use super::scan::{Kind, Outline, Scanner};
+use super::server::Server;
 use crate::door::tools::Receipt;
 use crate::world::ledger::Mark;
 use crate::world::stream::Stream;
@@ -67,13 +68,6 @@ pub struct Note {
     pub lost: CancellationToken,
     id: RequestId,
     receipts: Receipts,
-    straight: Option<Straight>,
-}
-
-/// The way past the library for an answer that is there.
-struct Straight {
-    out: Arc<Out>,
-    said: Arc<AtomicBool>,
 }
 
 /// What is to be said when the answer to a request has left. Those of a lost connection are dropped
@@ -94,25 +88,7 @@ impl Note {
             lost,
             id,
             receipts,
-            straight: None,
         }
-    }
-
-    /// Answers the request at once, and not when the library comes round to it: that costs more than
-    /// making the answer. Whether it has left; the library's answer is then not sent.
-    pub fn say(&self, result: &ServerResult) -> bool {
-        let (Some(straight), Some(ordinal)) = (&self.straight, self.ordinal) else {
-            return false;
-        };
-        let answer = Answer {
-            jsonrpc: "2.0",
-            id: &self.id,
-            result,
-        };
-        let weight = Weight::Marked(Mark::Answered(ordinal));
-        let left = line_of(&answer).and_then(|line| straight.out.push(line, weight));
-        straight.said.store(left.is_ok(), Ordering::Relaxed);
-        left.is_ok()
     }
 
     /// The client cancels the call, giving this reason. The first one counts.
@@ -149,11 +125,11 @@ pub struct Wire {
     skipping: Option<Scanner>,
     out: Arc<Out>,
     numbers: Numbers,
-    calls: HashMap<RequestId, Call>,
+    /// Who makes the calls that need not go through the library.
+    server: Option<Server>,
+    calls: Arc<Calls>,
     receipts: Receipts,
     first_id: i64,
-    /// A request under an id whose answer has left, but not yet come through the library.
-    early: Option<(Asked, Option<u64>)>,
     /// Whether the library has taken up a session. Before that, it wants nothing but requests.
     open: bool,
     lost: CancellationToken,
@@ -161,14 +137,6 @@ pub struct Wire {
 
 /// A message from a client.
 type Asked = RxJsonRpcMessage<RoleServer>;
-
-/// A request that is not answered.
-struct Call {
-    note: Weak<Note>,
-    ordinal: Option<u64>,
-    /// Its answer has left already.
-    said: Arc<AtomicBool>,
-}
 
 /// Numbers requests as their front does.
 #[derive(Debug)]
@@ -233,15 +201,21 @@ impl Wire {
                 resent: hello.resent.iter().copied().collect(),
                 next: hello.next,
             },
-            calls: HashMap::new(),
+            server: None,
+            calls: Arc::default(),
             receipts: Receipts::default(),
             // Not from nought: the official library for TypeScript takes the cancellation of a request
             // numbered 0 for one that names none, and the question would stay on the screen.
             first_id: i64::from(hello.connection) * IDS_PER_CONNECTION + 1,
-            early: None,
             open: false,
             lost: CancellationToken::new(),
         }
+    }
+
+    /// The calls that it brings are made by this server.
+    pub fn served_by(mut self, server: Server) -> Self {
+        self.server = Some(server);
+        self
     }
 
     /// The next whole line. `None`: there will be no more.
@@ -253,7 +227,7 @@ impl Wire {
                     continue;
                 }
                 let end = self.searched + at + 1;
-                let many = self.calls.len() >= MANY;
+                let many = self.calls.count() >= MANY;
                 if self.loan.is_some() && (many || lend::is_for_the_front(&self.read[..end])) {
                     self.give_back();
                     continue;
@@ -357,10 +331,6 @@ impl Wire {
             return None;
         }
         match decode::message(line, &outline) {
-            Ok(message) if self.is_early(&message) => {
-                self.early = Some((message, ordinal));
-                None
-            }
             Ok(message) => match self.objection(&message) {
                 None => self.known(message, ordinal),
                 Some((code, sentence)) => {
@@ -388,34 +358,13 @@ impl Wire {
         }
     }
 
-    /// Whether a client that has its answer uses the id again before the library knows of that answer: it
-    /// would take one for the other.
-    fn is_early(&self, message: &Asked) -> bool {
-        let JsonRpcMessage::Request(asked) = message else {
-            return false;
-        };
-        let call = self.calls.get(&asked.id);
-        call.is_some_and(|call| call.said.load(Ordering::Relaxed))
-    }
-
-    /// A message that was too early and is no longer.
-    fn due(&mut self) -> Option<Asked> {
-        let early = self
-            .early
-            .as_ref()
-            .is_some_and(|(message, _)| self.is_early(message));
-        let (message, ordinal) = self.early.take_if(|_| !early)?;
-        self.known(message, ordinal)
-    }
-
     /// Why a message that can be read is not passed on all the same: of two requests under one id the
     /// library would answer the last only, and of what comes too early it says what nobody understands.
     fn objection(&self, message: &Asked) -> Option<(i32, &'static str)> {
         let JsonRpcMessage::Request(asked) = message else {
             return None;
         };
-        let earlier = self.calls.get(&asked.id);
-        if earlier.is_some_and(|earlier| earlier.note.strong_count() > 0) {
+        if self.calls.is_open(&asked.id) {
             return Some((-32600, TWICE));
         }
         match &asked.request {
@@ -431,37 +380,51 @@ impl Wire {
     /// Notes what a message means for the calls under way, and passes it on.
     fn known(&mut self, mut message: Asked, ordinal: Option<u64>) -> Option<Asked> {
         match &mut message {
-            JsonRpcMessage::Request(asked) => {
-                let (id, lost) = (asked.id.clone(), self.lost.clone());
-                let mut note = Note::new(ordinal, id, lost, self.receipts.clone());
-                let said = Arc::new(AtomicBool::new(false));
-                note.straight = Some(Straight {
-                    out: self.out.clone(),
-                    said: said.clone(),
-                });
-                let note = Arc::new(note);
-                let call = Call {
-                    note: Arc::downgrade(&note),
-                    ordinal,
-                    said,
-                };
-                self.calls.insert(asked.id.clone(), call);
-                self.open |= opens(&asked.request);
-                asked.request.extensions_mut().insert(note);
-            }
+            JsonRpcMessage::Request(_) => {}
             JsonRpcMessage::Notification(told) => {
                 if let ClientNotification::CancelledNotification(cancelled) = &told.notification
                     && let Some(id) = &cancelled.params.request_id
-                    && let Some(note) = self.calls.remove(id).and_then(|call| call.note.upgrade())
                 {
-                    note.cancel(cancelled.params.reason.clone());
+                    self.calls.cancel(id, cancelled.params.reason.clone());
                 }
             }
             JsonRpcMessage::Response(answer) => answer.id = self.our_id(&answer.id)?,
             JsonRpcMessage::Error(error) => error.id = Some(self.our_id(error.id.as_ref()?)?),
         }
-        let asked = matches!(message, JsonRpcMessage::Request(_));
-        (self.open || asked).then_some(message)
+        match message {
+            JsonRpcMessage::Request(asked) => self.asked(asked, ordinal),
+            told => self.open.then_some(told),
+        }
+    }
+
+    /// A request. The call of a tool is made here, where the library has nothing to say to it.
+    fn asked(
+        &mut self,
+        mut asked: JsonRpcRequest<ClientRequest>,
+        ordinal: Option<u64>,
+    ) -> Option<Asked> {
+        let (lost, receipts) = (self.lost.clone(), self.receipts.clone());
+        let note = Arc::new(Note::new(ordinal, asked.id.clone(), lost, receipts));
+        self.open |= opens(&asked.request);
+        if let (ClientRequest::CallToolRequest(call), Some(server)) =
+            (&mut asked.request, &self.server)
+            && let Some(client) = server.client_for(call.extensions.get())
+        {
+            let context = RequestContext::new(asked.id, client);
+            calls::make(server.clone(), call, context, note, self.back());
+            return None;
+        }
+        self.calls.open(asked.id.clone(), &note, None);
+        asked.request.extensions_mut().insert(note);
+        Some(JsonRpcMessage::Request(asked))
+    }
+
+    /// The way back for a call that is made here.
+    fn back(&self) -> Back {
+        Back {
+            calls: self.calls.clone(),
+            out: self.out.clone(),
+        }
     }
 
     /// The library's own number of one of its requests. `None`: it was asked before a break, or never.
@@ -489,7 +452,7 @@ impl Wire {
     fn give_up(&mut self) {
         self.lost.cancel();
         self.end_loan();
-        self.stream.close();
+        self.out.close();
     }
 
     /// Before the front can know that the connection is over, nothing of its client's is touched any more.
@@ -498,39 +461,26 @@ impl Wire {
         self.loan = None;
     }
 
-    /// What is to be noted of a message that leaves. `None`: it has left.
-    fn weight(&mut self, item: &TxJsonRpcMessage<RoleServer>) -> Option<Weight> {
+    /// What is to be noted of a message that leaves.
+    fn weight(&self, item: &TxJsonRpcMessage<RoleServer>) -> Weight {
         let answered = match item {
-            JsonRpcMessage::Notification(_) => return Some(Weight::None),
+            JsonRpcMessage::Notification(_) => return Weight::None,
             JsonRpcMessage::Request(asked) => {
-                return Some(match asked.id {
+                return match asked.id {
                     RequestId::Number(id) => Weight::Marked(Mark::Asked(id.unsigned_abs())),
                     RequestId::String(_) => Weight::Front,
-                });
+                };
             }
-            JsonRpcMessage::Response(answer) => self.calls.remove(&answer.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref().and_then(|id| self.calls.remove(id)),
+            JsonRpcMessage::Response(answer) => self.calls.answered(&answer.id),
+            JsonRpcMessage::Error(error) => {
+                error.id.as_ref().and_then(|id| self.calls.answered(id))
+            }
         };
-        let Some(call) = answered else {
-            return Some(Weight::Front);
-        };
-        let weight = match call.ordinal {
-            Some(ordinal) => Weight::Marked(Mark::Answered(ordinal)),
-            None => Weight::Front,
-        };
-        (!call.said.load(Ordering::Relaxed)).then_some(weight)
+        answered.unwrap_or(Weight::Front)
     }
 }
 
-/// An answer, as the library writes it.
-#[derive(Serialize)]
-struct Answer<'a> {
-    jsonrpc: &'static str,
-    id: &'a RequestId,
-    result: &'a ServerResult,
-}
-
-fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(super) fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     Ok(line)
@@ -593,10 +543,7 @@ impl Transport<RoleServer> for Wire {
             let mut receipts = self.receipts.lock().expect("no holder panics");
             receipts.remove(&id)
         });
-        let sent = match weight {
-            None => Ok(()),
-            Some(weight) => line_of(&item).and_then(|line| self.out.push(line, weight)),
-        };
+        let sent = line_of(&item).and_then(|line| self.out.push(line, weight));
         match &sent {
             Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
             Err(_) => self.give_up(),
@@ -606,13 +553,6 @@ impl Transport<RoleServer> for Wire {
 
     async fn receive(&mut self) -> Option<Asked> {
         loop {
-            if let Some(message) = self.due() {
-                return Some(message);
-            }
-            if self.early.is_some() {
-                // This is asked anew as soon as the library has sent something.
-                pending::<()>().await;
-            }
             let Some(line) = self.line().await else {
                 self.lost.cancel();
                 // The library still waits for its calls. The client must not wait for them too.
@@ -622,6 +562,8 @@ impl Transport<RoleServer> for Wire {
             if let Some(message) = self.message(&line) {
                 return Some(message);
             }
+            // However much is said at once, what was said before has its turn.
+            tokio::task::coop::consume_budget().await;
         }
     }
 

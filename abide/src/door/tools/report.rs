@@ -258,6 +258,9 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
     let log = Log::open(&view.folder);
     let ending = view.ending();
     let end = ending.map_or_else(|| log.end().unwrap_or(0), |ending| ending.bytes);
+    if end == 0 {
+        return Digested::default();
+    }
     let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
     let limits = Limits {
         max_chars: wanted.max_chars,
@@ -265,9 +268,6 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
         ..Limits::new(view.id.to_string())
     };
     let digest = Digest::new(&limits);
-    if end == 0 {
-        return digest.finish();
-    }
     let reading = Reading {
         log,
         only,
@@ -330,7 +330,7 @@ impl Reading {
         }
         if fed.bytes == 0 {
             // Whose the missing bytes were is not known; of a stream that is not seen at all, none.
-            return Digest::new(&Limits::new("")).finish();
+            return Digested::default();
         }
         let mut digested = digest.finish();
         // What fell out of the log is told apart from what was only left out here.
@@ -582,6 +582,12 @@ mod tests {
     use abide_core::{Agent, Question, QuestionId, Wall};
 
     use super::*;
+
+    #[test]
+    fn nothing_is_digested_to_nothing() {
+        let nothing = Digest::new(&Limits::new("session_1")).finish();
+        assert_eq!(nothing, Digested::default());
+    }
 
     #[test]
     fn who_is_asked_late_is_told_how_long_it_has_run_by_then() {

@@ -31,9 +31,15 @@ pub(super) struct Link {
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
+    /// Since when it is about to keep this session. A spare never says that it is ready: it would wake
+    /// somebody up for nothing.
+    since: Mono,
     /// How its command has come to life.
     birth: AtomicU8,
 }
+
+/// A keeper takes less than this to be a spare again.
+const RENEWAL: Millis = Millis(3);
 
 /// A command has not been heard of yet.
 const EXPECTED: u8 = 0;
@@ -89,6 +95,7 @@ impl Link {
             later: watch::channel(Tide::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
+            since: SystemClock.now().mono,
             birth: AtomicU8::new(EXPECTED),
         }
     }
@@ -110,6 +117,11 @@ impl Link {
             process.signal(Signal::KILL);
         }
         self.close();
+    }
+
+    /// Whether its keeper surely has only to be told what to start.
+    pub fn is_ready(&self, now: Mono) -> bool {
+        now.since(self.since) >= RENEWAL
     }
 
     /// Whether its keeper is still to be made, or whoever is to start the command has only to wait for its turn:

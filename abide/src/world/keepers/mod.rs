@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use abide_core::{Containment, Event, Millis, Session, SessionId};
+use abide_core::{Containment, Event, Millis, Mono, Session, SessionId};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +21,7 @@ pub use link::{Follower, Tide};
 use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
+use crate::world::clock::{Clock, SystemClock};
 use crate::world::limits::{self, Moved};
 use crate::world::prints::Prints;
 use crate::world::stream::Stream;
@@ -34,6 +35,9 @@ const SURPLUS: usize = 12;
 
 /// Bytes that must be free before a command is started: what it writes first must not be lost.
 const ROOM: u64 = 64 << 10;
+/// So many are not used up in a moment.
+const MUCH: u64 = 1 << 30;
+const MOMENT: Millis = Millis(500);
 /// Said where there is less.
 const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
@@ -57,6 +61,8 @@ pub struct Keepers {
     recalled: Mutex<HashMap<SessionId, Recalled>>,
     starting: Starting,
     several_processors: bool,
+    /// When much was free on the disk.
+    much_free: Mutex<Option<Mono>>,
     leaving: CancellationToken,
 }
 
@@ -103,6 +109,7 @@ impl Keepers {
             unborn: Mutex::default(),
             recalled: Mutex::default(),
             starting: Starting::default(),
+            much_free: Mutex::default(),
             several_processors: std::thread::available_parallelism()
                 .is_ok_and(|count| count.get() > 1),
             leaving: CancellationToken::new(),
@@ -135,6 +142,16 @@ impl Keepers {
     /// An id whose keeper is on its way or ready already.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
         let mut spares = self.spares.lock().expect("no holder panics");
+        // Of those that are ready, the one that has run last: most of what it needs is still near.
+        let now = SystemClock.now().mono;
+        let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
+        if let Some(spare) = spares
+            .iter()
+            .rposition(is_ready)
+            .and_then(|at| spares.remove(at))
+        {
+            return spare;
+        }
         while let Some(spare) = spares.pop_front() {
             // One that was killed is of no use.
             if self.link(spare).is_some() {
@@ -178,11 +195,22 @@ impl Keepers {
         self.warm_up();
     }
 
-    /// Whether nothing that a command writes could be kept.
+    /// Whether nothing that a command writes could be kept. Much that was free a moment ago is not all gone
+    /// now, so then the disk is not asked again.
     fn disk_is_full(&self) -> bool {
-        let Ok(disk) = rustix::fs::statvfs(&self.sessions) else {
+        let now = SystemClock.now().mono;
+        let mut much = self.much_free.lock().expect("no holder panics");
+        if much.is_some_and(|seen| now.since(seen) < MOMENT) {
             return false;
-        };
+        }
+        let free = self.free_on_disk();
+        *much = free.is_none_or(|free| free >= MUCH).then_some(now);
+        free.is_some_and(|free| free < ROOM)
+    }
+
+    /// Bytes that can be written, where that is known.
+    fn free_on_disk(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.sessions).ok()?;
         // What is set aside for root is root's.
         let free = match rustix::process::geteuid().is_root() {
             true => disk.f_bfree,
@@ -190,7 +218,10 @@ impl Keepers {
         };
         // Some file systems count no files.
         let no_files = disk.f_files > 0 && disk.f_ffree == 0;
-        no_files || free.saturating_mul(disk.f_frsize) < ROOM
+        Some(match no_files {
+            true => 0,
+            false => free.saturating_mul(disk.f_frsize),
+        })
     }
 
     /// Says that a session could not be started.
