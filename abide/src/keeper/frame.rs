@@ -46,6 +46,8 @@ pub enum ToKeeper {
         /// Say [`FromKeeper::Coming`] too, once, before that.
         ahead: bool,
     },
+    /// Hand over a bell, with [`FromKeeper::Bell`].
+    HangBell,
     /// For the child to read.
     Input {
         /// What.
@@ -137,6 +139,9 @@ pub enum FromKeeper {
     /// There is output, which is not in the log yet: whoever waits for it can be awake when it is. Said
     /// only to those who asked for it.
     Coming,
+    /// A bell (an `eventfd`) goes with this. It rings whenever output has been told of that was said to be
+    /// coming: somebody else than who is told can hear it.
+    Bell,
     /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to
     /// whoever wants them killed after that; the keeper goes on trying.
     KillPending {
@@ -222,6 +227,9 @@ impl ToKeeper {
             ToKeeper::Hello => {
                 put.u8(12);
             }
+            ToKeeper::HangBell => {
+                put.u8(13);
+            }
         });
     }
 
@@ -271,6 +279,7 @@ impl ToKeeper {
                 folder: take.bytes()?.to_vec(),
             },
             12 => ToKeeper::Hello,
+            13 => ToKeeper::HangBell,
             _ => return Ok(None),
         }))
     }
@@ -325,6 +334,9 @@ impl FromKeeper {
             FromKeeper::Coming => {
                 put.u8(10);
             }
+            FromKeeper::Bell => {
+                put.u8(11);
+            }
         });
     }
 
@@ -360,6 +372,7 @@ impl FromKeeper {
             8 => FromKeeper::InputTaken { bytes: take.u64()? },
             9 => FromKeeper::KillPending { left: take.u32()? },
             10 => FromKeeper::Coming,
+            11 => FromKeeper::Bell,
             _ => return Ok(None),
         }))
     }
@@ -490,6 +503,7 @@ mod tests {
                 beyond: 7,
                 ahead: true,
             },
+            ToKeeper::HangBell,
             ToKeeper::Input {
                 bytes: vec![0, 255],
                 once: None,
@@ -564,6 +578,7 @@ mod tests {
             FromKeeper::InputTaken { bytes: 8 },
             FromKeeper::KillPending { left: 1 },
             FromKeeper::Coming,
+            FromKeeper::Bell,
         ]
     }
 

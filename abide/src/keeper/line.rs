@@ -1,12 +1,14 @@
 //! The connection to a daemon. It never blocks: what a daemon does not take is buffered up to a
 //! limit, and a daemon that takes nothing beyond that is let go.
 
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 use super::frame::{FromKeeper, ToKeeper};
 
@@ -84,6 +86,28 @@ impl Line {
         self.flush();
         if self.outbox.len() > UNTAKEN_LIMIT {
             self.broken = true;
+        }
+    }
+
+    /// Says something that a descriptor goes with. Where the daemon has not taken what was said before, nothing
+    /// is handed over.
+    pub fn hand_over(&mut self, frame: &FromKeeper, fd: BorrowedFd<'_>) {
+        if self.wants_out() {
+            return;
+        }
+        let mut said = self.later.clone();
+        frame.encode(&mut said);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return;
+        }
+        let parts = [IoSlice::new(&said)];
+        let sent = rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL);
+        if let Ok(count) = sent {
+            self.later.clear();
+            self.outbox.extend_from_slice(&said[count..]);
         }
     }
 

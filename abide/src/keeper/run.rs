@@ -350,7 +350,11 @@ impl Run {
     /// Does what a daemon asks for. What begins or follows a run is not asked of it.
     pub fn obey(&mut self, frame: ToKeeper) {
         match frame {
-            ToKeeper::Hello | ToKeeper::Start(_) | ToKeeper::Ack | ToKeeper::Renew { .. } => {}
+            ToKeeper::Hello
+            | ToKeeper::Start(_)
+            | ToKeeper::HangBell
+            | ToKeeper::Ack
+            | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
             ToKeeper::Deadline { in_ms: 0 } => self.deadline = None,
             ToKeeper::Deadline { in_ms } => {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
 
@@ -40,6 +40,8 @@ pub struct Keeper {
     caller: Option<Line>,
     stage: Stage,
     acked: bool,
+    /// Rung when output has been told of that was said to be coming.
+    bell: Option<OwnedFd>,
 }
 
 /// What woke the loop.
@@ -73,6 +75,7 @@ impl Keeper {
             caller: None,
             stage: Stage::Spare,
             acked: false,
+            bell: None,
         };
         keeper.greet();
         keeper
@@ -160,9 +163,11 @@ impl Keeper {
     }
 
     fn turn(&mut self, woken: &Woken) {
+        let mut announced = false;
         if let Stage::Run(run) = &mut self.stage {
             let brought = |flow: &Option<Flow>| matches!(flow, Some(Flow::Bytes));
-            if woken.streams.iter().any(brought) && run.announces() {
+            announced = woken.streams.iter().any(brought) && run.announces();
+            if announced {
                 say(&mut self.line, &FromKeeper::Coming);
             }
             for (at, flow) in woken.streams.into_iter().enumerate() {
@@ -193,6 +198,9 @@ impl Keeper {
         }
         self.converse(woken);
         self.tell_news();
+        if let Some(bell) = self.bell.as_ref().filter(|_| announced) {
+            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        }
         if self.line.as_ref().is_some_and(Line::broken) {
             self.line = None;
         }
@@ -329,9 +337,20 @@ impl Keeper {
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
             // Not to be had: the keeper goes, and with it the session that never began.
             (ToKeeper::Renew { .. }, _) => self.line = None,
+            (ToKeeper::HangBell, _) => self.hang_bell(),
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
             (_, Stage::Spare | Stage::Failed(_)) => {}
+        }
+    }
+
+    /// Hands a bell over to whoever asks for one. Without it they only hear less.
+    fn hang_bell(&mut self) {
+        if self.bell.is_none() {
+            self.bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+        }
+        if let (Some(line), Some(bell)) = (&mut self.line, &self.bell) {
+            line.hand_over(&FromKeeper::Bell, bell.as_fd());
         }
     }
 
@@ -340,6 +359,7 @@ impl Keeper {
         match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Spare;
+                self.bell = None;
                 // Nobody waits for a spare to be ready: this is said with the next thing.
                 let ready = self.ready();
                 if let Some(line) = &mut self.line {

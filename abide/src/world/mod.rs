@@ -32,6 +32,7 @@ pub mod screen;
 pub mod screens;
 pub mod search;
 pub mod secret;
+pub mod sentry;
 pub mod sequence;
 pub mod socket;
 pub mod store;

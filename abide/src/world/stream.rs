@@ -35,21 +35,7 @@ impl Stream {
 
     /// Waits for bytes and reads them; none: there will be no more.
     pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let mut ready = self.0.readable().await?;
-            match rustix::net::recv(self.0.get_ref(), &mut *bytes, RecvFlags::empty()) {
-                Ok((count, _)) => {
-                    // Nothing is left, and what comes next is told anew.
-                    if count > 0 && count < bytes.len() {
-                        ready.clear_ready();
-                    }
-                    return Ok(count);
-                }
-                Err(Errno::AGAIN) => ready.clear_ready(),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        self.receive(|socket| receive(socket, bytes)).await
     }
 
     /// The same where descriptors may come with the bytes; they are put behind `handed`.
@@ -58,12 +44,42 @@ impl Stream {
         bytes: &mut [u8],
         handed: &mut Vec<OwnedFd>,
     ) -> io::Result<usize> {
+        self.receive(|socket| receive_handed(socket, bytes, handed))
+            .await
+    }
+
+    /// The same where descriptors come only while they are expected.
+    pub async fn read_expecting(
+        &self,
+        expected: impl Fn() -> bool,
+        bytes: &mut [u8],
+        handed: &mut Vec<OwnedFd>,
+    ) -> io::Result<usize> {
+        self.receive(|socket| match expected() {
+            true => receive_handed(socket, bytes, handed),
+            false => receive(socket, bytes),
+        })
+        .await
+    }
+
+    /// Waits for bytes and takes them with `take`, which says how many there were and whether that is all.
+    async fn receive(
+        &self,
+        mut take: impl FnMut(&OwnedFd) -> Result<(usize, bool), Errno>,
+    ) -> io::Result<usize> {
         loop {
             let mut ready = self.0.readable().await?;
-            match receive_handed(self.0.get_ref(), bytes, handed) {
+            match take(self.0.get_ref()) {
+                Ok((count, all)) => {
+                    // Nothing is left, and what comes next is told anew.
+                    if count > 0 && all {
+                        ready.clear_ready();
+                    }
+                    return Ok(count);
+                }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                other => return Ok(other?),
+                Err(errno) => return Err(errno.into()),
             }
         }
     }
@@ -105,22 +121,31 @@ impl Stream {
     }
 }
 
+fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, bool), Errno> {
+    let (count, _) = rustix::net::recv(socket, &mut *bytes, RecvFlags::empty())?;
+    Ok((count, count < bytes.len()))
+}
+
 fn receive_handed(
     socket: &OwnedFd,
     bytes: &mut [u8],
     handed: &mut Vec<OwnedFd>,
-) -> Result<usize, Errno> {
+) -> Result<(usize, bool), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(HANDED))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let room = bytes.len();
     let mut parts = [IoSliceMut::new(bytes)];
     let flags = RecvFlags::CMSG_CLOEXEC;
     let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, flags)?;
+    // What comes with descriptors is read by itself, however much there is behind it.
+    let mut all = received.bytes < room;
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
             handed.extend(fds);
+            all = false;
         }
     }
-    Ok(received.bytes)
+    Ok((received.bytes, all))
 }
 
 /// Writes to a socket that blocks, with descriptors.

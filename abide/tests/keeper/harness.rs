@@ -2,7 +2,8 @@
 //! timeout only turns a hang into a failure.
 
 use std::cell::RefCell;
-use std::io::{Read, Write};
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,8 @@ use abide::keeper::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide::world::log::{Log, Piece, Stream};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use rustix::process::{Pid, PidfdFlags};
 
@@ -317,6 +319,23 @@ impl Keeper {
             FromKeeper::Started { pid, .. } => self.leader = pid,
             other => panic!("expected Started, heard {other:?}"),
         }
+    }
+
+    /// What comes with the answer to [`ToKeeper::HangBell`].
+    pub fn expect_bell(&mut self) -> OwnedFd {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0; 4096];
+        let mut parts = [IoSliceMut::new(&mut bytes)];
+        let flags = RecvFlags::empty();
+        let got = rustix::net::recvmsg(&self.stream, &mut parts, &mut ancillary, flags).unwrap();
+        let bell = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+            _ => None,
+        });
+        self.buffer.extend_from_slice(&bytes[..got.bytes]);
+        assert_eq!(self.next(), FromKeeper::Bell);
+        bell.expect("a bell")
     }
 
     pub fn expect_failed(&mut self) -> (i32, String) {

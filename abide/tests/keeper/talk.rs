@@ -3,6 +3,7 @@
 use abide::keeper::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::harness::{Nursery, output};
 
@@ -362,7 +363,8 @@ fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
     }
 }
 
-/// Whoever wants to know ahead is told when bytes come and when they are there; nobody else hears of it.
+/// Whoever wants to know ahead is told when bytes come and when they are there, and then the bell rings; nobody
+/// else hears of it.
 #[test]
 fn who_asks_is_told_ahead_of_output_once() {
     let nursery = Nursery::new();
@@ -371,6 +373,8 @@ fn who_asks_is_told_ahead_of_output_once() {
     launch.stdin = Stdin::Open;
     keeper.start(launch);
     keeper.expect_started();
+    keeper.say(&ToKeeper::HangBell);
+    let bell = keeper.expect_bell();
     let mut known = 0;
     for ahead in [true, false, true] {
         keeper.say(&ToKeeper::Watch {
@@ -388,7 +392,15 @@ fn who_asks_is_told_ahead_of_output_once() {
             }
         };
         assert_eq!(coming, u32::from(ahead));
+        if ahead {
+            let mut rings = [PollFd::new(&bell, PollFlags::IN)];
+            rustix::event::poll(&mut rings, None).unwrap();
+            let mut times = [0; 8];
+            rustix::io::read(&bell, &mut times).unwrap();
+            assert_eq!(u64::from_ne_bytes(times), 1);
+        }
     }
     keeper.say(&ToKeeper::CloseInput);
     assert_eq!(keeper.finish().exited.bytes, 6);
+    assert!(rustix::io::read(&bell, &mut [0; 8]).is_err(), "it is still");
 }

@@ -1,5 +1,6 @@
 //! `read_output`: every line once, the moment it is there, and again by cursor.
 
+use std::io::Write;
 use std::time::Duration;
 
 use abide::door::tools::{self, ToolResult};
@@ -132,6 +133,30 @@ fn output_that_only_looks_like_a_prompt_is_no_wait_for_input() {
             assert_eq!(fact(&read, "waiting_for_input"), json!(false), "{prompt}");
             session.kill().await;
         }
+    });
+}
+
+/// The first read that waits looks for itself; those that follow find it done.
+#[test]
+fn what_a_session_does_is_said_with_every_line_that_was_waited_for() {
+    with_engine(|engine| async move {
+        let path = engine.dir.path().join("bell");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).expect("a fifo");
+        let both_ways = std::fs::File::options().read(true).write(true).open(&path);
+        let mut bell = both_ways.expect("its ends");
+        let session = engine
+            .start(&format!("exec cat {}", path.display()), json!({}))
+            .await;
+        for round in 0..20 {
+            let wait = json!({"timeout_seconds": 180});
+            let rung = async { bell.write_all(format!("{round}\n").as_bytes()) };
+            let (read, rung) = tokio::join!(session.act("read_output", wait), rung);
+            rung.expect("it rings");
+            assert_eq!(lines(&read), [round.to_string()]);
+            assert_eq!(fact(&read, "waiting_for_input"), json!(false));
+            assert!(fact(&read, "cpu").is_u64() && fact(&read, "doing").is_string());
+        }
+        session.kill().await;
     });
 }
 

@@ -279,6 +279,7 @@ impl Wait<'_> {
                 Happened::Step(Some(ToolStep::Closed(question))) => self.closed(question).await,
                 Happened::Step(Some(ToolStep::Asked(question))) => {
                     if let Some(returned) = self.ask(question).await {
+                        self.settle_progress().await;
                         return Ok(Answered {
                             said: Said::Question(Box::new(returned)),
                             receipt: None,
@@ -287,15 +288,20 @@ impl Wait<'_> {
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
                     self.withdraw().await;
-                    if let Some(progress) = self.progress.take() {
-                        progress.settle().await;
-                    }
+                    self.settle_progress().await;
                     return Ok(Answered {
                         said: Said::Result(result),
                         receipt: Some(self.call.into_receipt()),
                     });
                 }
             }
+        }
+    }
+
+    /// Nothing that is told of the call may follow its answer.
+    async fn settle_progress(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.settle().await;
         }
     }
 

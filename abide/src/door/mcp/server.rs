@@ -153,14 +153,16 @@ impl Server {
         }
     }
 
-    /// The client, where the library has nothing to say to a call with this meta.
+    /// The client, where the library has nothing to say to a call with this meta, in a session that was opened
+    /// without a handshake or with one.
     pub(super) fn client_for(
         &self,
         meta: Option<&RequestMetaObject>,
+        inline: bool,
     ) -> Option<service::Peer<RoleServer>> {
         let client = self.client.get()?;
         let plain = match meta.and_then(|meta| Some((meta, meta.protocol_version()?))) {
-            None => client.shook_hands,
+            None => client.shook_hands && !inline,
             Some((meta, version)) => {
                 let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
                 missing.is_empty() && self.supported_protocol_versions().contains(&version)

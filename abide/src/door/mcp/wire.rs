@@ -132,6 +132,8 @@ pub struct Wire {
     first_id: i64,
     /// Whether the library has taken up a session. Before that, it wants nothing but requests.
     open: bool,
+    /// Whether it has done so without a handshake: then each request says of itself what it is.
+    inline: bool,
     lost: CancellationToken,
 }
 
@@ -208,6 +210,7 @@ impl Wire {
             // numbered 0 for one that names none, and the question would stay on the screen.
             first_id: i64::from(hello.connection) * IDS_PER_CONNECTION + 1,
             open: false,
+            inline: false,
             lost: CancellationToken::new(),
         }
     }
@@ -405,10 +408,13 @@ impl Wire {
     ) -> Option<Asked> {
         let (lost, receipts) = (self.lost.clone(), self.receipts.clone());
         let note = Arc::new(Note::new(ordinal, asked.id.clone(), lost, receipts));
-        self.open |= opens(&asked.request);
+        if !self.open && opens(&asked.request) {
+            self.open = true;
+            self.inline = !matches!(asked.request, ClientRequest::InitializeRequest(_));
+        }
         if let (ClientRequest::CallToolRequest(call), Some(server)) =
             (&mut asked.request, &self.server)
-            && let Some(client) = server.client_for(call.extensions.get())
+            && let Some(client) = server.client_for(call.extensions.get(), self.inline)
         {
             let context = RequestContext::new(asked.id, client);
             calls::make(server.clone(), call, context, note, self.back());
@@ -576,6 +582,7 @@ impl Transport<RoleServer> for Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
+        self.lost.cancel();
         self.end_loan();
     }
 }

@@ -14,12 +14,11 @@ use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits, counted};
 use crate::door::mask::{self, Mask};
-use crate::keeper::folder::{self, Meta};
+use crate::keeper::folder;
 use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Next, Stream};
-use crate::world::lookout::Lookout;
 use crate::world::prints::Prints;
 
 /// The most a call may ask for, in characters a stream.
@@ -503,17 +502,16 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
 
 /// The same by one look, since this is said with every line that is read: how busy it is, is told from
 /// the look before.
-pub(super) fn kernel_facts_now(
+pub(super) fn kernel_facts_of(
     handle: &Handle,
     view: &SessionView,
-    (lookout, meta): (&Lookout, &Meta),
+    now: &Facts,
     facts: &mut Map<String, Value>,
 ) {
-    let now = facts::facts_from(lookout, meta);
-    let cpu = handle.cpu_percent(view, &now);
+    let cpu = handle.cpu_percent(view, now);
     facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
     facts.insert("cpu".into(), json!(cpu));
-    facts.insert("doing".into(), json!(doing(Some(&now), cpu)));
+    facts.insert("doing".into(), json!(doing(Some(now), cpu)));
 }
 
 /// What a command does, in words, with its use of the processor.

@@ -1,8 +1,9 @@
 //! One connection to one keeper: frames out without a task in between, frames in as events.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::session::Ending;
 use abide_core::{Containment, Event, Millis, Mono, SessionId};
@@ -34,6 +35,10 @@ pub(super) struct Link {
     /// Since when it is about to keep this session. A spare never says that it is ready: it would wake
     /// somebody up for nothing.
     since: Mono,
+    /// What it rings, once it has handed that over.
+    bell: Mutex<Option<Arc<OwnedFd>>>,
+    /// It was asked to.
+    bell_asked: AtomicBool,
     /// How its command has come to life.
     birth: AtomicU8,
 }
@@ -96,6 +101,8 @@ impl Link {
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
             since: SystemClock.now().mono,
+            bell: Mutex::default(),
+            bell_asked: AtomicBool::new(false),
             birth: AtomicU8::new(EXPECTED),
         }
     }
@@ -121,7 +128,7 @@ impl Link {
 
     /// Whether its keeper surely has only to be told what to start.
     pub fn is_ready(&self, now: Mono) -> bool {
-        now.since(self.since) >= RENEWAL
+        self.keeper.load(Ordering::Relaxed) != 0 && now.since(self.since) >= RENEWAL
     }
 
     /// Whether its keeper is still to be made, or whoever is to start the command has only to wait for its turn:
@@ -189,6 +196,7 @@ impl Link {
     /// Nothing more will come for this session, and nothing can be sent.
     fn end(&self) {
         self.credit.close();
+        self.lent_bell().take();
         self.turned(|tide| {
             tide.ended = true;
             tide.closed = true;
@@ -205,6 +213,23 @@ impl Link {
     fn tell_the_others(&self) {
         let tide = *self.tide.borrow();
         self.later.send_replace(tide);
+    }
+
+    fn lent_bell(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.bell.lock().expect("no holder panics")
+    }
+
+    /// Whether the keeper is about to hand over its bell.
+    fn expects_bell(&self) -> bool {
+        self.bell_asked.load(Ordering::Relaxed) && self.lent_bell().is_none()
+    }
+
+    /// The keeper's bell. It is asked for it once, and whoever comes later finds it.
+    fn bell(&self) -> Option<Arc<OwnedFd>> {
+        if !self.bell_asked.swap(true, Ordering::Relaxed) {
+            self.send(&ToKeeper::HangBell);
+        }
+        self.lent_bell().clone()
     }
 
     /// Asks to be told once there are more bytes than `beyond`, and `ahead` when they are about to come.
@@ -295,6 +320,12 @@ impl Follower {
     pub(super) fn close(link: Arc<Link>, ahead: bool) -> Self {
         let tide = link.tide.subscribe();
         Follower { link, tide, ahead }
+    }
+
+    /// What the keeper rings when it has told of output, where it is worth being heard and has been handed
+    /// over.
+    pub fn bell(&self) -> Option<Arc<OwnedFd>> {
+        self.ahead.then(|| self.link.bell()).flatten()
     }
 
     /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
@@ -404,6 +435,8 @@ struct Kept {
     life: Life,
     ours: bool,
     inbox: Vec<u8>,
+    /// Descriptors that have come with it.
+    handed: Vec<OwnedFd>,
 }
 
 impl Kept {
@@ -413,6 +446,7 @@ impl Kept {
             life: Life::default(),
             ours,
             inbox: Vec::new(),
+            handed: Vec::new(),
         }
     }
 
@@ -428,6 +462,11 @@ impl Kept {
                 FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
             {
                 let ended = self.life.ended;
+                if frame == FromKeeper::Bell {
+                    // One for the session before is nobody's any more.
+                    let bell = self.handed.pop().filter(|_| self.life.ready);
+                    *self.link.lent_bell() = bell.map(Arc::new);
+                }
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
                     if matches!(event, Event::Grew { .. }) {
                         if self.inbox.is_empty() {
@@ -446,7 +485,12 @@ impl Kept {
                     }
                 }
             }
-            match self.link.stream.read(&mut chunk).await? {
+            let (link, ready) = (&self.link, self.life.ready);
+            // Until the keeper is ready for this session, what was asked for the one before may still come.
+            let expected = || !ready || link.expects_bell();
+            let handed = &mut self.handed;
+            let read = link.stream.read_expecting(expected, &mut chunk, handed);
+            match read.await? {
                 0 => return Ok(None),
                 count => self.inbox.extend_from_slice(&chunk[..count]),
             }
@@ -548,7 +592,7 @@ fn translate(
             None
         }
         // Whoever hears it is awake.
-        FromKeeper::Coming => None,
+        FromKeeper::Coming | FromKeeper::Bell => None,
         FromKeeper::KillPending { left } => {
             tracing::warn!(
                 "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"

@@ -6,7 +6,7 @@ use super::{Desk, Done, Named, fields};
 use crate::door::digest::one_line;
 use crate::door::tools::report;
 use crate::keeper::folder;
-use crate::world::lookout::Lookout;
+use crate::world::facts;
 use crate::world::screen::Snapshot;
 
 impl Desk {
@@ -43,8 +43,8 @@ impl Desk {
         if view.runs()
             && let Ok(Some(meta)) = folder::read_meta(&view.folder)
         {
-            let sight = (&Lookout::default(), &meta);
-            report::kernel_facts_now(&self.handle, &view, sight, &mut more);
+            let now = facts::facts(&meta);
+            report::kernel_facts_of(&self.handle, &view, &now, &mut more);
         }
         let whole: Vec<String> = lines
             .iter()

@@ -17,10 +17,12 @@ use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::keeper::folder::{self, Meta};
 use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::facts::{Doing, Facts, facts_from};
 use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
 use crate::world::lookout::Lookout;
 use crate::world::search::Pattern;
+use crate::world::sentry::{Sentry, Stand};
 use crate::world::unread::Unread;
 
 pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
@@ -149,9 +151,12 @@ impl Desk {
         let now = SystemClock.now().mono;
         let follower = self.handle.keepers().follow_closely(view.id);
         Reading {
+            sentries: self.handle.sentry().clone(),
             log: Log::open(&view.folder),
             meta: folder::read_meta(&view.folder).ok().flatten(),
-            lookout: Lookout::default(),
+            lookout: Arc::default(),
+            sentry: None,
+            stood: false,
             known: None,
             begun: Begun::default(),
             ended: follower.is_none() && !view.runs(),
@@ -208,17 +213,19 @@ impl Desk {
         if more.contains_key("alternate_screen") {
             text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
         }
-        if view.runs()
-            && let Some(meta) = &reading.meta
-        {
-            let sight = (&reading.lookout, meta);
-            report::kernel_facts_now(&self.handle, view, sight, &mut more);
-        }
         more.insert("cursor".into(), json!(found.cursor.to_string()));
         more.insert("lines".into(), json!(found.lines.len()));
         more.insert("more".into(), json!(found.full));
         let text = self.mask(view, text);
-        self.result_of(view, reading.extent(&found), text, more)
+        let mut result = self.result_of(view, reading.extent(&found), text, more);
+        // Last of all: somebody may be looking just now.
+        if view.runs()
+            && let Some(meta) = &reading.meta
+        {
+            let now = reading.what_it_does(meta);
+            report::kernel_facts_of(&self.handle, view, &now, &mut result.facts);
+        }
+        result
     }
 }
 
@@ -236,11 +243,16 @@ pub(super) struct Found {
 
 /// Reads a session's output as it comes.
 pub(super) struct Reading {
+    sentries: Arc<Sentry>,
     log: Log,
     /// What is written down of the session. It is read before the wait, not after it.
     meta: Option<Meta>,
     /// From where its processes are looked at when the wait is over.
-    lookout: Lookout,
+    lookout: Arc<Lookout>,
+    /// Who looks at them when the output comes that ends the wait.
+    sentry: Option<Stand>,
+    /// Somebody has: of what comes piece by piece, only the first is worth it.
+    stood: bool,
     /// How far the log is known to have come.
     known: Option<u64>,
     /// What there was of unfinished lines at the end of the last page.
@@ -504,6 +516,9 @@ impl Reading {
             return Woken::More;
         };
         let (left, lookout, meta) = (self.left, &mut self.lookout, &self.meta);
+        let (sentry, stood) = (&mut self.sentry, &mut self.stood);
+        let (sentries, bell) = (&self.sentries, follower.bell());
+        *sentry = None;
         let more = async {
             match left {
                 false => {
@@ -526,11 +541,24 @@ impl Reading {
             // When the keeper has been asked to tell, there is time for this.
             never = async {
                 if let Some(meta) = meta {
-                    lookout.prepare(meta);
+                    if let Some(lookout) = Arc::get_mut(lookout) {
+                        lookout.prepare(meta);
+                    }
+                    if let Some(bell) = bell.filter(|_| !std::mem::replace(stood, true)) {
+                        *sentry = sentries.stand(bell, lookout.clone(), meta.clone());
+                    }
                 }
                 std::future::pending::<Infallible>().await
             } => match never {},
         }
+    }
+
+    /// What the processes of the session do. What was seen when the output came holds, unless they were busy
+    /// then: one that has written may have been about to wait for an answer.
+    fn what_it_does(&self, meta: &Meta) -> Facts {
+        let seen = self.sentry.as_ref().and_then(Stand::seen);
+        let settled = seen.filter(|seen| seen.doing != Doing::Busy);
+        settled.unwrap_or_else(|| facts_from(&self.lookout, meta))
     }
 }
 
@@ -629,9 +657,12 @@ mod tests {
         let mut written = crate::keeper::log::Log::new(place, 1 << 20);
         written.take(from.as_fd(), crate::world::log::Stream::Pty, 7);
         let mut reading = Reading {
+            sentries: Arc::default(),
             log: Log::open(folder.path()),
             meta: None,
-            lookout: Lookout::default(),
+            lookout: Arc::default(),
+            sentry: None,
+            stood: false,
             known: Some(5),
             begun: Begun::default(),
             follower: None,

@@ -1,0 +1,181 @@
+//! Looks at what the processes of a session do when it writes something, for somebody who waits for that.
+//!
+//! The daemon's one thread has enough to do then: it reads what was written and makes an answer of it. So a
+//! second one hears the bell that a keeper rings when it has told of output, and looks at the processes
+//! meanwhile. Where it has not come to it in time, whoever needs to know looks for themselves.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use abide_core::{Millis, Mono};
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use super::clock::{Clock, SystemClock};
+use super::facts::{Facts, facts_from};
+use super::lookout::Lookout;
+use crate::keeper::folder::Meta;
+
+/// Events that are taken at once.
+const EVENTS: usize = 16;
+/// The event that ends the thread.
+const END: u64 = 0;
+/// How far the thread steps back behind others, in the units of `nice`.
+const BEHIND: i32 = 5;
+/// An older look is none.
+const JUST_NOW: Millis = Millis(2);
+
+/// The thread, which is there from when it is first needed.
+#[derive(Default)]
+pub struct Sentry(OnceLock<Option<Arc<Posts>>>);
+
+/// Where it stands.
+struct Posts {
+    epoll: OwnedFd,
+    end: OwnedFd,
+    all: Mutex<(u64, HashMap<u64, Arc<Post>>)>,
+}
+
+/// One session that somebody waits for.
+struct Post {
+    meta: Meta,
+    lookout: Arc<Lookout>,
+    bell: Arc<OwnedFd>,
+    /// What was seen, and when.
+    seen: Mutex<Option<(Mono, Facts)>>,
+}
+
+/// A post that is given up when this is dropped.
+pub struct Stand {
+    posts: Arc<Posts>,
+    number: u64,
+    post: Arc<Post>,
+    /// It hears the bell.
+    hears: bool,
+}
+
+impl Sentry {
+    /// Has it look, from that lookout, when the bell of that session rings; once.
+    pub fn stand(&self, bell: Arc<OwnedFd>, lookout: Arc<Lookout>, meta: Meta) -> Option<Stand> {
+        let posts = self.0.get_or_init(|| Posts::begin().ok()).clone()?;
+        // What rang before is over.
+        hush(&bell);
+        let post = Arc::new(Post {
+            meta,
+            lookout,
+            bell,
+            seen: Mutex::default(),
+        });
+        let mut stand = Stand {
+            number: posts.take(post.clone()),
+            posts,
+            post,
+            hears: false,
+        };
+        let data = epoll::EventData::new_u64(stand.number);
+        let once = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
+        // Where somebody else waits for the same, they hear it.
+        epoll::add(&stand.posts.epoll, &stand.post.bell, data, once).ok()?;
+        stand.hears = true;
+        Some(stand)
+    }
+}
+
+impl Drop for Sentry {
+    fn drop(&mut self) {
+        if let Some(Some(posts)) = self.0.get() {
+            let _ = rustix::io::write(&posts.end, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Posts {
+    fn begin() -> io::Result<Arc<Self>> {
+        let posts = Arc::new(Posts {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            end: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            all: Mutex::new((END, HashMap::new())),
+        });
+        let data = epoll::EventData::new_u64(END);
+        epoll::add(&posts.epoll, &posts.end, data, epoll::EventFlags::IN)?;
+        let here = posts.clone();
+        let thread = std::thread::Builder::new().name("sentry".into());
+        thread.spawn(move || here.watch())?;
+        Ok(posts)
+    }
+
+    fn all(&self) -> MutexGuard<'_, (u64, HashMap<u64, Arc<Post>>)> {
+        self.all.lock().expect("no holder panics")
+    }
+
+    fn take(&self, post: Arc<Post>) -> u64 {
+        let mut all = self.all();
+        all.0 += 1;
+        let number = all.0;
+        all.1.insert(number, post);
+        number
+    }
+
+    fn watch(&self) {
+        step_behind();
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            let woken = epoll::wait(&self.epoll, spare_capacity(&mut events), None);
+            if woken.is_err_and(|fault| fault != rustix::io::Errno::INTR) {
+                return;
+            }
+            for event in &events {
+                let number = { event.data }.u64();
+                if number == END {
+                    return;
+                }
+                let post = self.all().1.get(&number).cloned();
+                if let Some(post) = post {
+                    post.look();
+                }
+            }
+        }
+    }
+}
+
+impl Post {
+    fn look(&self) {
+        let at = SystemClock.now().mono;
+        let seen = facts_from(&self.lookout, &self.meta);
+        *self.seen.lock().expect("no holder panics") = Some((at, seen));
+    }
+}
+
+impl Stand {
+    /// What was seen, if that was just now. A keeper may ring late: of output that was waited for before.
+    pub fn seen(&self) -> Option<Facts> {
+        let seen = *self.post.seen.lock().expect("no holder panics");
+        let now = SystemClock.now().mono;
+        let (_, facts) = seen.filter(|(at, _)| now.since(*at) <= JUST_NOW)?;
+        Some(facts)
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.posts.all().1.remove(&self.number);
+        if self.hears {
+            let _ = epoll::delete(&self.posts.epoll, &self.post.bell);
+        }
+    }
+}
+
+/// Takes away what has rung.
+fn hush(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0; 8]);
+}
+
+/// From here on, whoever else wants to run comes before this thread: first of all the keeper, which the same
+/// output wakes. It still gets its share, since it may hold what others wait for.
+fn step_behind() {
+    // For Linux this is about the calling thread alone.
+    let _ = rustix::process::setpriority_process(None, BEHIND);
+}
