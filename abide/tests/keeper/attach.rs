@@ -42,11 +42,7 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
 #[test]
 fn k3_whoever_only_connects_takes_nobodys_place() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("read line; echo $line");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("read line; echo $line");
     for said in ["", "GET / HTTP/1.1\r\n\r\n", "\x05\0\0\0"] {
         let mut stray = keeper.call();
         stray.write_all(said.as_bytes()).unwrap();

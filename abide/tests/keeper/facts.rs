@@ -134,11 +134,7 @@ fn a_lookout_sees_who_comes_and_who_goes() {
 #[test]
 fn a_sentry_looks_when_the_bell_rings() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("exec cat");
     keeper.say(&ToKeeper::HangBell);
     let bell = Arc::new(keeper.expect_bell());
     let sentry = Sentry::default();

@@ -150,6 +150,16 @@ impl Nursery {
         keeper
     }
 
+    /// One that has started a shell command whose input is open.
+    pub fn fed(&self, command: &str) -> Keeper {
+        let mut keeper = self.ready();
+        let mut launch = keeper.shell(command);
+        launch.stdin = Stdin::Open;
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper
+    }
+
     /// Runs a shell command to its end.
     pub fn run(&self, command: &str) -> Ran {
         let mut keeper = self.ready();

@@ -38,11 +38,7 @@ fn without_input_there_is_nothing_to_wait_for() {
 #[test]
 fn open_input_flows_until_it_is_closed() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("exec cat");
     keeper.say(&input("one\n"));
     keeper.expect_growth(3);
     keeper.say(&input("two\n"));
@@ -54,11 +50,7 @@ fn open_input_flows_until_it_is_closed() {
 #[test]
 fn input_that_is_said_again_under_its_name_is_taken_once() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("exec cat");
     let named = |key: &str, from: u64, text: &str| ToKeeper::Input {
         bytes: text.into(),
         once: Some(Once {
@@ -86,11 +78,7 @@ fn input_that_is_said_again_under_its_name_is_taken_once() {
 #[test]
 fn input_that_nobody_reads_holds_up_only_input() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("sleep 1000");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("sleep 1000");
     keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
     match keeper.next() {
         FromKeeper::InputTaken { bytes } => assert!(bytes < INPUT_WINDOW as u64),
@@ -151,11 +139,7 @@ fn a_child_that_closes_its_input_is_not_disturbed() {
 #[test]
 fn a_look_answers_at_once_and_a_watch_once() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("exec cat");
     keeper.say(&ToKeeper::Look);
     let FromKeeper::Grew {
         bytes: 0,
@@ -368,11 +352,7 @@ fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
 #[test]
 fn who_asks_is_told_ahead_of_output_once() {
     let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = nursery.fed("exec cat");
     keeper.say(&ToKeeper::HangBell);
     let bell = keeper.expect_bell();
     let mut known = 0;

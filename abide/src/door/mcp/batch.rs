@@ -29,6 +29,15 @@ pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(all.into_iter().take(MOST + 1).map(line).collect())
 }
 
+/// Why so many messages are no batch.
+pub fn objection(messages: &[Vec<u8>]) -> Option<String> {
+    match messages.len() {
+        0 => Some("a batch must not be empty".into()),
+        count if count > MOST => Some(format!("a batch must hold at most {MOST} messages")),
+        _ => None,
+    }
+}
+
 /// The batches that are not answered yet.
 #[derive(Default)]
 pub struct Batches(Vec<Batch>);

@@ -174,11 +174,7 @@ impl Front {
     }
 
     fn take_all(&self, state: &mut State, messages: &[Vec<u8>], out: &mut Vec<u8>) {
-        if messages.is_empty() {
-            return out.extend_from_slice(&refusal(None, -32600, "a batch must not be empty"));
-        }
-        if messages.len() > batch::MOST {
-            let sentence = format!("a batch must hold at most {} messages", batch::MOST);
+        if let Some(sentence) = batch::objection(messages) {
             return out.extend_from_slice(&refusal(None, -32600, &sentence));
         }
         let outlines: Vec<Outline> = messages.iter().map(|line| Outline::of(line)).collect();

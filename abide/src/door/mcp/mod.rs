@@ -1,6 +1,6 @@
 //! MCP, for agents: both generations of the protocol, one service per connection.
 //!
-//! `abide mcp` is the [`front`]: it copies lines between its client and the daemon's socket, or lends the
+//! `abide mcp` is the [`front()`]: it copies lines between its client and the daemon's socket, or lends the
 //! client's own ends to the daemon, and knows just enough of what is said to take up again what a daemon
 //! that went away has left unanswered. Everything else is [`serve`], inside the daemon; clients that speak
 //! HTTP come to [`Http`].

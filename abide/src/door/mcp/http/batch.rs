@@ -16,7 +16,7 @@ use futures_util::{FutureExt, StreamExt, future};
 use memchr::memmem;
 
 use super::{EVENTS, Http, ONE_AT_A_TIME, refused};
-use crate::door::mcp::batch::{self, MOST};
+use crate::door::mcp::batch;
 use crate::door::mcp::decode::{self, Unread};
 use crate::door::mcp::scan::{Kind, Outline};
 use crate::door::mcp::wire::{TWICE, refusal};
@@ -40,15 +40,11 @@ pub async fn answer(http: Http, head: Parts, body: &[u8]) -> Response {
         let sentence = "the batch is not JSON";
         return refused(StatusCode::BAD_REQUEST, None, -32700, sentence);
     };
-    let wrong = match messages.len() {
-        0 => "a batch must not be empty".to_owned(),
-        n if n > MOST => format!("a batch must hold at most {MOST} messages"),
-        _ => {
-            let batch = Batch::of(messages, |outline| http.objection(&head.headers, outline));
-            return batch.answer(http, head).await;
-        }
-    };
-    refused(StatusCode::BAD_REQUEST, None, -32600, &wrong)
+    if let Some(sentence) = batch::objection(&messages) {
+        return refused(StatusCode::BAD_REQUEST, None, -32600, &sentence);
+    }
+    let batch = Batch::of(messages, |outline| http.objection(&head.headers, outline));
+    batch.answer(http, head).await
 }
 
 /// What is to become of the messages of a batch.
