@@ -30,7 +30,7 @@ use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{Opened, Sqlite, Store, StoreFault};
 use crate::world::web::Web;
-use crate::world::{descriptors, entropy, heap, oom, secret, socket, text};
+use crate::world::{apart, descriptors, entropy, heap, oom, secret, socket, text};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +166,7 @@ fn turn_over(log: &Path) {
 fn make_folders(places: &Places) -> io::Result<()> {
     socket::own_folder(&places.state)?;
     socket::private_folder(&places.runtime)?;
+    apart::make(&places.sessions());
     socket::private_folder(&places.sessions())
 }
 

@@ -163,12 +163,13 @@ impl Place {
         }
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
-        // A group may have been changed by those who were in it.
+        self.pipes = Pipes::make().ok();
+        // Last, since whoever starts a process meanwhile has to wait for it. A group may have been changed by those
+        // who were in it.
         if let Some(unused) = self.leaf.take() {
             unused.remove();
         }
         self.leaf = leaf(self.group.as_deref(), path);
-        self.pipes = Pipes::make().ok();
         self.path = path.to_owned();
         Ok(())
     }

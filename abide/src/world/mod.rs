@@ -1,6 +1,7 @@
 //! The hands: everything that makes a system call, reads a clock, touches disk, process, database
 //! or socket. It decides nothing.
 
+pub mod apart;
 pub mod clients;
 pub mod clock;
 pub mod descriptors;

@@ -151,12 +151,14 @@ fn a_connection_that_breaks_ends_no_command() {
     let headers = format!("{}last-event-id: {event}\r\n", client.headers);
     let mut again = abide.open("GET /mcp", &headers, "");
     assert_eq!(again.status, 200);
-    // Only now: the library keeps no answer for whoever comes back after it.
     feed(&fifo, "taken up\n");
-    let result = again.event();
-    assert_eq!(result["id"], 1, "{result}");
-    let text = result["result"]["structuredContent"]["text"].as_str();
-    assert!(text.unwrap().contains("taken up"), "{result}");
+    let told = again.event();
+    assert_eq!(told["id"], 1, "{told}");
+    let text = told["result"]["structuredContent"]["text"].as_str();
+    assert!(text.unwrap().contains("taken up"), "{told}");
+    // Whoever comes back when all is over hears the same.
+    let mut late = abide.open("GET /mcp", &headers, "");
+    assert_eq!(late.event(), told);
 }
 
 fn call(id: &str, command: &str) -> Value {

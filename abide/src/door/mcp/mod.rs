@@ -29,6 +29,7 @@ mod seal;
 mod server;
 mod sessions;
 mod slip;
+mod told;
 mod wire;
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, GetExtensions, JsonRpcMessage, RequestId,
     ServerJsonRpcMessage, ServerResult,
@@ -19,6 +19,7 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio_util::sync::CancellationToken;
 
 use super::batch;
+use super::told::Told;
 use super::wire::Note;
 
 /// Sessions at once. One more takes the place of the one that was quiet for longest.
@@ -45,6 +46,7 @@ struct Session {
     takes_batches: bool,
     lost: CancellationToken,
     calls: HashMap<RequestId, Weak<Note>>,
+    told: Told,
 }
 
 /// Why there is no session.
@@ -84,6 +86,7 @@ impl Known {
             takes_batches: false,
             lost: CancellationToken::new(),
             calls: HashMap::new(),
+            told: Told::default(),
         };
         self.sessions.insert(id, session);
     }
@@ -161,6 +164,13 @@ impl Sessions {
         }
     }
 
+    /// What is said in this session; nothing, where there is no such session.
+    fn told(&self, id: &SessionId) -> Told {
+        let known = self.known();
+        let session = known.sessions.get(id);
+        session.map_or_else(Told::default, |session| session.told.clone())
+    }
+
     async fn make_room(&self) -> Result<(), SessionTrouble> {
         let quietest = {
             let known = self.known();
@@ -213,7 +223,8 @@ impl SessionManager for Sessions {
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionTrouble> {
         self.note(id, &mut message);
-        Ok(self.kept.create_stream(id, message).await?)
+        let told = self.told(id);
+        Ok(told.keep(self.kept.create_stream(id, message).await?))
     }
 
     async fn accept_message(
@@ -237,7 +248,10 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionTrouble> {
-        Ok(self.kept.resume(id, last_event_id).await?)
+        Ok(match self.told(id).after(&last_event_id) {
+            Some(rest) => rest.left_stream(),
+            None => self.kept.resume(id, last_event_id).await?.right_stream(),
+        })
     }
 }
 

@@ -32,9 +32,6 @@ pub(super) struct Link {
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
-    /// Since when it is about to keep this session. A spare never says that it is ready: it would wake
-    /// somebody up for nothing.
-    since: Mono,
     /// What it rings, once it has handed that over.
     bell: Mutex<Option<Arc<OwnedFd>>>,
     /// It was asked to.
@@ -54,11 +51,26 @@ const HEARD_OF: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 /// What is on its way to a keeper.
-#[derive(Default)]
 struct Out {
     unsent: Vec<u8>,
+    /// What it is told later, or with the next thing that it is told.
+    held: Vec<u8>,
+    /// Since when it is about to keep this session. A spare never says that it is ready: it would wake
+    /// somebody up for nothing.
+    since: Mono,
     /// The keeper keeps another session now: nothing of this one may reach it.
     handed_on: bool,
+}
+
+impl Out {
+    fn new() -> Self {
+        Out {
+            unsent: Vec::new(),
+            held: Vec::new(),
+            since: SystemClock.now().mono,
+            handed_on: false,
+        }
+    }
 }
 
 /// Lengths that somebody wants to be told to be exceeded, and whether they want to know it ahead.
@@ -93,14 +105,13 @@ impl Link {
     fn over(stream: Arc<Stream>) -> Self {
         Link {
             stream,
-            out: Mutex::default(),
+            out: Mutex::new(Out::new()),
             kick: Notify::new(),
             watched: Mutex::default(),
             tide: watch::channel(Tide::default()).0,
             later: watch::channel(Tide::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
-            since: SystemClock.now().mono,
             bell: Mutex::default(),
             bell_asked: AtomicBool::new(false),
             birth: AtomicU8::new(EXPECTED),
@@ -128,7 +139,10 @@ impl Link {
 
     /// Whether its keeper surely has only to be told what to start.
     pub fn is_ready(&self, now: Mono) -> bool {
-        self.keeper.load(Ordering::Relaxed) != 0 && now.since(self.since) >= RENEWAL
+        let out = self.out.lock().expect("no holder panics");
+        self.keeper.load(Ordering::Relaxed) != 0
+            && out.held.is_empty()
+            && now.since(out.since) >= RENEWAL
     }
 
     /// Whether its keeper is still to be made, or whoever is to start the command has only to wait for its turn:
@@ -160,11 +174,30 @@ impl Link {
     /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
     pub fn send(&self, frame: &ToKeeper) {
         let mut out = self.out.lock().expect("no holder panics");
-        if out.handed_on {
-            return;
+        if !out.handed_on {
+            self.write(&mut out, |unsent| frame.encode(unsent));
         }
+    }
+
+    /// Keeps a frame back until there is another one, or until [`Link::release`].
+    pub fn hold(&self, frame: &ToKeeper) {
+        let mut out = self.out.lock().expect("no holder panics");
+        frame.encode(&mut out.held);
+    }
+
+    /// Sends what was kept back.
+    pub fn release(&self) {
+        let mut out = self.out.lock().expect("no holder panics");
+        if !out.held.is_empty() {
+            out.since = SystemClock.now().mono;
+            self.write(&mut out, |_| ());
+        }
+    }
+
+    fn write(&self, out: &mut Out, what: impl FnOnce(&mut Vec<u8>)) {
         let idle = out.unsent.is_empty();
-        frame.encode(&mut out.unsent);
+        out.unsent.append(&mut out.held);
+        what(&mut out.unsent);
         if idle {
             if let Ok(written) = self.stream.write_now(&out.unsent) {
                 out.unsent.drain(..written);

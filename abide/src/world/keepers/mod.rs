@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use abide_core::{Containment, Event, Millis, Mono, Session, SessionId};
 use tokio::sync::mpsc;
@@ -21,7 +22,7 @@ pub use link::{Follower, Tide};
 use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
-use crate::world::clock::{Clock, SystemClock};
+use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::limits::{self, Moved};
 use crate::world::prints::Prints;
 use crate::world::stream::Stream;
@@ -32,6 +33,20 @@ use starting::Starting;
 
 /// Spares beyond the target that are kept when calls come thick and fast.
 const SURPLUS: usize = 12;
+
+/// How long nothing may have ended before the keepers of what has ended are looked after, if nothing is started
+/// meanwhile.
+const REST: Duration = Duration::from_millis(5);
+
+/// Keepers that have nothing left to keep, and are still to make themselves ready for the next session.
+#[derive(Default)]
+struct Resting {
+    links: Vec<Arc<Link>>,
+    /// Since when the last of them is among them.
+    since: Mono,
+    /// Somebody watches over their rest.
+    watched: bool,
+}
 
 /// Bytes that must be free before a command is started: what it writes first must not be lost.
 const ROOM: u64 = 64 << 10;
@@ -53,6 +68,7 @@ pub struct Keepers {
     events: mpsc::Sender<Event>,
     nursery: Mutex<Option<Nursery>>,
     spares: Mutex<VecDeque<SessionId>>,
+    resting: Mutex<Resting>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
     /// Why the last keeper that was wanted could not be made.
@@ -104,6 +120,7 @@ impl Keepers {
             events,
             nursery: Mutex::default(),
             spares: Mutex::default(),
+            resting: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
             unborn: Mutex::default(),
@@ -182,6 +199,8 @@ impl Keepers {
                 // Before it is told: it may be heard of at once.
                 self.starting.begun(self, id);
                 link.send(&ToKeeper::Start(Box::new(launch)));
+                // While the command runs, there is time for the others.
+                self.renew_resting();
             }
             (None, false) => {
                 let unborn = self.unborn.lock().expect("no holder panics").take();
@@ -314,6 +333,7 @@ impl Keepers {
         self.leaving.cancel();
         self.nursery.lock().expect("no holder panics").take();
         self.spares.lock().expect("no holder panics").clear();
+        self.resting.lock().expect("no holder panics").links.clear();
         self.links.lock().expect("no holder panics").clear();
     }
 
@@ -371,7 +391,7 @@ impl Keepers {
 
     /// Makes a spare of a keeper that has nothing left to keep: that is far cheaper than to let it go
     /// and make another. `None`: there are enough.
-    fn hand_on(&self, link: &Link) -> Option<(SessionId, Arc<Link>)> {
+    fn hand_on(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
         let spares = self.spares.lock().expect("no holder panics").len();
         if self.spare_target == 0 || spares >= self.spare_target + SURPLUS {
             return None;
@@ -379,13 +399,45 @@ impl Keepers {
         let link = Arc::new(link.hand_on()?);
         let id = self.unused();
         let folder = self.folder(id).into_os_string().into_vec();
-        link.send(&ToKeeper::Renew { folder });
+        link.hold(&ToKeeper::Renew { folder });
+        self.rest(link.clone());
         self.links
             .lock()
             .expect("no holder panics")
             .insert(id, link.clone());
         self.spares.lock().expect("no holder panics").push_back(id);
         Some((id, link))
+    }
+
+    /// Lets a keeper rest before it makes itself ready for the next session: whoever was answered may ask for
+    /// the next thing at once, and that needs the processors more.
+    fn rest(self: &Arc<Self>, link: Arc<Link>) {
+        let mut resting = self.resting.lock().expect("no holder panics");
+        resting.links.push(link);
+        resting.since = SystemClock.now().mono;
+        if !std::mem::replace(&mut resting.watched, true) {
+            tokio::spawn(self.clone().end_rest());
+        }
+    }
+
+    async fn end_rest(self: Arc<Self>) {
+        loop {
+            pause(REST).await;
+            let mut resting = self.resting.lock().expect("no holder panics");
+            let quiet = SystemClock.now().mono.since(resting.since);
+            if resting.links.is_empty() || quiet.0 >= REST.as_millis() as u64 {
+                resting.watched = false;
+                drop(resting);
+                return self.renew_resting();
+            }
+        }
+    }
+
+    fn renew_resting(&self) {
+        let mut resting = self.resting.lock().expect("no holder panics");
+        for link in std::mem::take(&mut resting.links) {
+            link.release();
+        }
     }
 
     fn make(&self, folder: &Path) -> io::Result<Stream> {
