@@ -168,7 +168,10 @@ impl Board {
         if sessions.len() > limit::CROWD {
             self.crowded.notify_one();
         }
-        drop(sessions);
+    }
+
+    /// Tells whoever follows that a session was published or forgotten.
+    pub(super) fn changed(&self, id: SessionId) {
         let _ = self.changes.send(Change::Session(id));
     }
 
@@ -179,7 +182,6 @@ impl Board {
 
     pub(super) fn forget(&self, id: SessionId) {
         self.sessions.write().expect("no holder panics").remove(&id);
-        let _ = self.changes.send(Change::Session(id));
     }
 
     /// Shows an open question in lists.

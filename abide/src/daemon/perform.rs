@@ -85,7 +85,13 @@ impl Performer {
             .set_counts(house.any_unread(), counts.timers);
         let house = &*house;
         let mut published = HashSet::new();
+        // Sessions that are shown as they are now, of which nobody who only follows was told: whoever waits
+        // for an answer comes before those.
+        let mut changed = Vec::new();
         for effect in effects {
+            if tells_followers(&effect) {
+                self.tell_changed(&mut changed);
+            }
             match effect {
                 Effect::Record(_) => {}
                 Effect::Start {
@@ -138,6 +144,7 @@ impl Performer {
                 Effect::Publish { session } => {
                     if published.insert(session) {
                         self.publish(house, session);
+                        changed.push(session);
                     }
                 }
                 Effect::Tell { call, update } => self.tell(calls, call, update),
@@ -151,6 +158,7 @@ impl Performer {
                 Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
         }
+        self.tell_changed(&mut changed);
         if !self.heard.is_empty() {
             // First those who wait get their answers.
             tokio::task::yield_now().await;
@@ -160,6 +168,12 @@ impl Performer {
             let _ = folder::mark_heard(&self.keepers.folder(id));
         }
         Ok(())
+    }
+
+    fn tell_changed(&self, sessions: &mut Vec<SessionId>) {
+        for id in sessions.drain(..) {
+            self.handle.board().changed(id);
+        }
     }
 
     /// One commit for the whole turn, and only where something must survive.
@@ -442,4 +456,15 @@ fn numbers_seen(records: &[Record]) -> Vec<u64> {
         _ => None,
     });
     numbers.flatten().copied().collect()
+}
+
+/// Whether whoever follows hears of it at once.
+fn tells_followers(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Ask { .. }
+            | Effect::Close { .. }
+            | Effect::PublishTimer { .. }
+            | Effect::Posted { .. }
+    )
 }

@@ -17,6 +17,11 @@ const TWICE: &str = "' is given twice";
 /// How the library says the same of a structure.
 const DUPLICATE: &str = "duplicate field `";
 
+/// What is said of a field that is given twice.
+pub fn sentence(field: &str) -> String {
+    format!("{FIELD}{}{TWICE}", field.escape_debug())
+}
+
 /// Where a fault is that a field was given twice: the sentence that says so.
 pub fn twice(fault: &serde_json::Error) -> Option<String> {
     let said = fault.to_string();
@@ -86,8 +91,7 @@ impl<'de> Visitor<'de> for Reader {
                     field.insert(value);
                 }
                 Entry::Occupied(field) => {
-                    let shown = field.key().escape_debug();
-                    return Err(A::Error::custom(format!("{FIELD}{shown}{TWICE}")));
+                    return Err(A::Error::custom(sentence(field.key())));
                 }
             }
         }

@@ -56,6 +56,7 @@ pub struct Place {
     path: PathBuf,
     group: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
+    oom_kills: u64,
 }
 
 /// The files of a session, made before it begins.
@@ -92,19 +93,22 @@ fn leaf(group: Option<&Path>, path: &Path) -> Option<Leaf> {
     Leaf::make(group?, path.file_name()?.to_str()?).ok()
 }
 
-/// Counts of out-of-memory kills before the command ran.
+/// Counts of out-of-memory kills: one while the command was only expected, and one when it had begun to run. To count
+/// takes time, of which there is more then than on the way to a start.
 pub struct OomWatch {
     file: Option<PathBuf>,
-    before: u64,
+    expected: u64,
+    begun: u64,
 }
 
 impl OomWatch {
     /// Whether the kernel has killed for want of memory since, in the session's own group or in the
-    /// one that it inherited.
-    pub fn rose(&self, leaf: Option<&Leaf>) -> bool {
+    /// one that it inherited. A command that ended `at_once` may have been killed before it was counted.
+    pub fn rose(&self, leaf: Option<&Leaf>, at_once: bool) -> bool {
         let own = leaf.and_then(Leaf::oom_kills).unwrap_or(0);
         let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
-        own > 0 || inherited > self.before
+        let before = if at_once { self.expected } else { self.begun };
+        own > 0 || inherited > before
     }
 }
 
@@ -134,6 +138,10 @@ impl Place {
         let files = Files::make(path)?;
         let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
         let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
+        let oom = around
+            .oom_file
+            .clone()
+            .and_then(|path| Some((path.clone(), File::open(path).ok()?)));
         Ok(Place {
             folder: Rc::new(files.folder),
             listener,
@@ -146,10 +154,8 @@ impl Place {
             identity: identity(around),
             path: path.to_owned(),
             group: around.group.clone(),
-            oom: around
-                .oom_file
-                .clone()
-                .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
+            oom_kills: oom_kills(oom.as_ref()),
+            oom,
         })
     }
 
@@ -171,6 +177,7 @@ impl Place {
         }
         self.leaf = leaf(self.group.as_deref(), path);
         self.path = path.to_owned();
+        self.oom_kills = oom_kills(self.oom.as_ref());
         Ok(())
     }
 
@@ -182,15 +189,12 @@ impl Place {
         }
     }
 
-    /// Notes the count of out-of-memory kills.
+    /// Notes the count of out-of-memory kills, as soon as the command runs.
     pub fn oom_watch(&self) -> OomWatch {
         OomWatch {
             file: self.oom.as_ref().map(|(path, _)| path.clone()),
-            before: self
-                .oom
-                .as_ref()
-                .and_then(|(_, file)| cgroup::count(file))
-                .unwrap_or(0),
+            expected: self.oom_kills,
+            begun: oom_kills(self.oom.as_ref()),
         }
     }
 
@@ -221,6 +225,10 @@ impl Place {
             let _ = rustix::fs::rmdir(&self.path);
         }
     }
+}
+
+fn oom_kills(file: Option<&(PathBuf, File)>) -> u64 {
+    file.and_then(|(_, file)| cgroup::count(file)).unwrap_or(0)
 }
 
 fn identity(around: &Surroundings) -> Identity {

@@ -414,7 +414,6 @@ impl Keeper {
                 self.place.identity.clone(),
             )
         };
-        let oom = self.place.oom_watch();
         let around = Around {
             leaf,
             namespace: namespace.as_ref(),
@@ -439,7 +438,7 @@ impl Keeper {
                 Containment::Subreaper => None,
             },
             namespace,
-            oom,
+            oom: self.place.oom_watch(),
             record: Rc::clone(&self.place.record),
             log_folder: Rc::clone(&self.place.folder),
         };

@@ -89,7 +89,7 @@ pub async fn run(
             .parse()
             .ok()
             .and_then(|id| server.handle.board().session(id))
-        && tools::is_own(&view, origin.peer).await
+        && Box::pin(tools::is_own(&view, origin.peer)).await
     {
         return Ok(ToolResult::error(tools::OWN_LIMITS.into()).into());
     }
@@ -123,7 +123,14 @@ pub async fn run(
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
         Some(Round { session, .. }) => {
-            tools::resume(&server.handle, &tool, arguments, context, session).await
+            Box::pin(tools::resume(
+                &server.handle,
+                &tool,
+                arguments,
+                context,
+                session,
+            ))
+            .await
         }
     };
     let call = match begun {
@@ -153,10 +160,20 @@ pub async fn run(
         cx,
     };
     if let Some(round) = round {
-        wait.take_up(round, request.input_responses.unwrap_or_default())
-            .await;
+        Box::pin(wait.take_up(round, request.input_responses.unwrap_or_default())).await;
     }
-    wait.see_through().await
+    match wait.see_through().await {
+        Through::Done(result) => Ok(Answered {
+            said: Said::Result(result),
+            receipt: Some(wait.call.into_receipt()),
+        }),
+        Through::Returned(question) => Ok(Answered {
+            said: Said::Question(question),
+            receipt: None,
+        }),
+        Through::Cancelled => Err(Box::pin(wait.let_go()).await),
+        Through::Stopping => Err(Box::pin(wait.stopping()).await),
+    }
 }
 
 /// Under which a front may say the request again. Over HTTP nothing is said twice: a stream that
@@ -245,6 +262,15 @@ struct Wait<'a> {
     cx: RequestContext<RoleServer>,
 }
 
+/// How a wait has ended.
+enum Through {
+    Done(ToolResult),
+    /// The call returns to ask.
+    Returned(Box<InputRequiredResult>),
+    Cancelled,
+    Stopping,
+}
+
 /// What can happen while a call waits.
 enum Happened {
     Step(Option<ToolStep>),
@@ -268,31 +294,32 @@ impl Wait<'_> {
         }
     }
 
-    async fn see_through(mut self) -> Result<Answered, ErrorData> {
+    /// Waits for the end of it. What seldom happens has a box of its own, so that every call takes less room.
+    async fn see_through(&mut self) -> Through {
         loop {
             match self.what_happens().await {
                 Happened::Told => {}
-                Happened::Cancelled => return Err(self.let_go().await),
-                Happened::Replied(reply) => self.replied(reply).await,
-                Happened::Step(None) => return Err(self.stopping().await),
+                Happened::Cancelled => return Through::Cancelled,
+                Happened::Replied(reply) => Box::pin(self.replied(reply)).await,
+                Happened::Step(None) => return Through::Stopping,
                 Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
-                Happened::Step(Some(ToolStep::Closed(question))) => self.closed(question).await,
+                Happened::Step(Some(ToolStep::Closed(question))) => {
+                    Box::pin(self.closed(question)).await;
+                }
                 Happened::Step(Some(ToolStep::Asked(question))) => {
-                    if let Some(returned) = self.ask(question).await {
-                        self.settle_progress().await;
-                        return Ok(Answered {
-                            said: Said::Question(Box::new(returned)),
-                            receipt: None,
-                        });
+                    if let Some(returned) = Box::pin(self.ask(question)).await {
+                        Box::pin(self.settle_progress()).await;
+                        return Through::Returned(Box::new(returned));
                     }
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
-                    self.withdraw().await;
-                    self.settle_progress().await;
-                    return Ok(Answered {
-                        said: Said::Result(result),
-                        receipt: Some(self.call.into_receipt()),
-                    });
+                    if self.asked.is_some() {
+                        Box::pin(self.withdraw()).await;
+                    }
+                    if self.progress.is_some() {
+                        Box::pin(self.settle_progress()).await;
+                    }
+                    return Through::Done(result);
                 }
             }
         }

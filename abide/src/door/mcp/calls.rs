@@ -119,7 +119,8 @@ pub fn make(
     let given_up = Some(context.ct.clone());
     back.calls.open(context.id.clone(), &note, given_up);
     let params = std::mem::take(&mut call.params);
-    tokio::spawn(async move {
+    // In a box of its own: it is large, and whoever spawns it moves it from hand to hand.
+    tokio::spawn(Box::pin(async move {
         let (id, modern) = (context.id.clone(), is_modern(&context));
         let called = server.call(params, context, Some(note.clone()));
         let answered = called.await;
@@ -130,7 +131,7 @@ pub fn make(
         if let Some(weight) = back.calls.finish(&id, &note) {
             back.answer(&id, modern, answered, weight, &note.lost);
         }
-    });
+    }));
 }
 
 impl Back {
@@ -142,16 +143,20 @@ impl Back {
         weight: Weight,
         lost: &CancellationToken,
     ) {
-        let (line, receipt) = match answered {
-            Ok(Answered { said, receipt }) => (answer_line(id, modern, said), receipt),
+        let line = match &answered {
+            Ok(answered) => answer_line(id, modern, &answered.said),
             Err(error) => {
                 let error: TxJsonRpcMessage<RoleServer> =
-                    JsonRpcMessage::error(error, Some(id.clone()));
-                (line_of(&error), None)
+                    JsonRpcMessage::error(error.clone(), Some(id.clone()));
+                line_of(&error)
             }
         };
+        // What the answer was made of is let go of when it has left.
         match line.and_then(|line| self.out.push(line, weight)) {
-            Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
+            Ok(()) => {
+                let receipt = answered.ok().and_then(|answered| answered.receipt);
+                receipt.into_iter().for_each(Receipt::delivered);
+            }
             Err(_) => {
                 lost.cancel();
                 self.out.end_loan();
@@ -196,7 +201,7 @@ struct Text<'a> {
     text: &'a str,
 }
 
-fn answer_line(id: &RequestId, modern: bool, said: Said) -> std::io::Result<Vec<u8>> {
+fn answer_line(id: &RequestId, modern: bool, said: &Said) -> std::io::Result<Vec<u8>> {
     match said {
         Said::Result(ToolResult {
             text,
@@ -205,18 +210,19 @@ fn answer_line(id: &RequestId, modern: bool, said: Said) -> std::io::Result<Vec<
         }) => {
             let content = [Text {
                 r#type: "text",
-                text: &text,
+                text,
             }];
             let told = Told {
                 result_type: modern.then_some("complete"),
                 content,
-                structured_content: &facts,
-                is_error,
+                structured_content: facts,
+                is_error: *is_error,
             };
             Answer::line(id, told)
         }
-        question @ Said::Question(_) => {
-            Answer::line(id, ServerResult::from(CallToolResponse::from(question)))
+        Said::Question(question) => {
+            let asked = CallToolResponse::from((**question).clone());
+            Answer::line(id, ServerResult::from(asked))
         }
     }
 }
@@ -242,7 +248,7 @@ mod tests {
         for id in [RequestId::Number(7), RequestId::String("sieben".into())] {
             for modern in [false, true] {
                 let said = Said::Result(result.clone());
-                let own = answer_line(&id, modern, said).unwrap();
+                let own = answer_line(&id, modern, &said).unwrap();
                 let mut theirs =
                     ServerResult::from(CallToolResponse::from(Said::Result(result.clone())));
                 if !modern {

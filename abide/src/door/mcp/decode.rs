@@ -3,6 +3,9 @@
 //! The library finds out what a request is by trying one kind after another, and a call of a tool, which
 //! comes more often than all others together, is among the last. It is told by its method here.
 
+use std::fmt;
+
+use memchr::memchr;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, JsonObject,
@@ -10,10 +13,20 @@ use rmcp::model::{
 };
 use rmcp::service::RxJsonRpcMessage;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::scan::{Kind, Outline};
 use crate::door::strict::{self, Strict};
+
+/// The call of a tool in a line, where its outline needs not be known for that: nothing in it is spelled in a way
+/// that whoever counts the lines could take for something else.
+pub fn plain_call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+    match memchr(b'\\', line) {
+        None => tool_call(line).ok()?,
+        Some(_) => None,
+    }
+}
 
 /// The message in a line of this outline.
 pub fn message(line: &[u8], outline: &Outline) -> Result<RxJsonRpcMessage<RoleServer>, Unread> {
@@ -55,7 +68,48 @@ struct Call {
     id: RequestId,
     #[serde(rename = "method")]
     _method: CallToolRequestMethod,
-    params: Strict,
+    params: Params,
+}
+
+/// What a call is given, with what most calls have put apart.
+#[derive(Default)]
+struct Params {
+    name: Option<Value>,
+    arguments: Option<Value>,
+    meta: Option<Value>,
+    others: JsonObject,
+}
+
+impl<'de> Deserialize<'de> for Params {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ParamsReader)
+    }
+}
+
+struct ParamsReader;
+
+impl<'de> Visitor<'de> for ParamsReader {
+    type Value = Params;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Params, A::Error> {
+        let mut params = Params::default();
+        while let Some((field, Strict(value))) = given.next_entry::<String, Strict>()? {
+            let before = match field.as_str() {
+                "name" => params.name.replace(value),
+                "arguments" => params.arguments.replace(value),
+                "_meta" => params.meta.replace(value),
+                _ => params.others.insert(field.clone(), value),
+            };
+            if before.is_some() {
+                return Err(A::Error::custom(strict::sentence(&field)));
+            }
+        }
+        Ok(params)
+    }
 }
 
 /// `None`: it is not quite a call.
@@ -66,14 +120,11 @@ fn tool_call(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Unread
             return strict::twice(&fault).map_or(Ok(None), |said| Err(Unread::Twice(said)));
         }
     };
-    Ok(match params.0 {
-        Value::Object(params) => called(id, params),
-        _ => None,
-    })
+    Ok(called(id, params))
 }
 
-fn called(id: RequestId, mut params: JsonObject) -> Option<RxJsonRpcMessage<RoleServer>> {
-    let meta = match params.remove("_meta") {
+fn called(id: RequestId, mut params: Params) -> Option<RxJsonRpcMessage<RoleServer>> {
+    let meta = match params.meta.take() {
         None | Some(Value::Null) => None,
         Some(Value::Object(meta)) => Some(RequestMetaObject(MetaObject(meta))),
         Some(_) => return None,
@@ -86,20 +137,24 @@ fn called(id: RequestId, mut params: JsonObject) -> Option<RxJsonRpcMessage<Role
     Some(JsonRpcMessage::request(request, id))
 }
 
-fn call_params(mut params: JsonObject) -> Option<CallToolRequestParams> {
-    let is_plain = |(key, value): (&String, &Value)| match key.as_str() {
-        "name" => value.is_string(),
-        "arguments" => value.is_object(),
-        _ => false,
-    };
-    if params.len() != 2 || !params.iter().all(is_plain) {
-        return serde_json::from_value(Value::Object(params)).ok();
-    }
-    match (params.remove("name"), params.remove("arguments")) {
-        (Some(Value::String(name)), Some(Value::Object(arguments))) => {
-            Some(CallToolRequestParams::new(name).with_arguments(arguments))
+fn call_params(params: Params) -> Option<CallToolRequestParams> {
+    match params {
+        Params {
+            name: Some(Value::String(name)),
+            arguments: Some(Value::Object(arguments)),
+            others,
+            ..
+        } if others.is_empty() => Some(CallToolRequestParams::new(name).with_arguments(arguments)),
+        Params {
+            name,
+            arguments,
+            mut others,
+            ..
+        } => {
+            others.extend(name.map(|name| ("name".into(), name)));
+            others.extend(arguments.map(|arguments| ("arguments".into(), arguments)));
+            serde_json::from_value(Value::Object(others)).ok()
         }
-        _ => None,
     }
 }
 
@@ -148,6 +203,10 @@ mod tests {
                 tool_call(line.as_bytes()).is_ok_and(|call| call.is_some()),
                 "the short way: {line}"
             );
+            // What is taken for a call at once is one to whoever counts the lines.
+            let plain = plain_call(line.as_bytes());
+            assert_eq!(plain.is_some(), !line.contains('\\'), "{line}");
+            assert!(calls_a_tool(&Outline::of(line.as_bytes())), "{line}");
         }
     }
 
@@ -173,6 +232,7 @@ mod tests {
                 tool_call(line.as_bytes()).is_ok_and(|call| call.is_none()),
                 "{line}"
             );
+            assert!(plain_call(line.as_bytes()).is_none(), "{line}");
         }
     }
 
@@ -194,6 +254,7 @@ mod tests {
         ] {
             let sentence = format!("the field '{field}' is given twice");
             let outline = Outline::of(line.as_bytes());
+            assert!(plain_call(line.as_bytes()).is_none());
             assert_eq!(twice(line.as_bytes(), &outline), Some(sentence.clone()));
             match message(line.as_bytes(), &outline) {
                 Err(Unread::Twice(said)) => assert_eq!(said, sentence),

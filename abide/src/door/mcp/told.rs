@@ -151,10 +151,10 @@ mod tests {
         name: &str,
         events: usize,
         over: bool,
-    ) -> Option<mpsc::UnboundedSender<ServerSseMessage>> {
-        let (say, said) = mpsc::unbounded_channel();
+    ) -> Option<mpsc::Sender<ServerSseMessage>> {
+        let (say, said) = mpsc::channel(2 * EVENTS);
         for number in 0..events {
-            say.send(event(number, name)).unwrap();
+            say.try_send(event(number, name)).unwrap();
         }
         drop(told.keep(stream::unfold(said, async |mut said| {
             said.recv().await.map(|event| (event, said))
@@ -195,7 +195,7 @@ mod tests {
         settle().await;
         let rest = tokio::spawn(ids(told.after("0/7").unwrap()));
         settle().await;
-        say.send(event(1, "7")).unwrap();
+        say.try_send(event(1, "7")).unwrap();
         drop(say);
         assert_eq!(rest.await.unwrap(), ["1/7"]);
     }

@@ -327,6 +327,10 @@ impl Wire {
         if line.is_empty() {
             return None;
         }
+        if let Some(call) = decode::plain_call(line) {
+            let ordinal = self.numbers.take();
+            return self.read(call, Some(ordinal), || Outline::of(line));
+        }
         let outline = Outline::of(line);
         let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
         if is_nameless(&outline, line) {
@@ -334,13 +338,7 @@ impl Wire {
             return None;
         }
         match decode::message(line, &outline) {
-            Ok(message) => match self.objection(&message) {
-                None => self.known(message, ordinal),
-                Some((code, sentence)) => {
-                    self.refuse(&outline, code, sentence);
-                    None
-                }
-            },
+            Ok(message) => self.read(message, ordinal, || outline),
             Err(Unread::Twice(sentence)) => {
                 self.refuse(&outline, -32602, &sentence);
                 None
@@ -356,6 +354,21 @@ impl Wire {
                 if asks || (outline.kind() == Kind::Notification && !fault.is_data()) {
                     self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
                 }
+                None
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        message: Asked,
+        ordinal: Option<u64>,
+        outline: impl FnOnce() -> Outline,
+    ) -> Option<Asked> {
+        match self.objection(&message) {
+            None => self.known(message, ordinal),
+            Some((code, sentence)) => {
+                self.refuse(&outline(), code, sentence);
                 None
             }
         }

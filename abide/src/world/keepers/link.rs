@@ -518,6 +518,7 @@ impl Kept {
                     }
                 }
             }
+            keepers.starting.tidy();
             let (link, ready) = (&self.link, self.life.ready);
             // Until the keeper is ready for this session, what was asked for the one before may still come.
             let expected = || !ready || link.expects_bell();

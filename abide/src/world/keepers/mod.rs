@@ -428,6 +428,7 @@ impl Keepers {
             if resting.links.is_empty() || quiet.0 >= REST.as_millis() as u64 {
                 resting.watched = false;
                 drop(resting);
+                self.starting.tidy();
                 return self.renew_resting();
             }
         }

@@ -40,10 +40,15 @@ impl Starting {
         }
     }
 
-    /// It has been started, or cannot be. Where it was the last, nobody is woken for them any more.
+    /// It has been started, or cannot be.
     pub fn over(&self, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, begun)| *begun != id);
+    }
+
+    /// Where there is none any more, nobody is woken for them. Not at once, since the next one may be about to begin.
+    pub fn tidy(&self) {
+        let mut waiting = self.0.lock().expect("no holder panics");
         if waiting.begun.is_empty()
             && let Some(watch) = waiting.watch.take()
         {
