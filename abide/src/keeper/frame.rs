@@ -23,6 +23,11 @@ pub enum ToKeeper {
     /// The first thing on a connection that takes the place of another: whoever cannot say it is no
     /// daemon, and takes nobody's place.
     Hello,
+    /// To a spare: it may be told to start something any moment.
+    Expect {
+        /// How long that is to be expected.
+        for_ms: u32,
+    },
     /// Start this; said once.
     Start(Box<Launch>),
     /// End the tree.
@@ -230,6 +235,9 @@ impl ToKeeper {
             ToKeeper::HangBell => {
                 put.u8(13);
             }
+            ToKeeper::Expect { for_ms } => {
+                put.u8(14).u32(*for_ms);
+            }
         });
     }
 
@@ -280,6 +288,9 @@ impl ToKeeper {
             },
             12 => ToKeeper::Hello,
             13 => ToKeeper::HangBell,
+            14 => ToKeeper::Expect {
+                for_ms: take.u32()?,
+            },
             _ => return Ok(None),
         }))
     }
@@ -504,6 +515,7 @@ mod tests {
                 ahead: true,
             },
             ToKeeper::HangBell,
+            ToKeeper::Expect { for_ms: 7 },
             ToKeeper::Input {
                 bytes: vec![0, 255],
                 once: None,

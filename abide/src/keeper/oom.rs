@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::fs;
 
+use rustix::fs::{Mode, OFlags};
+
 /// Where a process's share in that is set.
 const FILE: &CStr = c"/proc/self/oom_score_adj";
 /// The daemon and its keepers: late, but not never.
@@ -29,17 +31,12 @@ fn score(of: i32) -> CString {
     CString::new(of.to_string()).unwrap_or_default()
 }
 
-/// Sets what this process has. Makes system calls and nothing else.
+/// Sets what this process has. Makes system calls of its own and nothing else.
 pub fn set(score: &CStr) -> bool {
-    // SAFETY: plain system calls on strings that live meanwhile, and on a descriptor of its own.
-    unsafe {
-        let file = libc::open(FILE.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return false;
-        }
-        let size = score.count_bytes();
-        let written = libc::write(file, score.as_ptr().cast(), size);
-        libc::close(file);
-        usize::try_from(written) == Ok(size)
-    }
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(FILE, flags, Mode::empty()) else {
+        return false;
+    };
+    let score = score.to_bytes();
+    rustix::io::write(file, score) == Ok(score.len())
 }

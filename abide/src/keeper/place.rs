@@ -13,10 +13,11 @@ use abide_core::Containment;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use super::birth::Expected;
 use super::cgroup::{self, Leaf};
 use super::folder::{self, CTL, Keeper as Identity, META};
 use super::serve::unlink_ctl;
-use super::spawn::{Failure, Pipes};
+use super::spawn::{Failure, Pipes, Prepared};
 use super::{oom, proc};
 
 /// What is the same for all keepers of a nursery, found out once.
@@ -49,8 +50,8 @@ pub struct Place {
     pub oom_score: Option<&'static CStr>,
     /// The file that will say what was to be run, and how it ended.
     pub record: Rc<OwnedFd>,
-    /// What a command without a terminal will need.
-    pub pipes: Option<Pipes>,
+    /// What is ready for a command.
+    pub(super) prepared: Prepared,
     /// This very process, so named that no other is taken for it.
     pub identity: Identity,
     path: PathBuf,
@@ -150,7 +151,10 @@ impl Place {
             umask: around.umask,
             oom_score: around.oom_score,
             record: Rc::new(files.record),
-            pipes: Pipes::make().ok(),
+            prepared: Prepared {
+                pipes: Pipes::make().ok(),
+                expected: None,
+            },
             identity: identity(around),
             path: path.to_owned(),
             group: around.group.clone(),
@@ -169,7 +173,10 @@ impl Place {
         }
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
-        self.pipes = Pipes::make().ok();
+        self.prepared = Prepared {
+            pipes: Pipes::make().ok(),
+            expected: None,
+        };
         // Last, since whoever starts a process meanwhile has to wait for it. A group may have been changed by those
         // who were in it.
         if let Some(unused) = self.leaf.take() {
@@ -179,6 +186,15 @@ impl Place {
         self.path = path.to_owned();
         self.oom_kills = oom_kills(self.oom.as_ref());
         Ok(())
+    }
+
+    /// A command is about to come: bears the child that it will be.
+    pub fn expect(&mut self) {
+        if let (Some(pipes), None) = (&self.prepared.pipes, &self.prepared.expected) {
+            let streams = pipes.streams();
+            self.prepared.expected =
+                Expected::born(streams, self.umask, self.oom_score, self.leaf.as_ref());
+        }
     }
 
     /// By what means a command would be contained.
@@ -215,7 +231,8 @@ impl Place {
     }
 
     /// Leaves nothing behind that only a living keeper needs; of a spare, nothing at all.
-    pub fn leave(self, spare: bool) {
+    pub fn leave(mut self, spare: bool) {
+        self.prepared.expected = None;
         unlink_ctl(&self.folder);
         if let Some(leaf) = &self.leaf {
             leaf.remove();

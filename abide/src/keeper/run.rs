@@ -355,6 +355,7 @@ impl Run {
             ToKeeper::Hello
             | ToKeeper::Start(_)
             | ToKeeper::HangBell
+            | ToKeeper::Expect { .. }
             | ToKeeper::Ack
             | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),

@@ -19,7 +19,7 @@ use super::nsinit::Namespace;
 use super::place::Place;
 use super::rehearse::rehearse;
 use super::run::{Own, Run};
-use super::spawn::{self, Around, ChildEnds, Failure};
+use super::spawn::{self, Around, ChildEnds, Failure, Prepared};
 use abide_core::Containment;
 
 /// How far a session has come.
@@ -42,6 +42,8 @@ pub struct Keeper {
     acked: bool,
     /// Rung when output has been told of that was said to be coming.
     bell: Option<OwnedFd>,
+    /// Until when a command that was said to be coming is expected.
+    expects_until: Option<u64>,
 }
 
 /// What woke the loop.
@@ -76,6 +78,7 @@ impl Keeper {
             stage: Stage::Spare,
             acked: false,
             bell: None,
+            expects_until: None,
         };
         keeper.greet();
         keeper
@@ -120,7 +123,7 @@ impl Keeper {
         if let Some(caller) = &self.caller {
             add(caller.fd(), PollFlags::IN, Slot::Caller);
         }
-        let mut timeout = None;
+        let mut timeout = self.expects_until.map(|at| until(at, mono_ms()));
         if let Stage::Run(run) = &self.stage {
             for (at, fd) in run.open_streams() {
                 add(fd, PollFlags::IN, Slot::Stream(at));
@@ -189,6 +192,10 @@ impl Keeper {
                 run.reap();
             }
             run.alarms();
+        }
+        if self.expects_until.is_some_and(|at| at <= mono_ms()) {
+            self.expects_until = None;
+            self.place.prepared.expected = None;
         }
         if woken.caller {
             self.hear_caller();
@@ -338,6 +345,10 @@ impl Keeper {
             // Not to be had: the keeper goes, and with it the session that never began.
             (ToKeeper::Renew { .. }, _) => self.line = None,
             (ToKeeper::HangBell, _) => self.hang_bell(),
+            (ToKeeper::Expect { for_ms }, Stage::Spare) => {
+                self.place.expect();
+                self.expects_until = Some(mono_ms() + u64::from(for_ms));
+            }
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
             (_, Stage::Spare | Stage::Failed(_)) => {}
@@ -395,6 +406,11 @@ impl Keeper {
     }
 
     fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
+        self.expects_until = None;
+        let prepared = Prepared {
+            pipes: self.place.prepared.pipes.take(),
+            expected: self.place.prepared.expected.take(),
+        };
         let contained_by = self.hold(launch.containment)?;
         // An unused group is only taken away at the end: that takes time.
         let leaf = match contained_by {
@@ -422,7 +438,7 @@ impl Keeper {
         };
         let spawned = folder::put_first(&self.place.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
-            .and_then(|()| spawn::spawn(launch, self.place.pipes.take(), &around));
+            .and_then(|()| spawn::spawn(launch, prepared, &around));
         let (spawned, unneeded) = match spawned {
             Ok(spawned) => spawned,
             Err(failure) => {

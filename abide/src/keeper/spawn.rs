@@ -12,7 +12,7 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
-use super::birth::{Plan, Pointers, Step, born};
+use super::birth::{Expected, Plan, Pointers, Step, born};
 use super::cgroup::Leaf;
 use super::launch::{Launch, Size, Stdin};
 use super::log::Stream;
@@ -73,12 +73,19 @@ pub(super) struct Around<'a> {
 /// ends are to be closed, but there is no hurry.
 pub(super) fn spawn(
     launch: &Launch,
-    pipes: Option<Pipes>,
+    prepared: Prepared,
     around: &Around<'_>,
 ) -> Result<(Spawned, ChildEnds), Failure> {
-    let (parent, child) = Ends::open(launch, pipes)?;
+    // One that cannot be this command goes before there is another.
+    let expected = prepared
+        .expected
+        .filter(|child| fits(child, launch, around));
+    let (parent, child) = Ends::open(launch, prepared.pipes)?;
     let mut plan = plan(launch, child.streams(), child.terminal, around)?;
-    let leader = born(&mut plan, around.leaf)?;
+    let leader = match expected.and_then(|child| child.run(&plan)) {
+        Some(leader) => leader,
+        None => born(&mut plan, around.leaf)?,
+    };
     if let Some((step, errno)) = plan.fault.get() {
         reap(leader);
         return Err(step.failure(launch, errno));
@@ -90,6 +97,21 @@ pub(super) fn spawn(
         pty: parent.pty,
     };
     Ok((spawned, child))
+}
+
+/// What was made for a command before it was known.
+pub(super) struct Prepared {
+    /// What it will need if it has no terminal.
+    pub pipes: Option<Pipes>,
+    /// What it will be if it needs nothing else.
+    pub expected: Option<Expected>,
+}
+
+fn fits(child: &Expected, launch: &Launch, around: &Around<'_>) -> bool {
+    launch.pty.is_none()
+        && matches!(launch.stdin, Stdin::None)
+        && around.namespace.is_none()
+        && around.leaf.is_some() == child.grouped
 }
 
 /// What a command without a terminal will need, made before it is known.
@@ -114,6 +136,13 @@ impl Pipes {
             let _ = rustix::io::ioctl_fionbio(fd, true);
         }
         Ok(pipes)
+    }
+}
+
+impl Pipes {
+    /// What a command has of them that reads nothing.
+    pub(super) fn streams(&self) -> [RawFd; 3] {
+        [&self.null, &self.output.1, &self.errors.1].map(AsRawFd::as_raw_fd)
     }
 }
 
@@ -323,7 +352,7 @@ impl Step {
     }
 }
 
-fn reap(pid: i32) {
+pub(super) fn reap(pid: i32) {
     // SAFETY: waits for a child of ours and stores nothing.
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }

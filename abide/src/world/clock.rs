@@ -22,12 +22,19 @@ pub trait Clock: Send + Sync {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+impl SystemClock {
+    /// The monotonic clock alone, for whoever needs no other.
+    pub fn mono(self) -> Mono {
+        Mono(millis(ClockId::Monotonic))
+    }
+}
+
 impl Clock for SystemClock {
     fn now(&self) -> Now {
         Now {
             wall: Wall(millis(ClockId::Realtime)),
             boot: Boot(millis(ClockId::Boottime)),
-            mono: Mono(millis(ClockId::Monotonic)),
+            mono: self.mono(),
         }
     }
 }

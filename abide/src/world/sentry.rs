@@ -13,7 +13,7 @@ use abide_core::{Millis, Mono};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use super::clock::{Clock, SystemClock};
+use super::clock::SystemClock;
 use super::facts::{Facts, facts_from};
 use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
@@ -143,7 +143,7 @@ impl Posts {
 
 impl Post {
     fn look(&self) {
-        let at = SystemClock.now().mono;
+        let at = SystemClock.mono();
         let seen = facts_from(&self.lookout, &self.meta);
         *self.seen.lock().expect("no holder panics") = Some((at, seen));
     }
@@ -153,7 +153,7 @@ impl Stand {
     /// What was seen, if that was just now. A keeper may ring late: of output that was waited for before.
     pub fn seen(&self) -> Option<Facts> {
         let seen = *self.post.seen.lock().expect("no holder panics");
-        let now = SystemClock.now().mono;
+        let now = SystemClock.mono();
         let (_, facts) = seen.filter(|(at, _)| now.since(*at) <= JUST_NOW)?;
         Some(facts)
     }

@@ -6,6 +6,7 @@
 
 mod attach;
 mod ending;
+mod expected;
 mod facts;
 mod harness;
 mod limits;

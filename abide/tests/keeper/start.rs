@@ -9,10 +9,21 @@ use abide_core::{Containment, Exit};
 
 use crate::harness::{Nursery, wait_gone};
 
-fn refused(nursery: &Nursery, change: impl FnOnce(&mut Launch)) -> (i32, String) {
+/// What is said of it, whether or not it was expected.
+fn refused(nursery: &Nursery, change: impl Fn(&mut Launch)) -> (i32, String) {
+    let said = [false, true].map(|expected| refused_if(nursery, expected, &change));
+    let [unexpected, expected] = said;
+    assert_eq!(unexpected, expected);
+    expected
+}
+
+fn refused_if(nursery: &Nursery, expected: bool, change: impl Fn(&mut Launch)) -> (i32, String) {
     let mut keeper = nursery.ready();
     let mut launch = keeper.shell("echo never");
     change(&mut launch);
+    if expected {
+        keeper.say(&ToKeeper::Expect { for_ms: 600_000 });
+    }
     keeper.start(launch);
     let (errno, sentence) = keeper.expect_failed();
     let ending = folder::read_ending(&keeper.folder).unwrap();
@@ -61,7 +72,7 @@ fn m20_a_start_that_fails_names_the_step() {
     let (errno, _) = refused(&nursery, |launch| launch.argv = argv.clone());
     assert_eq!(errno, libc::EACCES);
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (errno, _) = refused(&nursery, |launch| launch.argv = argv);
+    let (errno, _) = refused(&nursery, |launch| launch.argv = argv.clone());
     assert_eq!(errno, libc::ENOEXEC);
     let (errno, sentence) = refused(&nursery, |launch| launch.argv[2] = vec![b'x'; 8 << 20]);
     assert_eq!(errno, libc::E2BIG);
@@ -102,11 +113,23 @@ fn a_folder_may_have_a_long_name() {
 #[test]
 fn a_child_inherits_nothing_of_its_keeper() {
     let nursery = Nursery::new();
-    let ran = nursery.run(
+    for expected in [false, true] {
+        inherits_nothing(&nursery, expected);
+    }
+}
+
+fn inherits_nothing(nursery: &Nursery, expected: bool) {
+    let mut keeper = nursery.ready();
+    if expected {
+        keeper.say(&ToKeeper::Expect { for_ms: 600_000 });
+    }
+    keeper.start(keeper.shell(
         "ls /proc/self/fd | tr '\\n' ' '; umask; pwd; \
          grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status | tr -d '\\t\\n'; echo; \
          ps -o sid= -p $$ | tr -d ' '; echo $$; env | sort",
-    );
+    ));
+    keeper.expect_started();
+    let ran = keeper.finish();
     let text = String::from_utf8(ran.output(Stream::Stdout)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     // The fourth is the folder that is being listed.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::client::{Client, Unanswered};
 use super::trouble::Trouble;
-use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::clock::{SystemClock, pause};
 
 /// Streams in a row that may break without having brought anything.
 const ATTEMPTS: u32 = 5;
@@ -30,14 +30,14 @@ impl Patience {
     pub fn new() -> Self {
         Patience {
             vain: 0,
-            began: SystemClock.now().mono,
+            began: SystemClock.mono(),
         }
     }
 
     /// A stream broke, after something `came` or nothing did. Whether it is worth while to ask for it
     /// again; then at once, or a moment later where that was in vain before.
     pub async fn goes_on(&mut self, came: bool) -> bool {
-        let stood = SystemClock.now().mono.since(self.began);
+        let stood = SystemClock.mono().since(self.began);
         self.vain = match came || stood >= STOOD {
             true => 0,
             false => self.vain + 1,
@@ -45,7 +45,7 @@ impl Patience {
         if self.vain > 1 {
             pause(BREATH * self.vain).await;
         }
-        self.began = SystemClock.now().mono;
+        self.began = SystemClock.mono();
         self.vain <= ATTEMPTS
     }
 }

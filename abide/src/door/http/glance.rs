@@ -11,7 +11,7 @@ use crate::daemon::{Handle, SessionView};
 use crate::door::digest::rows;
 use crate::door::mask::Mask;
 use crate::keeper::folder;
-use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::clock::{SystemClock, pause};
 use crate::world::facts::{Facts, facts};
 use crate::world::tail;
 
@@ -91,7 +91,7 @@ impl Meter {
             let Ok(Some(meta)) = folder::read_meta(&view.folder) else {
                 continue;
             };
-            let (now, at) = (facts(&meta), SystemClock.now().mono);
+            let (now, at) = (facts(&meta), SystemClock.mono());
             let before = self.before.get(&view.id);
             let cpu = before.map(|(before, then)| {
                 let used = now.cpu_ms.saturating_sub(before.cpu_ms) as f64;

@@ -39,7 +39,7 @@ pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
         }
         Tcp::Failed(why) => return Err(Problem::conflict(why.clone())),
     };
-    let code = state.logins.code(SystemClock.now().mono);
+    let code = state.logins.code(SystemClock.mono());
     Ok(Json(json!({
         "url": format!("http://{address}/#login={code}"),
         "expires_in": CODE_LIFE.0 / 1_000,

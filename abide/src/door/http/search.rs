@@ -18,7 +18,7 @@ use super::{State, listing};
 use crate::daemon::{Handle, SessionView};
 use crate::door::digest::rows;
 use crate::door::mask::Mask;
-use crate::world::clock::{Clock, SystemClock};
+use crate::world::clock::SystemClock;
 use crate::world::log::Log;
 use crate::world::search::{self, Pattern};
 
@@ -96,8 +96,8 @@ fn through(
     most: usize,
     from: Option<Place>,
 ) -> (Vec<Value>, Option<String>) {
-    let end = SystemClock.now().mono + PATIENCE;
-    let late = || SystemClock.now().mono >= end;
+    let end = SystemClock.mono() + PATIENCE;
+    let late = || SystemClock.mono() >= end;
     let mut matches = Vec::new();
     for view in views {
         let begun = from.as_ref().filter(|from| from.view.id == view.id);

@@ -151,7 +151,7 @@ pub async fn run(
         call,
         client,
         note,
-        began: SystemClock.now().mono,
+        began: SystemClock.mono(),
         asked: None,
         asked_for: Millis(0),
         settled: None,
@@ -447,7 +447,7 @@ impl Wait<'_> {
     /// Nobody wants the answer any more. Only a person's interruption ends the command as well; that
     /// is seen through even though nobody hears of it.
     async fn let_go(mut self) -> ErrorData {
-        let waited = SystemClock.now().mono.since(self.began);
+        let waited = SystemClock.mono().since(self.began);
         let waited = Millis(waited.0.saturating_sub(self.asked_for.0));
         let cancelled = self.note.as_ref().and_then(|note| note.cancelled());
         if let Some(reason) = cancelled {
@@ -508,14 +508,14 @@ impl Asked {
         let request = ServerRequest::ElicitRequest(ask::request(&question));
         let options = PeerRequestOptions::no_options();
         let sent = peer.send_cancellable_request(request, options).await?;
-        let at = SystemClock.now().mono;
+        let at = SystemClock.mono();
         let request = sent.id.clone();
         let outlives = ask::outlives(client);
         let client = client.to_owned();
         let reply = Box::pin(async move {
             match sent.await_response().await {
                 Ok(ClientResult::ElicitResult(result)) => {
-                    ask::meaning(&result, &client, SystemClock.now().mono.since(at))
+                    ask::meaning(&result, &client, SystemClock.mono().since(at))
                 }
                 Ok(_) | Err(_) => Reply::Nobody,
             }
@@ -531,7 +531,7 @@ impl Asked {
     }
 
     fn shown_for(&self) -> Millis {
-        SystemClock.now().mono.since(self.at)
+        SystemClock.mono().since(self.at)
     }
 }
 

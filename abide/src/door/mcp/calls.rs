@@ -14,7 +14,7 @@ use rmcp::service::{RequestContext, TxJsonRpcMessage};
 use rmcp::{ErrorData, RoleServer};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
 
 use super::call::{Answered, Said};
 use super::out::{Out, Weight};
@@ -25,7 +25,16 @@ use crate::world::ledger::Mark;
 
 /// What is not answered, by its id.
 #[derive(Default)]
-pub struct Calls(Mutex<HashMap<RequestId, Call>>);
+pub struct Calls {
+    open: Mutex<HashMap<RequestId, Call>>,
+    /// Room for calls that are made here: it is large, and to ask for it each time would take long.
+    rooms: Mutex<Vec<Room>>,
+}
+
+type Room = ReusableBoxFuture<'static, ()>;
+
+/// Rooms that are kept when nobody is in them.
+const ROOMS: usize = 8;
 
 /// A request that is not answered.
 struct Call {
@@ -47,7 +56,27 @@ impl Call {
 
 impl Calls {
     fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Call>> {
-        self.0.lock().expect("no holder panics")
+        self.open.lock().expect("no holder panics")
+    }
+
+    /// Sees a call through in a room of its own.
+    async fn stay(self: Arc<Self>, mut room: Room) {
+        room.get_pin().await;
+        let mut rooms = self.rooms.lock().expect("no holder panics");
+        if rooms.len() < ROOMS {
+            rooms.push(room);
+        }
+    }
+
+    fn room(&self, call: impl Future<Output = ()> + Send + 'static) -> Room {
+        let free = self.rooms.lock().expect("no holder panics").pop();
+        match free {
+            Some(mut room) => {
+                room.set(call);
+                room
+            }
+            None => Room::new(call),
+        }
     }
 
     /// How many there are.
@@ -119,8 +148,8 @@ pub fn make(
     let given_up = Some(context.ct.clone());
     back.calls.open(context.id.clone(), &note, given_up);
     let params = std::mem::take(&mut call.params);
-    // In a box of its own: it is large, and whoever spawns it moves it from hand to hand.
-    tokio::spawn(Box::pin(async move {
+    let calls = back.calls.clone();
+    let room = calls.room(async move {
         let (id, modern) = (context.id.clone(), is_modern(&context));
         let called = server.call(params, context, Some(note.clone()));
         let answered = called.await;
@@ -131,7 +160,8 @@ pub fn make(
         if let Some(weight) = back.calls.finish(&id, &note) {
             back.answer(&id, modern, answered, weight, &note.lost);
         }
-    }));
+    });
+    tokio::spawn(calls.stay(room));
 }
 
 impl Back {

@@ -310,7 +310,7 @@ impl Reading {
     fn into(self, mut digest: Digest) -> Digested {
         let mut fed = Fed::default();
         let tail = self.end.saturating_sub(HASTY_TAIL);
-        let until = self.hasty.then(|| SystemClock.now().mono + HASTE);
+        let until = self.hasty.then(|| SystemClock.mono() + HASTE);
         let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
         if read_to < tail {
             // What fell out of the log lies in its middle.
@@ -361,7 +361,7 @@ impl Reading {
                     fed.dropped += to - from;
                 }
             }
-            if until.is_some_and(|until| SystemClock.now().mono > until) {
+            if until.is_some_and(|until| SystemClock.mono() > until) {
                 return pieces.at().min(part.end);
             }
         }

@@ -67,7 +67,7 @@ impl Out {
         Out {
             unsent: Vec::new(),
             held: Vec::new(),
-            since: SystemClock.now().mono,
+            since: SystemClock.mono(),
             handed_on: false,
         }
     }
@@ -139,7 +139,7 @@ impl Link {
 
     /// Whether its keeper surely has only to be told what to start.
     pub fn is_ready(&self, now: Mono) -> bool {
-        let out = self.out.lock().expect("no holder panics");
+        let out = self.outgoing();
         self.keeper.load(Ordering::Relaxed) != 0
             && out.held.is_empty()
             && now.since(out.since) >= RENEWAL
@@ -173,7 +173,7 @@ impl Link {
 
     /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
     pub fn send(&self, frame: &ToKeeper) {
-        let mut out = self.out.lock().expect("no holder panics");
+        let mut out = self.outgoing();
         if !out.handed_on {
             self.write(&mut out, |unsent| frame.encode(unsent));
         }
@@ -181,15 +181,15 @@ impl Link {
 
     /// Keeps a frame back until there is another one, or until [`Link::release`].
     pub fn hold(&self, frame: &ToKeeper) {
-        let mut out = self.out.lock().expect("no holder panics");
+        let mut out = self.outgoing();
         frame.encode(&mut out.held);
     }
 
     /// Sends what was kept back.
     pub fn release(&self) {
-        let mut out = self.out.lock().expect("no holder panics");
+        let mut out = self.outgoing();
         if !out.held.is_empty() {
-            out.since = SystemClock.now().mono;
+            out.since = SystemClock.mono();
             self.write(&mut out, |_| ());
         }
     }
@@ -211,14 +211,20 @@ impl Link {
     /// A link over the same connection, for the session that its keeper keeps next. `None`: something
     /// of this one is still on its way.
     pub fn hand_on(&self) -> Option<Link> {
-        let mut out = self.out.lock().expect("no holder panics");
+        let mut out = self.outgoing();
         out.handed_on = out.unsent.is_empty();
         out.handed_on.then(|| {
             let link = Link::over(self.stream.clone());
+            // Nothing is in it, but there is room for what comes.
+            std::mem::swap(&mut link.outgoing().unsent, &mut out.unsent);
             let keeper = self.keeper.load(Ordering::Relaxed);
             link.keeper.store(keeper, Ordering::Relaxed);
             link
         })
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().expect("no holder panics")
     }
 
     /// Closes the connection.
@@ -323,7 +329,7 @@ impl Link {
             self.kick.notified().await;
             loop {
                 self.stream.writable().await?;
-                let mut out = self.out.lock().expect("no holder panics");
+                let mut out = self.outgoing();
                 let written = self.stream.write_now(&out.unsent)?;
                 out.unsent.drain(..written);
                 if out.unsent.is_empty() {
@@ -518,7 +524,7 @@ impl Kept {
                     }
                 }
             }
-            keepers.starting.tidy();
+            keepers.starting.tidy_later(keepers);
             let (link, ready) = (&self.link, self.life.ready);
             // Until the keeper is ready for this session, what was asked for the one before may still come.
             let expected = || !ready || link.expects_bell();

@@ -22,7 +22,7 @@ pub use link::{Follower, Tide};
 use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
-use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::clock::{SystemClock, pause};
 use crate::world::limits::{self, Moved};
 use crate::world::prints::Prints;
 use crate::world::stream::Stream;
@@ -47,6 +47,9 @@ struct Resting {
     /// Somebody watches over their rest.
     watched: bool,
 }
+
+/// How long a command is expected that may be about to be started. To find out what it is takes far less.
+const EXPECTED_MS: u32 = 100;
 
 /// Bytes that must be free before a command is started: what it writes first must not be lost.
 const ROOM: u64 = 64 << 10;
@@ -156,17 +159,32 @@ impl Keepers {
         }
     }
 
+    /// A command may be about to be started. The spare that would be taken for it makes ready, where there is a
+    /// processor for that, while it is still being found out what it is.
+    pub fn expect(&self) {
+        if !self.several_processors || self.starting.is_busy() {
+            return;
+        }
+        let spares = self.spares.lock().expect("no holder panics");
+        let next = self.next_ready(&spares).and_then(|at| spares.get(at));
+        if let Some(link) = next.and_then(|id| self.link(*id)) {
+            link.send(&ToKeeper::Expect {
+                for_ms: EXPECTED_MS,
+            });
+        }
+    }
+
+    /// Of the spares that are ready, the one that has run last: most of what it needs is still near.
+    fn next_ready(&self, spares: &VecDeque<SessionId>) -> Option<usize> {
+        let now = SystemClock.mono();
+        let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
+        spares.iter().rposition(is_ready)
+    }
+
     /// An id whose keeper is on its way or ready already.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
         let mut spares = self.spares.lock().expect("no holder panics");
-        // Of those that are ready, the one that has run last: most of what it needs is still near.
-        let now = SystemClock.now().mono;
-        let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
-        if let Some(spare) = spares
-            .iter()
-            .rposition(is_ready)
-            .and_then(|at| spares.remove(at))
-        {
+        if let Some(spare) = self.next_ready(&spares).and_then(|at| spares.remove(at)) {
             return spare;
         }
         while let Some(spare) = spares.pop_front() {
@@ -217,7 +235,7 @@ impl Keepers {
     /// Whether nothing that a command writes could be kept. Much that was free a moment ago is not all gone
     /// now, so then the disk is not asked again.
     fn disk_is_full(&self) -> bool {
-        let now = SystemClock.now().mono;
+        let now = SystemClock.mono();
         let mut much = self.much_free.lock().expect("no holder panics");
         if much.is_some_and(|seen| now.since(seen) < MOMENT) {
             return false;
@@ -414,7 +432,7 @@ impl Keepers {
     fn rest(self: &Arc<Self>, link: Arc<Link>) {
         let mut resting = self.resting.lock().expect("no holder panics");
         resting.links.push(link);
-        resting.since = SystemClock.now().mono;
+        resting.since = SystemClock.mono();
         if !std::mem::replace(&mut resting.watched, true) {
             tokio::spawn(self.clone().end_rest());
         }
@@ -424,11 +442,11 @@ impl Keepers {
         loop {
             pause(REST).await;
             let mut resting = self.resting.lock().expect("no holder panics");
-            let quiet = SystemClock.now().mono.since(resting.since);
+            let quiet = SystemClock.mono().since(resting.since);
             if resting.links.is_empty() || quiet.0 >= REST.as_millis() as u64 {
                 resting.watched = false;
                 drop(resting);
-                self.starting.tidy();
+                self.starting.tidy_later(&self);
                 return self.renew_resting();
             }
         }

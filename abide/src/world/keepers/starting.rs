@@ -11,12 +11,16 @@ use tokio::task::AbortHandle;
 
 use super::{Keepers, found};
 use crate::keeper::folder::{self, EndingFile};
-use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::clock::{SystemClock, pause};
 
 /// How long a start may take, and how often it is looked whether one takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same where nobody stands still, and there are only too many for the machine.
 const PATIENCE_IN_A_CROWD: Duration = Duration::from_secs(120);
+
+/// How soon after a start nobody is woken any more where there are no others. Not at once: the next one may be about to
+/// begin, and to watch over it anew takes longer than to go on.
+const LATER: Duration = Duration::from_millis(500);
 
 /// Those that may not have started yet.
 #[derive(Default)]
@@ -27,17 +31,25 @@ struct Waiting {
     begun: Vec<(Mono, SessionId)>,
     /// Ends whoever looks after them.
     watch: Option<AbortHandle>,
+    /// It will be seen whether that is to be done.
+    tidying: bool,
 }
 
 impl Starting {
     /// A command is being started.
     pub fn begun(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.begun.push((SystemClock.now().mono, id));
+        waiting.begun.push((SystemClock.mono(), id));
         if waiting.watch.is_none() {
             let watch = tokio::spawn(watch(keepers.clone()));
             waiting.watch = Some(watch.abort_handle());
         }
+    }
+
+    /// Whether something is being started.
+    pub fn is_busy(&self) -> bool {
+        let waiting = self.0.lock().expect("no holder panics");
+        !waiting.begun.is_empty()
     }
 
     /// It has been started, or cannot be.
@@ -46,9 +58,22 @@ impl Starting {
         waiting.begun.retain(|(_, begun)| *begun != id);
     }
 
-    /// Where there is none any more, nobody is woken for them. Not at once, since the next one may be about to begin.
-    pub fn tidy(&self) {
+    /// Where there is none any more, nobody is woken for them after a while.
+    pub fn tidy_later(&self, keepers: &Arc<Keepers>) {
         let mut waiting = self.0.lock().expect("no holder panics");
+        let unneeded = waiting.begun.is_empty() && waiting.watch.is_some();
+        if unneeded && !std::mem::replace(&mut waiting.tidying, true) {
+            let keepers = keepers.clone();
+            tokio::spawn(async move {
+                pause(LATER).await;
+                keepers.starting.tidy();
+            });
+        }
+    }
+
+    fn tidy(&self) {
+        let mut waiting = self.0.lock().expect("no holder panics");
+        waiting.tidying = false;
         if waiting.begun.is_empty()
             && let Some(watch) = waiting.watch.take()
         {
@@ -58,7 +83,7 @@ impl Starting {
 
     /// Those that have had their time, and for how long they have been waited for.
     fn overdue(&self) -> Vec<(Millis, SessionId)> {
-        let now = SystemClock.now().mono;
+        let now = SystemClock.mono();
         let waiting = self.0.lock().expect("no holder panics");
         let all = waiting.begun.iter();
         all.map(|(begun, id)| (now.since(*begun), *id))

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::door::cli::safe::Cleaner;
 use crate::door::client::{Answer, Client, Unanswered};
 use crate::door::http::frame::Frame;
-use crate::world::clock::{Clock, SystemClock, pause, sleep_until};
+use crate::world::clock::{SystemClock, pause, sleep_until};
 
 /// Rows of each list that are read.
 const MOST: usize = 200;
@@ -185,7 +185,7 @@ impl Follower {
     }
 
     fn look_after(&mut self, span: Duration) {
-        let now = SystemClock.now().mono.0;
+        let now = SystemClock.mono().0;
         let at = Mono(now + u64::try_from(span.as_millis()).unwrap_or(0));
         self.due.get_or_insert(at);
     }

@@ -26,7 +26,7 @@ use screen::Screen;
 const TICK: u64 = 1_000;
 
 fn next_tick() -> Mono {
-    Mono(SystemClock.now().mono.0 + TICK)
+    Mono(SystemClock.mono().0 + TICK)
 }
 
 pub async fn top(client: Client, args: Top) -> Result<u8, Trouble> {

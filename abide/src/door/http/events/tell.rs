@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 use super::hub::Channel;
 use crate::daemon::{Change, Handle};
 use crate::door::http::{messages, questions, sessions, timers};
-use crate::world::clock::{Clock, SystemClock};
+use crate::world::clock::SystemClock;
 use crate::world::store::closing_word;
 
 /// Changes that are looked at together.
@@ -115,7 +115,7 @@ impl Teller {
         if changed.is_empty() {
             return;
         }
-        let now = SystemClock.now().mono;
+        let now = SystemClock.mono();
         if now.since(self.since) >= SPAN {
             (self.told, self.since) = (0, now);
         }

@@ -148,7 +148,7 @@ impl Desk {
 
     /// Follows a session's output from here on.
     pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
-        let now = SystemClock.now().mono;
+        let now = SystemClock.mono();
         let follower = self.handle.keepers().follow_closely(view.id);
         Reading {
             sentries: self.handle.sentry().clone(),
@@ -418,7 +418,7 @@ impl Reading {
         let mut seen = settled.sent_at;
         let mut looked = false;
         while !self.ended {
-            let left = Duration::from_millis(self.until.since(SystemClock.now().mono).0);
+            let left = Duration::from_millis(self.until.since(SystemClock.mono()).0);
             let patience = settled.patience(seen, looked, left);
             let Some(follower) = &mut self.follower else {
                 break;
@@ -502,7 +502,7 @@ impl Reading {
 
     /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
     async fn wait(&mut self, seen: u64, unfinished: bool) -> Woken {
-        let now = SystemClock.now().mono;
+        let now = SystemClock.mono();
         let left = self.until.since(now);
         // What is there already is handed out even by those who do not wait.
         let patience = if unfinished {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named, fields};
 use crate::door::digest::rows;
-use crate::world::clock::{Clock, SystemClock};
+use crate::world::clock::SystemClock;
 use crate::world::log::Log;
 use crate::world::search::{self, Finds, Line, Pattern};
 
@@ -53,8 +53,8 @@ impl Desk {
             after: 0,
         };
         let work = move || {
-            let stop = SystemClock.now().mono + PATIENCE;
-            search::search(&log, &wanted, || SystemClock.now().mono >= stop)
+            let stop = SystemClock.mono() + PATIENCE;
+            search::search(&log, &wanted, || SystemClock.mono() >= stop)
         };
         let found = tokio::task::spawn_blocking(work).await;
         drop(guard);
