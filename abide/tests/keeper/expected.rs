@@ -51,7 +51,7 @@ fn a_command_that_needs_something_else_gets_it() {
     let nursery = Nursery::new();
     let size = Size { cols: 80, rows: 24 };
     let others: [(&Change, Stream); 3] = [
-        (&|launch| launch.pty = Some(size), Stream::Pty),
+        (&move |launch| launch.pty = Some(size), Stream::Pty),
         (
             &|launch| launch.stdin = Stdin::Bytes(b"in".to_vec()),
             Stream::Stdout,
