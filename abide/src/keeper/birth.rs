@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::Duration;
 
 use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
@@ -103,23 +104,24 @@ pub(super) fn born(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32, Failure>
 
 /// How often a process is tried for where there is none to be had, and how long apart.
 const ATTEMPTS: u32 = 5;
-const PAUSE_MS: i64 = 20;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Processes may be about to end, so a limit that is reached is tried against a few times.
 pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
-            Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => pause(),
+            Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => pause(PAUSE),
             other => return other,
         }
     }
     attempt()
 }
 
-fn pause() {
+/// Does nothing for so long.
+pub(super) fn pause(time: Duration) {
     let time = Timespec {
         tv_sec: 0,
-        tv_nsec: PAUSE_MS * 1_000_000,
+        tv_nsec: time.subsec_nanos().into(),
     };
     let mut nothing: [PollFd<'_>; 0] = [];
     let _ = rustix::event::poll(&mut nothing, Some(&time));

@@ -59,6 +59,8 @@ pub struct Run {
     record: Rc<OwnedFd>,
     log: Log,
     streams: [Option<Source>; 2],
+    /// Those that have ended, until there is time to close them.
+    ended: Vec<Source>,
     pty: Option<Pty>,
     started_mono: u64,
     started_boot: u64,
@@ -180,6 +182,7 @@ impl Run {
             record: own.record,
             log: Log::new(own.log_folder, launch.log_quota),
             streams: [sources.next(), sources.next()],
+            ended: Vec::with_capacity(2),
             pty: spawned.pty,
             started_mono: now,
             started_boot: boot_ms(),
@@ -291,8 +294,13 @@ impl Run {
     pub fn stream_ended(&mut self, at: usize) {
         match &self.streams[at] {
             Some(source) if source.stream == Stream::Pty => self.take_output(at),
-            _ => self.streams[at] = None,
+            _ => self.ended.extend(self.streams[at].take()),
         }
+    }
+
+    /// Closes what has ended. Whoever waits to hear of the end comes before that.
+    pub fn close_ended(&mut self) {
+        self.ended.clear();
     }
 
     fn take_once(&mut self, at: usize, max: u64) -> Taken {

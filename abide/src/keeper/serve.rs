@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
 
+use super::birth::pause;
 use super::clock::mono_ms;
 use super::folder::{self, CTL, EndingFile, Meta};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
@@ -21,6 +23,9 @@ use super::rehearse::rehearse;
 use super::run::{Own, Run};
 use super::spawn::{self, Around, ChildEnds, Failure, Prepared};
 use abide_core::Containment;
+
+/// How long a keeper waits before it makes itself ready for another session.
+const BREATH: Duration = Duration::from_micros(150);
 
 /// How far a session has come.
 enum Stage {
@@ -220,6 +225,7 @@ impl Keeper {
             if let Some(line) = &mut self.line {
                 line.say_all(&news);
             }
+            run.close_ended();
         }
     }
 
@@ -367,6 +373,9 @@ impl Keeper {
 
     /// Forgets the session that is over and is a spare again.
     fn renew(&mut self, folder: &[u8]) {
+        // This is said together with the start of another command, which needs the processors more until it
+        // runs. Whoever is woken then is put where that one waits; a moment later there is another processor.
+        pause(BREATH);
         match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Spare;
