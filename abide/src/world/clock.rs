@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Microseconds of the monotonic clock, for measuring only.
+/// Microseconds of the monotonic clock, for measuring and for what is over in a moment.
 pub fn micros() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
