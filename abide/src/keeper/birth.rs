@@ -11,7 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::event::PollFd;
@@ -276,12 +276,14 @@ pub(super) struct Expected {
     _stack: Box<[MaybeUninit<u128>]>,
 }
 
-/// What such a child does first, and where it waits then.
+/// What such a child does first, and where it waits then. Its share in want of memory is not among that: the kernel would
+/// give it to the keeper as well, since they share theirs.
 struct Gate {
     streams: [RawFd; 3],
     umask: libc::mode_t,
-    oom_score: Option<&'static CStr>,
     plan: AtomicPtr<Plan>,
+    /// Whether it has come to where it waits.
+    ready: AtomicBool,
     /// Not nought once the plan is there.
     open: AtomicU32,
     /// Nought once it has executed or ended: the kernel sees to that.
@@ -290,17 +292,12 @@ struct Gate {
 
 impl Expected {
     /// Bears it. `None`: it cannot be done, and whoever starts the command will say why.
-    pub fn born(
-        streams: [RawFd; 3],
-        umask: libc::mode_t,
-        oom_score: Option<&'static CStr>,
-        leaf: Option<&Leaf>,
-    ) -> Option<Self> {
+    pub fn born(streams: [RawFd; 3], umask: libc::mode_t, leaf: Option<&Leaf>) -> Option<Self> {
         let gate = Box::new(Gate {
             streams,
             umask,
-            oom_score,
             plan: AtomicPtr::new(null_mut()),
+            ready: AtomicBool::new(false),
             open: AtomicU32::new(0),
             here: AtomicU32::new(1),
         });
@@ -330,7 +327,7 @@ impl Expected {
     }
 
     /// Has it run the plan. Returns once the program was executed, or once the child has given up and noted why.
-    /// `None`: somebody has killed it.
+    /// `None`: it has not come so far, or somebody has killed it.
     pub fn run(mut self, plan: &Plan) -> Option<i32> {
         let gate = &self.gate;
         if gate.here.load(Ordering::Acquire) == 0 {
@@ -344,7 +341,8 @@ impl Expected {
         while gate.here.load(Ordering::Acquire) != 0 {
             let _ = futex::wait(&gate.here, futex::Flags::empty(), 1, None);
         }
-        self.pid.take()
+        let was_ready = gate.ready.load(Ordering::Acquire);
+        self.pid.take_if(|_| was_ready)
     }
 }
 
@@ -368,6 +366,7 @@ extern "C" fn wait_at_gate(gate: *const libc::c_void) -> ! {
             // Whoever starts the command finds nobody, and starts it in the other way.
             libc::_exit(127)
         }
+        gate.ready.store(true, Ordering::Release);
         while gate.open.load(Ordering::Acquire) == 0 {
             let _ = futex::wait(&gate.open, futex::Flags::PRIVATE, 0, None);
         }
@@ -382,9 +381,6 @@ impl Gate {
         // The keeper's end would leave it to nobody.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         rustix::process::umask(Mode::from_raw_mode(self.umask));
-        if let Some(score) = self.oom_score {
-            oom::set(score);
-        }
         rustix::process::setsid()?;
         // SAFETY: the keeper has them open, so the child has copies.
         let [stdin, stdout, stderr] = self.streams.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });

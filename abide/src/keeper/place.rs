@@ -57,7 +57,8 @@ pub struct Place {
     path: PathBuf,
     group: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
-    oom_kills: u64,
+    /// Out-of-memory kills, counted when a command was expected: to count takes time, of which there is more then.
+    oom_kills: Option<u64>,
 }
 
 /// The files of a session, made before it begins.
@@ -94,22 +95,19 @@ fn leaf(group: Option<&Path>, path: &Path) -> Option<Leaf> {
     Leaf::make(group?, path.file_name()?.to_str()?).ok()
 }
 
-/// Counts of out-of-memory kills: one while the command was only expected, and one when it had begun to run. To count
-/// takes time, of which there is more then than on the way to a start.
+/// The count of out-of-memory kills before the command ran.
 pub struct OomWatch {
     file: Option<PathBuf>,
-    expected: u64,
-    begun: u64,
+    before: u64,
 }
 
 impl OomWatch {
     /// Whether the kernel has killed for want of memory since, in the session's own group or in the
-    /// one that it inherited. A command that ended `at_once` may have been killed before it was counted.
-    pub fn rose(&self, leaf: Option<&Leaf>, at_once: bool) -> bool {
+    /// one that it inherited.
+    pub fn rose(&self, leaf: Option<&Leaf>) -> bool {
         let own = leaf.and_then(Leaf::oom_kills).unwrap_or(0);
         let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
-        let before = if at_once { self.expected } else { self.begun };
-        own > 0 || inherited > before
+        own > 0 || inherited > self.before
     }
 }
 
@@ -139,10 +137,6 @@ impl Place {
         let files = Files::make(path)?;
         let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
         let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
-        let oom = around
-            .oom_file
-            .clone()
-            .and_then(|path| Some((path.clone(), File::open(path).ok()?)));
         Ok(Place {
             folder: Rc::new(files.folder),
             listener,
@@ -158,8 +152,11 @@ impl Place {
             identity: identity(around),
             path: path.to_owned(),
             group: around.group.clone(),
-            oom_kills: oom_kills(oom.as_ref()),
-            oom,
+            oom: around
+                .oom_file
+                .clone()
+                .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
+            oom_kills: None,
         })
     }
 
@@ -184,17 +181,28 @@ impl Place {
         }
         self.leaf = leaf(self.group.as_deref(), path);
         self.path = path.to_owned();
-        self.oom_kills = oom_kills(self.oom.as_ref());
+        self.oom_kills = None;
         Ok(())
     }
 
-    /// A command is about to come: bears the child that it will be.
-    pub fn expect(&mut self) {
-        if let (Some(pipes), None) = (&self.prepared.pipes, &self.prepared.expected) {
-            let streams = pipes.streams();
-            self.prepared.expected =
-                Expected::born(streams, self.umask, self.oom_score, self.leaf.as_ref());
+    /// A command is about to come: bears the child that it will be. Whether there was none yet.
+    pub fn expect(&mut self) -> bool {
+        let (Some(pipes), None) = (&self.prepared.pipes, &self.prepared.expected) else {
+            return false;
+        };
+        // Its share in want of memory can only be given to a child that shares nothing.
+        if self.oom_score.is_some() {
+            return false;
         }
+        self.prepared.expected = Expected::born(pipes.streams(), self.umask, self.leaf.as_ref());
+        self.oom_kills = Some(self.count_oom_kills());
+        self.prepared.expected.is_some()
+    }
+
+    /// What was expected does not come.
+    pub fn expect_no_more(&mut self) {
+        self.prepared.expected = None;
+        self.oom_kills = None;
     }
 
     /// By what means a command would be contained.
@@ -205,13 +213,17 @@ impl Place {
         }
     }
 
-    /// Notes the count of out-of-memory kills, as soon as the command runs.
+    /// Notes the count of out-of-memory kills.
     pub fn oom_watch(&self) -> OomWatch {
         OomWatch {
             file: self.oom.as_ref().map(|(path, _)| path.clone()),
-            expected: self.oom_kills,
-            begun: oom_kills(self.oom.as_ref()),
+            before: self.oom_kills.unwrap_or_else(|| self.count_oom_kills()),
         }
+    }
+
+    fn count_oom_kills(&self) -> u64 {
+        let file = self.oom.as_ref();
+        file.and_then(|(_, file)| cgroup::count(file)).unwrap_or(0)
     }
 
     /// Takes the signals that came; whether one of them asks to end.
@@ -242,10 +254,6 @@ impl Place {
             let _ = rustix::fs::rmdir(&self.path);
         }
     }
-}
-
-fn oom_kills(file: Option<&(PathBuf, File)>) -> u64 {
-    file.and_then(|(_, file)| cgroup::count(file)).unwrap_or(0)
 }
 
 fn identity(around: &Surroundings) -> Identity {

@@ -26,8 +26,6 @@ const DRAIN_GRACE_MS: u64 = 20;
 /// How long the news of a start may wait for the news of the ending: most commands are quick, and
 /// whoever waits for the one needs not be woken for the other.
 const START_NEWS_MS: u64 = 3;
-/// A command that ends so soon may have done so before anything was counted.
-const AT_ONCE_MS: u64 = 20;
 /// How soon a tree that is being killed is looked at again.
 const KILL_RETRY_MS: u64 = 50;
 /// The same once it is known not to die.
@@ -532,8 +530,7 @@ impl Run {
 
     fn killed_for_memory(&self, exit: Exit) -> bool {
         let killed = matches!(exit, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
-        let at_once = mono_ms().saturating_sub(self.started_mono) < AT_ONCE_MS;
-        killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref(), at_once)
+        killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref())
     }
 
     fn leader_ended(&mut self, exit: Exit) {

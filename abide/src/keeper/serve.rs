@@ -200,7 +200,7 @@ impl Keeper {
         }
         if self.expects_until.is_some_and(|at| at <= mono_ms()) {
             self.expects_until = None;
-            self.place.prepared.expected = None;
+            self.place.expect_no_more();
         }
         if woken.caller {
             self.hear_caller();
@@ -352,8 +352,9 @@ impl Keeper {
             (ToKeeper::Renew { .. }, _) => self.line = None,
             (ToKeeper::HangBell, _) => self.hang_bell(),
             (ToKeeper::Expect { for_ms }, Stage::Spare) => {
-                self.place.expect();
-                self.expects_until = Some(mono_ms() + u64::from(for_ms));
+                if self.place.expect() {
+                    self.expects_until = Some(mono_ms() + u64::from(for_ms));
+                }
             }
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
@@ -439,6 +440,7 @@ impl Keeper {
                 self.place.identity.clone(),
             )
         };
+        let oom = self.place.oom_watch();
         let around = Around {
             leaf,
             namespace: namespace.as_ref(),
@@ -463,7 +465,7 @@ impl Keeper {
                 Containment::Subreaper => None,
             },
             namespace,
-            oom: self.place.oom_watch(),
+            oom,
             record: Rc::clone(&self.place.record),
             log_folder: Rc::clone(&self.place.folder),
         };

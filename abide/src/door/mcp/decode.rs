@@ -22,10 +22,8 @@ use crate::door::strict::{self, Strict};
 /// The call of a tool in a line, where its outline needs not be known for that: nothing in it is spelled in a way
 /// that whoever counts the lines could take for something else.
 pub fn plain_call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
-    match memchr(b'\\', line) {
-        None => tool_call(line).ok()?,
-        Some(_) => None,
-    }
+    let is_plain = line.starts_with(b"{") && memchr(b'\\', line).is_none();
+    is_plain.then(|| tool_call(line).ok().flatten()).flatten()
 }
 
 /// The message in a line of this outline.
@@ -65,10 +63,38 @@ pub enum Unread {
 struct Call {
     #[serde(rename = "jsonrpc")]
     _version: JsonRpcVersion2_0,
+    #[serde(deserialize_with = "plain_id")]
     id: RequestId,
     #[serde(rename = "method")]
     _method: CallToolRequestMethod,
     params: Params,
+}
+
+/// A number or a text, and nothing that the library could take for one.
+fn plain_id<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
+    from.deserialize_any(IdReader)
+}
+
+struct IdReader;
+
+impl Visitor<'_> for IdReader {
+    type Value = RequestId;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_i64<E>(self, id: i64) -> Result<RequestId, E> {
+        Ok(RequestId::Number(id))
+    }
+
+    fn visit_u64<E: Error>(self, id: u64) -> Result<RequestId, E> {
+        i64::try_from(id).map(RequestId::Number).map_err(E::custom)
+    }
+
+    fn visit_str<E>(self, id: &str) -> Result<RequestId, E> {
+        Ok(RequestId::String(id.into()))
+    }
 }
 
 /// What a call is given, with what most calls have put apart.
@@ -223,6 +249,8 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"shell"}}"#,
             r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{"name":"shell"}}"#,
             r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":{"$serde_json::private::RawValue":"7"},"method":"tools/call","params":{"name":"shell"}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell"}"#,
         ];
         for line in others {
@@ -234,6 +262,13 @@ mod tests {
             );
             assert!(plain_call(line.as_bytes()).is_none(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_no_call_to_whoever_counts_the_lines_is_none() {
+        let row = r#"["2.0",7,"tools/call",{"name":"shell","arguments":{}}]"#;
+        assert!(plain_call(row.as_bytes()).is_none());
+        assert!(!calls_a_tool(&Outline::of(row.as_bytes())));
     }
 
     #[test]

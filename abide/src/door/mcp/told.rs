@@ -2,16 +2,20 @@
 //! the rest. The library forgets an answer once it has let go of it, whether anybody has read it or not.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::{Arc, Mutex};
 
 use futures_util::{Stream, StreamExt, stream};
+use rmcp::model::JsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use tokio::sync::watch;
 
 /// Streams of a session that are kept beyond their end. Whoever comes back for more than that waits for its answers
 /// no longer.
 const KEPT: usize = 8;
-/// Events of a stream that are kept: progress that was made before is of no interest.
+/// Bytes that those may take in all.
+const BYTES: usize = 4 << 20;
+/// Events of a stream that are kept: of progress, what was made before is of no interest.
 const EVENTS: usize = 32;
 
 /// The streams of one session.
@@ -27,32 +31,68 @@ struct Kept {
 /// One stream, so far.
 #[derive(Default)]
 struct Said {
-    events: VecDeque<ServerSseMessage>,
-    /// How many came before those.
-    before: usize,
+    /// Each with its number.
+    events: VecDeque<(usize, ServerSseMessage)>,
+    next: usize,
+    bytes: usize,
     over: bool,
 }
 
 impl Said {
     fn add(&mut self, event: ServerSseMessage) {
-        if self.events.len() == EVENTS {
-            self.events.pop_front();
-            self.before += 1;
+        if self.events.len() >= EVENTS
+            && let Some(old) = self.events.iter().position(|(_, event)| is_passing(event))
+        {
+            self.events.remove(old);
         }
-        self.events.push_back(event);
+        self.bytes += size_of(&event);
+        self.events.push_back((self.next, event));
+        self.next += 1;
     }
 
     /// The first event that is kept from a place on, and the place after it.
     fn from(&self, place: usize) -> Option<(ServerSseMessage, usize)> {
-        let at = place.saturating_sub(self.before);
-        let event = self.events.get(at)?.clone();
-        Some((event, self.before + at + 1))
+        let mut later = self.events.iter().filter(|(number, _)| *number >= place);
+        let (number, event) = later.next()?;
+        Some((event.clone(), number + 1))
     }
 
     fn place_after(&self, id: &str) -> usize {
         let is_it = |event: &ServerSseMessage| event.event_id.as_deref() == Some(id);
-        let found = self.events.iter().position(is_it);
-        self.before + found.map_or(0, |at| at + 1)
+        let found = self.events.iter().find(|(_, event)| is_it(event));
+        found.map_or(0, |(number, _)| number + 1)
+    }
+}
+
+/// Whether nobody misses it who has what came later.
+fn is_passing(event: &ServerSseMessage) -> bool {
+    let message = event.message.as_deref();
+    message.is_none_or(|message| matches!(message, JsonRpcMessage::Notification(_)))
+}
+
+/// Bytes of an answer; all else is small.
+fn size_of(event: &ServerSseMessage) -> usize {
+    match event.message.as_deref() {
+        Some(answer @ JsonRpcMessage::Response(_)) => {
+            let mut counted = Counted(0);
+            // Nothing that is only counted can fail.
+            let _ = serde_json::to_writer(&mut counted, answer);
+            counted.0
+        }
+        _ => 0,
+    }
+}
+
+struct Counted(usize);
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -83,6 +123,7 @@ impl Told {
                 saying.send_modify(|said| said.add(event));
             }
             saying.send_modify(|said| said.over = true);
+            told.trim();
         });
         read(reader, 0)
     }
@@ -102,14 +143,25 @@ impl Told {
 
     fn add(&self, name: String, said: watch::Receiver<Said>) {
         let mut kept = self.0.lock().expect("no holder panics");
-        let is_over = |kept: &Kept| kept.said.borrow().over;
-        let over = kept.iter().filter(|kept| is_over(kept)).count();
-        if over >= KEPT
-            && let Some(oldest) = kept.iter().position(is_over)
-        {
-            kept.remove(oldest);
-        }
         kept.push_back(Kept { name, said });
+    }
+
+    /// Forgets the oldest of those that are over, where there are too many or they are too large.
+    fn trim(&self) {
+        let mut kept = self.0.lock().expect("no holder panics");
+        let (mut left, mut bytes) = (KEPT, BYTES);
+        let mut newest_first: Vec<Kept> = kept.drain(..).rev().collect();
+        newest_first.retain(|stream| {
+            let said = stream.said.borrow();
+            if !said.over {
+                return true;
+            }
+            let fits = left > 0 && said.bytes <= bytes;
+            left = left.saturating_sub(1);
+            bytes = bytes.saturating_sub(said.bytes);
+            fits
+        });
+        kept.extend(newest_first.into_iter().rev());
     }
 }
 
