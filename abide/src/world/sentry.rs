@@ -165,10 +165,13 @@ impl Stand {
         while self.post.looking.load(Ordering::Acquire) && micros() < until {
             std::hint::spin_loop();
         }
-        let seen = *self.post.seen.lock().expect("no holder panics");
-        let now = SystemClock.mono();
-        let (_, facts) = seen.filter(|(at, _)| now.since(*at) <= JUST_NOW)?;
-        Some(facts)
+        let (at, facts) = self.looked()?;
+        (SystemClock.mono().since(at) <= JUST_NOW).then_some(facts)
+    }
+
+    /// What was seen, and when.
+    pub fn looked(&self) -> Option<(Mono, Facts)> {
+        *self.post.seen.lock().expect("no holder panics")
     }
 }
 

@@ -146,8 +146,9 @@ fn a_sentry_looks_when_the_bell_rings() {
         rustix::io::write(&*bell, &1_u64.to_ne_bytes()).unwrap();
         let begun = Instant::now();
         let seen = loop {
-            match first.seen() {
-                Some(seen) => break seen,
+            // However long ago: nobody knows when this test gets its turn.
+            match first.looked() {
+                Some((_, seen)) => break seen,
                 None => assert!(begun.elapsed() < PATIENCE, "nobody looks"),
             }
             std::thread::yield_now();
