@@ -516,7 +516,9 @@ impl Wire {
 }
 
 pub(super) fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(message)?;
+    // Most lines are no longer, so that they need not be moved while they grow.
+    let mut line = Vec::with_capacity(1 << 10);
+    serde_json::to_writer(&mut line, message)?;
     line.push(b'\n');
     Ok(line)
 }

@@ -149,20 +149,37 @@ pub(super) fn session_facts_with(
         "end".into(),
         json!(ending.map(|ending| ending.end.as_str())),
     );
+    facts.insert("still_running".into(), json!([]));
+    bring_up_to_date(&mut facts, view, running, extent);
+    facts
+}
+
+/// The same where all of it was told before of a session that goes on: what changes meanwhile.
+pub(super) fn bring_up_to_date(
+    facts: &mut Map<String, Value>,
+    view: &SessionView,
+    running: bool,
+    extent: Option<(u64, u64)>,
+) {
+    let ending = view.ending().filter(|_| !running);
     let duration = ending.map_or_else(|| ran_until_now(view), |ending| ending.duration);
-    facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
     let (total, dropped) = ending.map_or_else(
         || extent.unwrap_or_else(|| so_far(&Log::open(&view.folder))),
         |ending| (ending.bytes, ending.dropped),
     );
-    facts.insert("bytes_total".into(), json!(total));
-    facts.insert("bytes_dropped".into(), json!(dropped));
-    facts.insert("still_running".into(), json!([]));
-    facts.insert(
-        "contained_by".into(),
-        json!(view.contained_by.map(|by| by.as_str())),
-    );
-    facts
+    let contained_by = view.contained_by.map(|by| by.as_str());
+    let changing = [
+        ("duration", json!(duration.0 as f64 / 1_000.0)),
+        ("bytes_total", json!(total)),
+        ("bytes_dropped", json!(dropped)),
+        ("contained_by", json!(contained_by)),
+    ];
+    for (name, value) in changing {
+        match facts.get_mut(name) {
+            Some(fact) => *fact = value,
+            None => drop(facts.insert(name.into(), value)),
+        }
+    }
 }
 
 /// Counts the output of a session anew: what a command left behind may have written since it ended.

@@ -215,18 +215,18 @@ impl Desk {
 
     /// A result about a session.
     fn result(&self, view: &SessionView, text: String, more: Map<String, Value>) -> ToolResult {
-        self.result_of(view, None, text, more)
+        let facts = report::session_facts(view, view.runs());
+        self.result_of(view, facts, text, more)
     }
 
-    /// The same for whoever knows how much it has written and how much of that is dropped.
+    /// The same for whoever has the facts about the session.
     fn result_of(
         &self,
         view: &SessionView,
-        extent: Option<(u64, u64)>,
+        mut facts: Map<String, Value>,
         mut text: String,
         more: Map<String, Value>,
     ) -> ToolResult {
-        let mut facts = report::session_facts_with(view, view.runs(), extent);
         if self.handle.is_attached(view.id) {
             text.push_str("\n[a person is at this terminal too]");
             facts.insert("person_attached".into(), Value::Bool(true));

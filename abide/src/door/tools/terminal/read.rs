@@ -98,7 +98,7 @@ impl Desk {
                 json!(timeout.0 as f64 / 1_000.0),
             );
         }
-        let result = self.told(&view, &reading, found, more);
+        let result = self.told(&view, &mut reading, found, more);
         Some(Ok(self.finished(result, guard, unread, reading)))
     }
 
@@ -154,6 +154,9 @@ impl Desk {
             sentries: self.handle.sentry().clone(),
             log: Log::open(&view.folder),
             meta: folder::read_meta(&view.folder).ok().flatten(),
+            facts: view
+                .runs()
+                .then(|| report::session_facts_with(view, true, Some((0, 0)))),
             lookout: Arc::default(),
             sentry: None,
             stood: false,
@@ -184,7 +187,7 @@ impl Desk {
     pub(super) fn told(
         &self,
         view: &SessionView,
-        reading: &Reading,
+        reading: &mut Reading,
         found: Found,
         mut more: Map<String, Value>,
     ) -> super::ToolResult {
@@ -217,7 +220,8 @@ impl Desk {
         more.insert("lines".into(), json!(found.lines.len()));
         more.insert("more".into(), json!(found.full));
         let text = self.mask(view, text);
-        let mut result = self.result_of(view, reading.extent(&found), text, more);
+        let facts = reading.facts_about(view, &found);
+        let mut result = self.result_of(view, facts, text, more);
         // Last of all: somebody may be looking just now.
         if view.runs()
             && let Some(meta) = &reading.meta
@@ -247,6 +251,8 @@ pub(super) struct Reading {
     log: Log,
     /// What is written down of the session. It is read before the wait, not after it.
     meta: Option<Meta>,
+    /// What is to be told of it if it still runs then, but for what changes.
+    facts: Option<Map<String, Value>>,
     /// From where its processes are looked at when the wait is over.
     lookout: Arc<Lookout>,
     /// Who looks at them when the output comes that ends the wait.
@@ -500,6 +506,18 @@ impl Reading {
             .map(|known| (known, 0))
     }
 
+    /// The facts about the session as they are now.
+    fn facts_about(&mut self, view: &SessionView, found: &Found) -> Map<String, Value> {
+        let extent = self.extent(found);
+        match self.facts.take().filter(|_| view.runs()) {
+            Some(mut facts) => {
+                report::bring_up_to_date(&mut facts, view, true, extent);
+                facts
+            }
+            None => report::session_facts_with(view, view.runs(), extent),
+        }
+    }
+
     /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
     async fn wait(&mut self, seen: u64, unfinished: bool) -> Woken {
         let now = SystemClock.mono();
@@ -660,6 +678,7 @@ mod tests {
             sentries: Arc::default(),
             log: Log::open(folder.path()),
             meta: None,
+            facts: None,
             lookout: Arc::default(),
             sentry: None,
             stood: false,

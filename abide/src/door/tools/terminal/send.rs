@@ -97,7 +97,7 @@ impl Desk {
         if view.runs() && self.modes(&view).await.full_screen {
             more.insert("alternate_screen".into(), true.into());
         }
-        let result = self.told(&view, &reading, found, more);
+        let result = self.told(&view, &mut reading, found, more);
         Some(Ok(self.finished(result, guard, unread, reading)))
     }
 
