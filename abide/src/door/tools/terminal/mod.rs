@@ -8,6 +8,7 @@ mod rule;
 mod search;
 mod send;
 mod start;
+mod tail;
 
 use std::sync::Arc;
 

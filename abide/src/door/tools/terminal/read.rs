@@ -1,7 +1,6 @@
 //! `read_output`: the lines that have not been read yet. It waits for what happens, never for time to
 //! pass: a line, the end of the process, or for a prompt the quiet after it.
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::time::Duration;
 use abide_core::{Millis, Mono};
 use serde_json::{Map, Value, json};
 
+use super::tail::Tail;
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
 use crate::daemon::{Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
@@ -584,45 +584,6 @@ impl Reading {
 fn unprefixed(line: &str) -> &[u8] {
     let line = line.strip_prefix("[stdout] ").unwrap_or(line);
     line.strip_prefix("[stderr] ").unwrap_or(line).as_bytes()
-}
-
-/// The last lines of many.
-struct Tail {
-    from: Cursor,
-    cursor: Cursor,
-    lines: VecDeque<String>,
-    most: usize,
-    skipped: usize,
-}
-
-impl Tail {
-    fn new(from: Cursor, most: usize) -> Self {
-        Tail {
-            from,
-            cursor: from,
-            lines: VecDeque::new(),
-            most,
-            skipped: 0,
-        }
-    }
-
-    fn extend(&mut self, lines: Vec<String>) {
-        self.lines.extend(lines);
-        while self.lines.len() > self.most {
-            self.lines.pop_front();
-            self.skipped += 1;
-        }
-    }
-
-    fn found(self, cursor: Cursor, matched: Option<bool>) -> Found {
-        Found {
-            lines: self.lines.into(),
-            cursor,
-            full: false,
-            skipped: (self.skipped > 0).then_some((self.skipped, self.from)),
-            matched,
-        }
-    }
 }
 
 impl From<Page> for Found {
