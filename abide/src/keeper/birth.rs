@@ -264,8 +264,8 @@ fn clone_plainly(plan: &Plan) -> io::Result<i32> {
 
 /// A child that was born before its command is known. It has done everything that needs no command, and waits.
 ///
-/// Its birth takes as long as it takes the daemon to read what is to be run, so both happen at once. It is no older
-/// than that: a process that is told to be a command was never seen to wait for one.
+/// Its birth takes as long as it takes the daemon to read what is to be run, so both happen at once. It waits no longer
+/// than whoever expects it says, so a command's process is hardly older than the command.
 pub(super) struct Expected {
     /// `None`: it is a command now.
     pid: Option<i32>,
