@@ -24,7 +24,9 @@ use super::server::{Origin, Server, Way, is_modern};
 use super::wire::Note;
 use super::{cancel, client, limits};
 use crate::daemon::QuestionView;
-use crate::door::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolResult, ToolStep};
+use crate::door::tools::{
+    self, Context, LastLook, NotCalled, Receipt, ToolCall, ToolResult, ToolStep,
+};
 use crate::world::clock::{Clock, SystemClock, pause};
 
 /// Clients give up a call that returns to ask for the tenth time; ours asks less often than that.
@@ -37,6 +39,8 @@ const FIRST: Duration = Duration::from_millis(100);
 /// What a call is answered with.
 pub struct Answered {
     pub said: Said,
+    /// What a result still lacks.
+    pub last: Option<LastLook>,
     /// To be signed when the answer has left.
     pub receipt: Option<Receipt>,
 }
@@ -53,8 +57,19 @@ impl From<ToolResult> for Answered {
     fn from(result: ToolResult) -> Self {
         Answered {
             said: Said::Result(result),
+            last: None,
             receipt: None,
         }
+    }
+}
+
+impl Answered {
+    /// The whole of what is said.
+    pub fn whole(mut self) -> Said {
+        if let (Said::Result(result), Some(last)) = (&mut self.said, &self.last) {
+            last.add_to(&mut result.facts);
+        }
+        self.said
     }
 }
 
@@ -134,7 +149,10 @@ pub async fn run(
         }
     };
     let call = match begun {
-        Ok(call) => call,
+        Ok(mut call) => {
+            call.leave_last_look();
+            call
+        }
         Err(NotCalled::BadInput(bad)) => {
             return Ok(ToolResult::error(bad.to_string()).into());
         }
@@ -165,10 +183,12 @@ pub async fn run(
     match wait.see_through().await {
         Through::Done(result) => Ok(Answered {
             said: Said::Result(result),
+            last: wait.call.last_look(),
             receipt: Some(wait.call.into_receipt()),
         }),
         Through::Returned(question) => Ok(Answered {
             said: Said::Question(question),
+            last: None,
             receipt: None,
         }),
         Through::Cancelled => Err(Box::pin(wait.let_go()).await),

@@ -5,6 +5,7 @@
 //! goes straight to the client.
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use rmcp::model::{
@@ -13,14 +14,14 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, TxJsonRpcMessage};
 use rmcp::{ErrorData, RoleServer};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
 
 use super::call::{Answered, Said};
 use super::out::{Out, Weight};
 use super::server::{Server, is_modern};
 use super::wire::{Note, line_of};
-use crate::door::tools::{Receipt, ToolResult};
+use crate::door::tools::{LastLook, Late, Receipt, ToolResult};
 use crate::world::ledger::Mark;
 
 /// What is not answered, by its id.
@@ -174,7 +175,7 @@ impl Back {
         lost: &CancellationToken,
     ) {
         let line = match &answered {
-            Ok(answered) => answer_line(id, modern, &answered.said),
+            Ok(answered) => answer_line(id, modern, answered),
             Err(error) => {
                 let error: TxJsonRpcMessage<RoleServer> =
                     JsonRpcMessage::error(error.clone(), Some(id.clone()));
@@ -184,8 +185,10 @@ impl Back {
         // What the answer was made of is let go of when it has left.
         match line.and_then(|line| self.out.push(line, weight)) {
             Ok(()) => {
-                let receipt = answered.ok().and_then(|answered| answered.receipt);
-                receipt.into_iter().for_each(Receipt::delivered);
+                if let Ok(Answered { receipt, last, .. }) = answered {
+                    receipt.into_iter().for_each(Receipt::delivered);
+                    drop(last);
+                }
             }
             Err(_) => {
                 lost.cancel();
@@ -197,64 +200,98 @@ impl Back {
 }
 
 /// An answer, as the library writes it.
+fn answer_line(id: &RequestId, modern: bool, answered: &Answered) -> io::Result<Vec<u8>> {
+    match (&answered.said, &answered.last) {
+        (Said::Result(result), None) => Ok(result_line(id, modern, result, &[])?.0),
+        (Said::Result(result), Some(last)) => {
+            let (line, gaps) = result_line(id, modern, result, &LastLook::NAMES)?;
+            fill(&line, &gaps, &last.look())
+        }
+        (Said::Question(question), _) => {
+            let asked = CallToolResponse::from((**question).clone());
+            line_of(&Answer {
+                jsonrpc: "2.0",
+                id,
+                result: ServerResult::from(asked),
+            })
+        }
+    }
+}
+
 #[derive(Serialize)]
-struct Answer<'a, Result> {
+struct Answer<'a> {
     jsonrpc: &'static str,
     id: &'a RequestId,
-    result: Result,
+    result: ServerResult,
 }
 
-impl<'a, Result: Serialize> Answer<'a, Result> {
-    fn line(id: &'a RequestId, result: Result) -> std::io::Result<Vec<u8>> {
-        line_of(&Answer {
-            jsonrpc: "2.0",
-            id,
-            result,
-        })
+/// A tool's result, as the library writes it, and where in it the values of the `late` facts are missing.
+fn result_line(
+    id: &RequestId,
+    modern: bool,
+    result: &ToolResult,
+    late: &[&str],
+) -> io::Result<(Vec<u8>, Vec<usize>)> {
+    // Most lines are no longer, so that they need not be moved while they grow.
+    let mut line = Vec::with_capacity(1 << 10);
+    line.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    serde_json::to_writer(&mut line, id)?;
+    line.extend_from_slice(br#","result":{"#);
+    if modern {
+        line.extend_from_slice(br#""resultType":"complete","#);
     }
-}
-
-/// A tool's result, as the library writes it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Told<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result_type: Option<&'static str>,
-    content: [Text<'a>; 1],
-    structured_content: &'a Map<String, Value>,
-    is_error: bool,
-}
-
-#[derive(Serialize)]
-struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-
-fn answer_line(id: &RequestId, modern: bool, said: &Said) -> std::io::Result<Vec<u8>> {
-    match said {
-        Said::Result(ToolResult {
-            text,
-            facts,
-            is_error,
-        }) => {
-            let content = [Text {
-                r#type: "text",
-                text,
-            }];
-            let told = Told {
-                result_type: modern.then_some("complete"),
-                content,
-                structured_content: facts,
-                is_error: *is_error,
-            };
-            Answer::line(id, told)
+    line.extend_from_slice(br#""content":[{"type":"text","text":"#);
+    let text = line.len();
+    serde_json::to_writer(&mut line, &result.text)?;
+    let text = text..line.len();
+    line.extend_from_slice(br#"}],"structuredContent":"#);
+    let mut gaps = Vec::with_capacity(late.len());
+    let mut late = late.iter().peekable();
+    // Facts are written in the order of their names.
+    let mut between = b'{';
+    for (name, value) in &result.facts {
+        while let Some(late) = late.next_if(|late| **late < name.as_str()) {
+            begin_fact(&mut line, &mut between, late)?;
+            gaps.push(line.len());
         }
-        Said::Question(question) => {
-            let asked = CallToolResponse::from((**question).clone());
-            Answer::line(id, ServerResult::from(asked))
+        begin_fact(&mut line, &mut between, name)?;
+        match value {
+            // It is long, and has been written once.
+            Value::String(again) if *again == result.text => line.extend_from_within(text.clone()),
+            value => serde_json::to_writer(&mut line, value)?,
         }
     }
+    for late in late {
+        begin_fact(&mut line, &mut between, late)?;
+        gaps.push(line.len());
+    }
+    if between == b'{' {
+        line.push(b'{');
+    }
+    line.extend_from_slice(br#"},"isError":"#);
+    serde_json::to_writer(&mut line, &result.is_error)?;
+    line.extend_from_slice(b"}}\n");
+    Ok((line, gaps))
+}
+
+fn begin_fact(line: &mut Vec<u8>, between: &mut u8, name: &str) -> io::Result<()> {
+    line.push(std::mem::replace(between, b','));
+    serde_json::to_writer(&mut *line, name)?;
+    line.push(b':');
+    Ok(())
+}
+
+/// The line with what was missing.
+fn fill(line: &[u8], gaps: &[usize], late: &Late) -> io::Result<Vec<u8>> {
+    let mut whole = Vec::with_capacity(line.len() + (1 << 7));
+    let mut from = 0;
+    for (gap, (_, value)) in gaps.iter().zip(late) {
+        whole.extend_from_slice(&line[from..*gap]);
+        serde_json::to_writer(&mut whole, value)?;
+        from = *gap;
+    }
+    whole.extend_from_slice(&line[from..]);
+    Ok(whole)
 }
 
 #[cfg(test)]
@@ -277,8 +314,7 @@ mod tests {
         };
         for id in [RequestId::Number(7), RequestId::String("sieben".into())] {
             for modern in [false, true] {
-                let said = Said::Result(result.clone());
-                let own = answer_line(&id, modern, &said).unwrap();
+                let (own, _) = result_line(&id, modern, &result, &[]).unwrap();
                 let mut theirs =
                     ServerResult::from(CallToolResponse::from(Said::Result(result.clone())));
                 if !modern {
@@ -289,6 +325,39 @@ mod tests {
                 let theirs = line_of(&message).unwrap();
                 assert_eq!(String::from_utf8(own), String::from_utf8(theirs));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_looked_at_last_is_written_in_its_place() {
+        let late: Late = [
+            ("cpu", json!(3)),
+            ("doing", json!("waiting for \"input\"")),
+            ("waiting_for_input", json!(true)),
+        ];
+        assert_eq!(late.each_ref().map(|(name, _)| *name), LastLook::NAMES);
+        let id = RequestId::Number(7);
+        let sets = [
+            json!({}),
+            json!({"cursor": "c7"}),
+            json!({"alone": 1, "bytes": 2, "lines": 1, "text": "a\nb"}),
+            json!({"zone": "z", "bytes": [], "d": null, "e": 1.5, "text": "a\nb"}),
+        ];
+        for set in sets {
+            let Value::Object(facts) = set else {
+                unreachable!("it is an object");
+            };
+            let mut result = ToolResult {
+                text: "a\nb".into(),
+                facts,
+                is_error: false,
+            };
+            let (line, gaps) = result_line(&id, true, &result, &LastLook::NAMES).unwrap();
+            let filled = fill(&line, &gaps, &late).unwrap();
+            let later = late.clone().map(|(name, value)| (name.to_owned(), value));
+            result.facts.extend(later);
+            let (whole, _) = result_line(&id, true, &result, &[]).unwrap();
+            assert_eq!(String::from_utf8(filled), String::from_utf8(whole));
         }
     }
 }

@@ -323,15 +323,15 @@ impl ServerHandler for Server {
         self.know(&context.peer, false);
         let note = context.extensions.get::<Arc<Note>>().cloned();
         let slip = slip(&context.extensions);
-        let answered = self.call(request, context, note.clone()).await?;
-        if let Some(receipt) = answered.receipt {
+        let mut answered = self.call(request, context, note.clone()).await?;
+        if let Some(receipt) = answered.receipt.take() {
             match (slip, note) {
                 (Some(slip), _) => slip.leave(receipt),
                 (None, Some(note)) => note.leave(receipt),
                 (None, None) => {}
             }
         }
-        Ok(answered.said.into())
+        Ok(answered.whole().into())
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) use messages::words as message_words;
 pub(crate) use report::{count_again, leftovers, session_facts};
 pub use report::{question_facts, question_text};
 pub(crate) use tally::{BOUNDS, tallied};
+pub use terminal::{LastLook, Late};
 pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
@@ -98,6 +99,10 @@ pub struct ToolCall {
     ready: Option<ToolResult>,
     /// The messages that the result tells besides.
     appended: Option<(Pending, Vec<Told>)>,
+    /// What the result still lacks.
+    last: Option<LastLook>,
+    /// Whoever sends the result takes the last look.
+    leaves_it: bool,
     remains: Remains,
     timed: Option<tally::Timed>,
 }
@@ -113,13 +118,18 @@ enum Way {
 /// A result, and what was held for it.
 struct Finished {
     result: ToolResult,
+    /// What the result still lacks.
+    last: Option<LastLook>,
     remains: Remains,
 }
 
 impl From<ToolResult> for Finished {
     fn from(result: ToolResult) -> Self {
-        let remains = Remains::default();
-        Finished { result, remains }
+        Finished {
+            result,
+            last: None,
+            remains: Remains::default(),
+        }
     }
 }
 
@@ -319,6 +329,8 @@ impl ToolCall {
             agent,
             ready: None,
             appended: None,
+            last: None,
+            leaves_it: false,
             remains: Remains::default(),
             timed: None,
         }
@@ -335,6 +347,16 @@ impl ToolCall {
         self.agent = None;
     }
 
+    /// Leaves the last look to whoever sends the result, who can make all the rest of it ready before.
+    pub fn leave_last_look(&mut self) {
+        self.leaves_it = true;
+    }
+
+    /// What the result lacks where that was left.
+    pub fn last_look(&mut self) -> Option<LastLook> {
+        self.last.take().filter(|_| self.leaves_it)
+    }
+
     /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
     /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
     pub async fn next(&mut self) -> Option<ToolStep> {
@@ -344,6 +366,7 @@ impl ToolCall {
                 Way::Done(work) => {
                     let finished = work.await?;
                     self.remains = finished.remains;
+                    self.last = finished.last;
                     ToolStep::Done(finished.result)
                 }
             };
@@ -367,6 +390,9 @@ impl ToolCall {
             result.text.push_str(&text);
             result.facts.insert("messages".into(), list);
             result = result.sealed();
+        }
+        if let Some(last) = self.last.as_ref().filter(|_| !self.leaves_it) {
+            last.add_to(&mut result.facts);
         }
         Some(ToolStep::Done(result))
     }
@@ -558,8 +584,8 @@ impl ToolResult {
 
     /// Puts the text among the facts.
     fn sealed(mut self) -> Self {
-        self.facts
-            .insert("text".into(), Value::String(self.text.clone()));
+        let text = Value::String(self.text.clone());
+        report::put(&mut self.facts, "text", text);
         self
     }
 }

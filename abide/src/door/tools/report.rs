@@ -9,6 +9,7 @@ use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Mono, Outcome, SessionId};
 use serde_json::{Map, Value, json};
 
+use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
@@ -175,10 +176,15 @@ pub(super) fn bring_up_to_date(
         ("contained_by", json!(contained_by)),
     ];
     for (name, value) in changing {
-        match facts.get_mut(name) {
-            Some(fact) => *fact = value,
-            None => drop(facts.insert(name.into(), value)),
-        }
+        put(facts, name, value);
+    }
+}
+
+/// Puts a fact where it is, or adds it.
+pub(super) fn put(facts: &mut Map<String, Value>, name: &str, value: Value) {
+    match facts.get_mut(name) {
+        Some(fact) => *fact = value,
+        None => drop(facts.insert(name.into(), value)),
     }
 }
 
@@ -519,16 +525,25 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
 
 /// The same by one look, since this is said with every line that is read: how busy it is, is told from
 /// the look before.
-pub(super) fn kernel_facts_of(
-    handle: &Handle,
-    view: &SessionView,
-    now: &Facts,
-    facts: &mut Map<String, Value>,
-) {
-    let cpu = handle.cpu_percent(view, now);
-    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
-    facts.insert("cpu".into(), json!(cpu));
-    facts.insert("doing".into(), json!(doing(Some(now), cpu)));
+pub(super) fn kernel_facts_of(handle: &Handle, view: &SessionView, now: &Facts) -> Late {
+    told_of(Some(now), handle.cpu_percent(view, now))
+}
+
+/// The same where nobody could look.
+pub(super) fn nothing_known() -> Late {
+    told_of(None, 0)
+}
+
+/// In the order in which it is written.
+fn told_of(now: Option<&Facts>, cpu: u32) -> Late {
+    [
+        ("cpu", json!(cpu)),
+        ("doing", json!(doing(now, cpu))),
+        (
+            "waiting_for_input",
+            json!(now.is_some_and(Facts::waiting_for_input)),
+        ),
+    ]
 }
 
 /// What a command does, in words, with its use of the processor.

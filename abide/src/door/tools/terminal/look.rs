@@ -44,7 +44,8 @@ impl Desk {
             && let Ok(Some(meta)) = folder::read_meta(&view.folder)
         {
             let now = facts::facts(&meta);
-            report::kernel_facts_of(&self.handle, &view, &now, &mut more);
+            let now = report::kernel_facts_of(&self.handle, &view, &now);
+            more.extend(now.map(|(name, value)| (name.into(), value)));
         }
         let whole: Vec<String> = lines
             .iter()

@@ -9,15 +9,15 @@ use std::time::Duration;
 use abide_core::{Millis, Mono};
 use serde_json::{Map, Value, json};
 
+use super::last::LastLook;
 use super::tail::Tail;
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
-use crate::daemon::{Pending, SessionView};
+use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::keeper::folder::{self, Meta};
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::facts::{Doing, Facts, facts_from};
 use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
 use crate::world::lookout::Lookout;
@@ -99,7 +99,7 @@ impl Desk {
             );
         }
         let result = self.told(&view, &mut reading, found, more);
-        Some(Ok(self.finished(result, guard, unread, reading)))
+        Some(Ok(self.finished(result, view, guard, unread, reading)))
     }
 
     /// How far the caller has read.
@@ -134,16 +134,22 @@ impl Desk {
     pub(super) fn finished(
         &self,
         result: super::ToolResult,
+        view: Arc<SessionView>,
         guard: Pending,
         unread: Unread,
-        reading: Reading,
+        mut reading: Reading,
     ) -> Finished {
         // Over HTTP a command may end before it is known that the result has been taken. That must not
         // count as told.
         let guard = self.context.client.is_some().then_some(guard);
         // In this order: what was told is noted first, and files are closed last.
+        let last = reading.last_look(&self.handle, view);
         let remains = Remains::of((unread, guard, reading));
-        Finished { result, remains }
+        Finished {
+            result,
+            last,
+            remains,
+        }
     }
 
     /// Follows a session's output from here on.
@@ -154,9 +160,7 @@ impl Desk {
             sentries: self.handle.sentry().clone(),
             log: Log::open(&view.folder),
             meta: folder::read_meta(&view.folder).ok().flatten(),
-            facts: view
-                .runs()
-                .then(|| report::session_facts_with(view, true, Some((0, 0)))),
+            facts: view.runs().then(|| all_facts(view)),
             lookout: Arc::default(),
             sentry: None,
             stood: false,
@@ -189,8 +193,9 @@ impl Desk {
         view: &SessionView,
         reading: &mut Reading,
         found: Found,
-        mut more: Map<String, Value>,
+        more: Map<String, Value>,
     ) -> super::ToolResult {
+        let cursor = found.cursor.to_string();
         let mut text = String::new();
         if let Some((skipped, since)) = found.skipped {
             text.push_str(&format!(
@@ -200,8 +205,13 @@ impl Desk {
         if found.lines.is_empty() {
             text.push_str("No output available");
         } else {
-            text.push_str(&found.lines.join("\n"));
-            text.push_str(&format!("\n[cursor: {}]", found.cursor));
+            for line in &found.lines {
+                text.push_str(line);
+                text.push('\n');
+            }
+            text.push_str("[cursor: ");
+            text.push_str(&cursor);
+            text.push(']');
         }
         if found.full {
             text.push_str("\n[there is more to read]");
@@ -216,21 +226,22 @@ impl Desk {
         if more.contains_key("alternate_screen") {
             text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
         }
-        more.insert("cursor".into(), json!(found.cursor.to_string()));
-        more.insert("lines".into(), json!(found.lines.len()));
-        more.insert("more".into(), json!(found.full));
         let text = self.mask(view, text);
-        let facts = reading.facts_about(view, &found);
-        let mut result = self.result_of(view, facts, text, more);
-        // Last of all: somebody may be looking just now.
-        if view.runs()
-            && let Some(meta) = &reading.meta
-        {
-            let now = reading.what_it_does(meta);
-            report::kernel_facts_of(&self.handle, view, &now, &mut result.facts);
-        }
-        result
+        let mut facts = reading.facts_about(view, &found);
+        report::put(&mut facts, "cursor", Value::String(cursor));
+        report::put(&mut facts, "lines", json!(found.lines.len()));
+        report::put(&mut facts, "more", Value::Bool(found.full));
+        self.result_of(view, facts, text, more)
     }
+}
+
+/// What is told of a session that runs, with room for all that is not known yet.
+fn all_facts(view: &SessionView) -> Map<String, Value> {
+    let mut facts = report::session_facts_with(view, true, Some((0, 0)));
+    for name in ["cursor", "lines", "more", "text"] {
+        facts.insert(name.into(), Value::Null);
+    }
+    facts
 }
 
 /// What a reader gets.
@@ -571,12 +582,16 @@ impl Reading {
         }
     }
 
-    /// What the processes of the session do. What was seen when the output came holds, unless they were busy
-    /// then: one that has written may have been about to wait for an answer.
-    fn what_it_does(&self, meta: &Meta) -> Facts {
-        let seen = self.sentry.as_ref().and_then(Stand::seen);
-        let settled = seen.filter(|seen| seen.doing != Doing::Busy);
-        settled.unwrap_or_else(|| facts_from(&self.lookout, meta))
+    /// What is left to be looked at of a session that runs.
+    fn last_look(&mut self, handle: &Handle, view: Arc<SessionView>) -> Option<LastLook> {
+        let meta = self.meta.take().filter(|_| view.runs())?;
+        Some(LastLook {
+            handle: handle.clone(),
+            view,
+            meta,
+            lookout: self.lookout.clone(),
+            sentry: self.sentry.take(),
+        })
     }
 }
 

@@ -98,7 +98,7 @@ impl Desk {
             more.insert("alternate_screen".into(), true.into());
         }
         let result = self.told(&view, &mut reading, found, more);
-        Some(Ok(self.finished(result, guard, unread, reading)))
+        Some(Ok(self.finished(result, view, guard, unread, reading)))
     }
 
     /// How the program wants to be talked to.
