@@ -200,6 +200,10 @@ struct Unfinished {
 }
 
 impl Unfinished {
+    fn is_nothing(&self) -> bool {
+        self.bytes.is_empty() && self.parts.is_empty() && !self.taken
+    }
+
     fn add(&mut self, offset: u64, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.parts.push((self.bytes.len(), offset));
@@ -282,6 +286,11 @@ impl Reader {
             let here = &rest[..rest.len().min(room)];
             let newline = memchr(b'\n', here);
             let length = newline.unwrap_or(here.len());
+            if newline.is_some() && self.unfinished[slot].is_nothing() {
+                self.push(slot, &rest[..length], true);
+                used += length + 1;
+                continue;
+            }
             self.unfinished[slot].add(offset + used as u64, &rest[..length]);
             used += length + usize::from(newline.is_some());
             if newline.is_some() {
@@ -332,7 +341,10 @@ impl Reader {
         }
         for row in rows {
             self.text += prefix.len() + row.len() + 1;
-            self.lines.push(format!("{prefix}{row}"));
+            self.lines.push(match prefix {
+                "" => row,
+                _ => format!("{prefix}{row}"),
+            });
         }
     }
 

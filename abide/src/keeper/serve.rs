@@ -64,6 +64,9 @@ struct Woken {
     streams: [Option<Flow>; 2],
 }
 
+/// All that can be waited for: one of each, and two streams.
+const SLOTS: usize = 8;
+
 /// What a stream has.
 #[derive(Clone, Copy)]
 enum Flow {
@@ -110,15 +113,18 @@ impl Keeper {
     }
 
     fn wait(&self) -> Woken {
-        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(8);
-        let mut slots: Vec<Slot> = Vec::with_capacity(8);
+        // Without a heap: what happens next has been waited for.
+        let signals = PollFd::new(&self.place.signals, PollFlags::IN);
+        let mut fds: [PollFd<'_>; SLOTS] = std::array::from_fn(|_| signals.clone());
+        let mut slots = [Slot::Signal; SLOTS];
+        let mut count = 1;
         let mut add = |fd: BorrowedFd<'_>, flags: PollFlags, slot: Slot| {
             // SAFETY: what is polled belongs to `self`, which is borrowed for as long as `fds`.
             let fd = unsafe { BorrowedFd::borrow_raw(std::os::fd::AsRawFd::as_raw_fd(&fd)) };
-            fds.push(PollFd::from_borrowed_fd(fd, flags));
-            slots.push(slot);
+            fds[count] = PollFd::from_borrowed_fd(fd, flags);
+            slots[count] = slot;
+            count += 1;
         };
-        add(self.place.signals.as_fd(), PollFlags::IN, Slot::Signal);
         add(self.place.listener.as_fd(), PollFlags::IN, Slot::Listener);
         if let Some(line) = &self.line {
             let mut flags = PollFlags::IN;
@@ -142,7 +148,8 @@ impl Keeper {
             timeout = run.next_alarm().map(|at| until(at, mono_ms()));
         }
         let mut woken = Woken::default();
-        if rustix::event::poll(&mut fds, timeout.as_ref()).is_err() {
+        let fds = &mut fds[..count];
+        if rustix::event::poll(fds, timeout.as_ref()).is_err() {
             return woken;
         }
         for (fd, slot) in fds.iter().zip(slots) {

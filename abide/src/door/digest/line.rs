@@ -9,8 +9,11 @@ use super::sequence::{Motion, Part};
 /// rows in what is one line to its log; each is a row of its own here. A row longer than `max_chars`
 /// is shortened in its middle.
 pub fn rows(raw: &[u8], max_chars: usize) -> Vec<String> {
-    if raw.len() <= max_chars && raw.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
-        return vec![String::from_utf8_lossy(raw).into_owned()];
+    // A terminal ends its lines with a return, which changes nothing of what stands there.
+    let end = raw.iter().rposition(|byte| *byte != b'\r');
+    let line = &raw[..end.map_or(0, |end| end + 1)];
+    if line.len() <= max_chars && line.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
+        return vec![String::from_utf8_lossy(line).into_owned()];
     }
     let room = 4 * max_chars;
     let mut paper = Paper {
@@ -123,6 +126,12 @@ mod tests {
     fn a_line_is_what_it_became() {
         assert_eq!(seen("plain"), ["plain"]);
         assert_eq!(seen(""), [""]);
+        assert_eq!(seen("\r"), [""]);
+        assert_eq!(
+            seen("as it ends at a terminal\r\r"),
+            ["as it ends at a terminal"]
+        );
+        assert_eq!(seen("\rplain\r"), ["plain"]);
         assert_eq!(seen("\x1b[1;31merror\x1b[0m: x\r"), ["error: x"]);
         assert_eq!(seen(" 10%\r 20%\r100%"), ["100%"]);
         assert_eq!(seen("longer text\rshort\x1b[K"), ["short"]);

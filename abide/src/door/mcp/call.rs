@@ -43,6 +43,16 @@ pub struct Answered {
     pub last: Option<LastLook>,
     /// To be signed when the answer has left.
     pub receipt: Option<Receipt>,
+    /// What the call was made with. To let go of it takes time that nobody has to wait for.
+    pub held: Option<Held>,
+}
+
+/// What was held for a call.
+pub struct Held {
+    _origin: Arc<Origin>,
+    _client: Client,
+    _arguments: Map<String, Value>,
+    _context: RequestContext<RoleServer>,
 }
 
 /// The two kinds of answers.
@@ -59,6 +69,7 @@ impl From<ToolResult> for Answered {
             said: Said::Result(result),
             last: None,
             receipt: None,
+            held: None,
         }
     }
 }
@@ -185,11 +196,18 @@ pub async fn run(
             said: Said::Result(result),
             last: wait.call.last_look(),
             receipt: Some(wait.call.into_receipt()),
+            held: Some(Held {
+                _origin: wait.origin,
+                _client: wait.client,
+                _arguments: wait.arguments,
+                _context: wait.cx,
+            }),
         }),
         Through::Returned(question) => Ok(Answered {
             said: Said::Question(question),
             last: None,
             receipt: None,
+            held: None,
         }),
         Through::Cancelled => Err(Box::pin(wait.let_go()).await),
         Through::Stopping => Err(Box::pin(wait.stopping()).await),

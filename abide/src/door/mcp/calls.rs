@@ -119,13 +119,13 @@ impl Calls {
         }
     }
 
-    /// A call that is made here has come to its end: how its answer is noted. `None`: it was cancelled, and
-    /// its id may be another's by now.
-    fn finish(&self, id: &RequestId, note: &Arc<Note>) -> Option<Weight> {
+    /// A call that is made here has come to its end. `None`: it was cancelled, and its id may be another's by
+    /// now.
+    fn finish(&self, id: &RequestId, note: &Arc<Note>) -> Option<Call> {
         let mut all = self.all();
         let own = |call: &Call| std::ptr::eq(call.note.as_ptr(), Arc::as_ptr(note));
         all.get(id).filter(|call| own(call))?;
-        all.remove(id).map(|call| call.weight())
+        all.remove(id)
     }
 }
 
@@ -158,8 +158,8 @@ pub fn make(
         if note.lost.is_cancelled() {
             return;
         }
-        if let Some(weight) = back.calls.finish(&id, &note) {
-            back.answer(&id, modern, answered, weight, &note.lost);
+        if let Some(call) = back.calls.finish(&id, &note) {
+            back.answer(&id, modern, answered, call.weight(), &note.lost);
         }
     });
     tokio::spawn(calls.stay(room));
@@ -185,9 +185,15 @@ impl Back {
         // What the answer was made of is let go of when it has left.
         match line.and_then(|line| self.out.push(line, weight)) {
             Ok(()) => {
-                if let Ok(Answered { receipt, last, .. }) = answered {
+                if let Ok(Answered {
+                    receipt,
+                    last,
+                    held,
+                    ..
+                }) = answered
+                {
                     receipt.into_iter().for_each(Receipt::delivered);
-                    drop(last);
+                    drop((last, held));
                 }
             }
             Err(_) => {

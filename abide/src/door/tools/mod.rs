@@ -138,6 +138,16 @@ impl From<ToolResult> for Finished {
 #[derive(Default)]
 struct Remains(Option<Box<dyn Send>>);
 
+impl Finished {
+    /// Holds something more, which goes last.
+    fn with(self, held: impl Send + 'static) -> Self {
+        Finished {
+            remains: Remains::of((self.remains, held)),
+            ..self
+        }
+    }
+}
+
 impl Remains {
     fn of(held: impl Send + 'static) -> Self {
         Remains(Some(Box::new(held)))
@@ -162,17 +172,25 @@ struct Decided {
 
 /// Says that a result has left the house, and with it every message it tells. Where this is dropped
 /// instead, they are told again.
-#[derive(Debug)]
-pub struct Receipt {
-    telling: Vec<Pending>,
-    remains: Remains,
-}
+pub struct Receipt(ToolCall);
 
 impl Receipt {
     /// It has.
     pub fn delivered(self) {
-        self.telling.into_iter().for_each(Pending::delivered);
-        drop(self.remains);
+        let call = self.0;
+        if let Way::Decided(call) = call.way {
+            call.pending.delivered();
+        }
+        if let Some((appended, _)) = call.appended {
+            appended.delivered();
+        }
+        drop(call.remains);
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Receipt").finish_non_exhaustive()
     }
 }
 
@@ -433,15 +451,7 @@ impl ToolCall {
 
     /// To be said when the result has left the house.
     pub fn into_receipt(self) -> Receipt {
-        let own = match self.way {
-            Way::Decided(call) => Some(call.pending),
-            Way::Done(_) => None,
-        };
-        let appended = self.appended.map(|(pending, _)| pending);
-        Receipt {
-            telling: own.into_iter().chain(appended).collect(),
-            remains: self.remains,
-        }
+        Receipt(self)
     }
 
     /// The session it works on, once known.

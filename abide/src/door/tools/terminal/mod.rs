@@ -151,7 +151,8 @@ pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
         Action::Signal(named, number) => plain(desk.signal(&named, number).await?),
         Action::Kill(named) => plain(desk.kill(&named).await?),
     };
-    Some(done.unwrap_or_else(|sentence: String| ToolResult::error(sentence).into()))
+    let done = done.unwrap_or_else(|sentence: String| ToolResult::error(sentence).into());
+    Some(done.with(desk))
 }
 
 /// An action's result, or the one sentence that says why there is none.
@@ -213,7 +214,11 @@ impl Desk {
 
     /// Hides the secrets that the session was given.
     fn mask(&self, view: &SessionView, text: String) -> String {
-        Mask::of(self.handle.secrets(view.id)).apply(text)
+        self.mask_of(view).apply(text)
+    }
+
+    fn mask_of(&self, view: &SessionView) -> Mask {
+        Mask::of(self.handle.secrets(view.id))
     }
 
     /// A result about a session.

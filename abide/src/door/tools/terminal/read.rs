@@ -14,6 +14,7 @@ use super::tail::Tail;
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
+use crate::door::mask::Mask;
 use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::keeper::folder::{self, Meta};
@@ -37,6 +38,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 const UNSETTLED: Millis = Millis(1_000);
 /// Lines read at once while a pattern is looked for.
 const STRIDE: usize = 1_000;
+/// Room for what is told around the lines.
+const FRAME: usize = 128;
 
 pub(in crate::door::tools) struct Read {
     max_lines: usize,
@@ -159,6 +162,7 @@ impl Desk {
         Reading {
             sentries: self.handle.sentry().clone(),
             log: Log::open(&view.folder),
+            mask: self.mask_of(view),
             meta: folder::read_meta(&view.folder).ok().flatten(),
             facts: view.runs().then(|| all_facts(view)),
             lookout: Arc::default(),
@@ -196,7 +200,8 @@ impl Desk {
         more: Map<String, Value>,
     ) -> super::ToolResult {
         let cursor = found.cursor.to_string();
-        let mut text = String::new();
+        let lines: usize = found.lines.iter().map(|line| line.len() + 1).sum();
+        let mut text = String::with_capacity(lines + FRAME);
         if let Some((skipped, since)) = found.skipped {
             text.push_str(&format!(
                 "[… {skipped} earlier lines; read_output with since=\"{since}\" has them …]\n"
@@ -226,7 +231,7 @@ impl Desk {
         if more.contains_key("alternate_screen") {
             text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
         }
-        let text = self.mask(view, text);
+        let text = reading.mask.apply(text);
         let mut facts = reading.facts_about(view, &found);
         report::put(&mut facts, "cursor", Value::String(cursor));
         report::put(&mut facts, "lines", json!(found.lines.len()));
@@ -260,6 +265,8 @@ pub(super) struct Found {
 pub(super) struct Reading {
     sentries: Arc<Sentry>,
     log: Log,
+    /// Hides the secrets that the session was given.
+    mask: Mask,
     /// What is written down of the session. It is read before the wait, not after it.
     meta: Option<Meta>,
     /// What is to be told of it if it still runs then, but for what changes.
@@ -653,6 +660,7 @@ mod tests {
         let mut reading = Reading {
             sentries: Arc::default(),
             log: Log::open(folder.path()),
+            mask: Mask::default(),
             meta: None,
             facts: None,
             lookout: Arc::default(),
