@@ -142,10 +142,11 @@ pub enum FromKeeper {
         bytes: u64,
     },
     /// There is output, which is not in the log yet: whoever waits for it can be awake when it is. Said
-    /// only to those who asked for it.
+    /// only to those who asked for it, and who have no knocker to hear.
     Coming,
-    /// A bell (an `eventfd`) goes with this. It rings whenever output has been told of that was said to be
-    /// coming: somebody else than who is told can hear it.
+    /// A knocker and a bell (two `eventfd`s) go with this. The one says what [`FromKeeper::Coming`] does, but
+    /// sooner; a keeper of an earlier build has none. The other rings whenever output has been told of that
+    /// was said to be coming: somebody else than who is told can hear it.
     Bell,
     /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to
     /// whoever wants them killed after that; the keeper goes on trying.

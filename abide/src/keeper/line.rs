@@ -89,19 +89,18 @@ impl Line {
         }
     }
 
-    /// Says something that a descriptor goes with. Where the daemon has not taken what was said before, nothing
-    /// is handed over.
-    pub fn hand_over(&mut self, frame: &FromKeeper, fd: BorrowedFd<'_>) {
+    /// Says something that two descriptors go with. Where the daemon has not taken what was said before,
+    /// nothing is handed over. Whether they were.
+    pub fn hand_over(&mut self, frame: &FromKeeper, fds: [BorrowedFd<'_>; 2]) -> bool {
         if self.wants_out() {
-            return;
+            return false;
         }
         let mut said = self.later.clone();
         frame.encode(&mut said);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = [fd];
         if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-            return;
+            return false;
         }
         let parts = [IoSlice::new(&said)];
         let sent = rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL);
@@ -109,6 +108,7 @@ impl Line {
             self.later.clear();
             self.outbox.extend_from_slice(&said[count..]);
         }
+        sent.is_ok()
     }
 
     /// Sends what is left to send.

@@ -45,10 +45,32 @@ pub struct Keeper {
     caller: Option<Line>,
     stage: Stage,
     acked: bool,
-    /// Rung when output has been told of that was said to be coming.
-    bell: Option<OwnedFd>,
+    /// What was handed over to a daemon that wants to hear of output.
+    bells: Option<Bells>,
     /// Until when a command that was said to be coming is expected.
     expects_until: Option<u64>,
+}
+
+/// What a keeper can be heard by: to ring is done much sooner than to say something.
+struct Bells {
+    /// Rung when there is output that is not in the log yet.
+    knocker: OwnedFd,
+    /// Rung when it has been told of.
+    bell: OwnedFd,
+}
+
+impl Bells {
+    fn new() -> rustix::io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Bells {
+            knocker: eventfd(0, flags)?,
+            bell: eventfd(0, flags)?,
+        })
+    }
+}
+
+fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
 }
 
 /// What woke the loop.
@@ -85,7 +107,7 @@ impl Keeper {
             caller: None,
             stage: Stage::Spare,
             acked: false,
-            bell: None,
+            bells: None,
             expects_until: None,
         };
         keeper.greet();
@@ -182,8 +204,10 @@ impl Keeper {
         if let Stage::Run(run) = &mut self.stage {
             let brought = |flow: &Option<Flow>| matches!(flow, Some(Flow::Bytes));
             announced = woken.streams.iter().any(brought) && run.announces();
-            if announced {
-                say(&mut self.line, &FromKeeper::Coming);
+            match &self.bells {
+                Some(bells) if announced => ring(&bells.knocker),
+                None if announced => say(&mut self.line, &FromKeeper::Coming),
+                Some(_) | None => {}
             }
             for (at, flow) in woken.streams.into_iter().enumerate() {
                 match flow {
@@ -217,8 +241,8 @@ impl Keeper {
         }
         self.converse(woken);
         self.tell_news();
-        if let Some(bell) = self.bell.as_ref().filter(|_| announced) {
-            let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+        if let Some(bells) = self.bells.as_ref().filter(|_| announced) {
+            ring(&bells.bell);
         }
         if self.line.as_ref().is_some_and(Line::broken) {
             self.line = None;
@@ -292,6 +316,8 @@ impl Keeper {
             self.obey_all();
         }
         self.line = Some(next);
+        // They are in the hands of whoever was here before.
+        self.bells = None;
         self.greet();
     }
 
@@ -369,14 +395,14 @@ impl Keeper {
         }
     }
 
-    /// Hands a bell over to whoever asks for one. Without it they only hear less.
+    /// Hands bells over to whoever asks for them. Without them they only hear less.
     fn hang_bell(&mut self) {
-        if self.bell.is_none() {
-            self.bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-        }
-        if let (Some(line), Some(bell)) = (&mut self.line, &self.bell) {
-            line.hand_over(&FromKeeper::Bell, bell.as_fd());
-        }
+        self.bells = Bells::new().ok().filter(|bells| {
+            // A daemon that knows of one takes the last of them.
+            let both = [bells.knocker.as_fd(), bells.bell.as_fd()];
+            let line = self.line.as_mut();
+            line.is_some_and(|line| line.hand_over(&FromKeeper::Bell, both))
+        });
     }
 
     /// Forgets the session that is over and is a spare again.
@@ -387,7 +413,7 @@ impl Keeper {
         match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Spare;
-                self.bell = None;
+                self.bells = None;
                 // Nobody waits for a spare to be ready: this is said with the next thing.
                 let ready = self.ready();
                 if let Some(line) = &mut self.line {

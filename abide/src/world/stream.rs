@@ -19,6 +19,21 @@ use tokio::io::unix::AsyncFd;
 /// Descriptors that come with one message.
 const HANDED: usize = 5;
 
+/// What wakes the daemon's loop, but nobody in it: what they wait for is about to come.
+#[derive(Debug)]
+pub struct Knocker {
+    _fd: AsyncFd<OwnedFd>,
+}
+
+impl Knocker {
+    /// Listens to it from now on. Whatever was counted is never read: each knock wakes anew.
+    pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
+        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE)? };
+        Ok(Knocker { _fd: fd })
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Stream(AsyncFd<OwnedFd>);

@@ -333,19 +333,24 @@ impl Keeper {
 
     /// What comes with the answer to [`ToKeeper::HangBell`].
     pub fn expect_bell(&mut self) -> OwnedFd {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        self.expect_bells().1
+    }
+
+    /// The knocker, and the bell.
+    pub fn expect_bells(&mut self) -> (OwnedFd, OwnedFd) {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; 4096];
         let mut parts = [IoSliceMut::new(&mut bytes)];
         let flags = RecvFlags::empty();
         let got = rustix::net::recvmsg(&self.stream, &mut parts, &mut ancillary, flags).unwrap();
-        let bell = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
+        let bells = ancillary.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut rights) => rights.next().zip(rights.next()),
             _ => None,
         });
         self.buffer.extend_from_slice(&bytes[..got.bytes]);
         assert_eq!(self.next(), FromKeeper::Bell);
-        bell.expect("a bell")
+        bells.expect("a knocker and a bell")
     }
 
     pub fn expect_failed(&mut self) -> (i32, String) {

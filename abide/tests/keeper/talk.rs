@@ -1,5 +1,7 @@
 //! Input, terminals, and being told of output.
 
+use std::os::fd::OwnedFd;
+
 use abide::keeper::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
@@ -347,16 +349,25 @@ fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
     }
 }
 
-/// Whoever wants to know ahead is told when bytes come and when they are there, and then the bell rings; nobody
-/// else hears of it.
+/// Whoever wants to know ahead hears when bytes come and when they are there, and then the bell rings; nobody
+/// else hears of it. Who has no knocker is told.
 #[test]
 fn who_asks_is_told_ahead_of_output_once() {
     let nursery = Nursery::new();
     let mut keeper = nursery.fed("exec cat");
-    keeper.say(&ToKeeper::HangBell);
-    let bell = keeper.expect_bell();
+    let mut bells = None;
     let mut known = 0;
-    for ahead in [true, false, true] {
+    for (ahead, hangs) in [
+        (true, false),
+        (false, false),
+        (true, true),
+        (false, false),
+        (true, false),
+    ] {
+        if hangs {
+            keeper.say(&ToKeeper::HangBell);
+            bells = Some(keeper.expect_bells());
+        }
         keeper.say(&ToKeeper::Watch {
             beyond: known,
             ahead,
@@ -371,16 +382,23 @@ fn who_asks_is_told_ahead_of_output_once() {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(coming, u32::from(ahead));
-        if ahead {
-            let mut rings = [PollFd::new(&bell, PollFlags::IN)];
+        assert_eq!(coming, u32::from(ahead && bells.is_none()));
+        if let Some((knocker, bell)) = bells.as_ref().filter(|_| ahead) {
+            assert_eq!(rung(knocker), 1, "it knocked before it told");
+            let mut rings = [PollFd::new(bell, PollFlags::IN)];
             rustix::event::poll(&mut rings, None).unwrap();
-            let mut times = [0; 8];
-            rustix::io::read(&bell, &mut times).unwrap();
-            assert_eq!(u64::from_ne_bytes(times), 1);
+            assert_eq!(rung(bell), 1);
         }
     }
     keeper.say(&ToKeeper::CloseInput);
-    assert_eq!(keeper.finish().exited.bytes, 6);
-    assert!(rustix::io::read(&bell, &mut [0; 8]).is_err(), "it is still");
+    assert_eq!(keeper.finish().exited.bytes, 10);
+    let (knocker, bell) = bells.unwrap();
+    assert_eq!((rung(&knocker), rung(&bell)), (0, 0), "they are still");
+}
+
+/// How often it has rung since it was asked last.
+fn rung(bell: &OwnedFd) -> u64 {
+    let mut times = [0; 8];
+    let _ = rustix::io::read(bell, &mut times);
+    u64::from_ne_bytes(times)
 }

@@ -16,7 +16,7 @@ use crate::keeper::folder;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
 use crate::keeper::proc::{self, Held};
 use crate::world::clock::{Clock, SystemClock};
-use crate::world::stream::Stream;
+use crate::world::stream::{Knocker, Stream};
 
 /// Bytes read from a keeper at once; its frames are small.
 const READ: usize = 4 << 10;
@@ -32,8 +32,8 @@ pub(super) struct Link {
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
-    /// What it rings, once it has handed that over.
-    bell: Mutex<Option<Arc<OwnedFd>>>,
+    /// What it rings and what it knocks with, once it has handed them over.
+    bells: Mutex<(Option<Arc<OwnedFd>>, Option<Knocker>)>,
     /// It was asked to.
     bell_asked: AtomicBool,
     /// How its command has come to life.
@@ -112,7 +112,7 @@ impl Link {
             later: watch::channel(Tide::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
-            bell: Mutex::default(),
+            bells: Mutex::default(),
             bell_asked: AtomicBool::new(false),
             birth: AtomicU8::new(EXPECTED),
         }
@@ -235,7 +235,7 @@ impl Link {
     /// Nothing more will come for this session, and nothing can be sent.
     fn end(&self) {
         self.credit.close();
-        self.lent_bell().take();
+        *self.lent_bells() = Default::default();
         self.turned(|tide| {
             tide.ended = true;
             tide.closed = true;
@@ -254,13 +254,13 @@ impl Link {
         self.later.send_replace(tide);
     }
 
-    fn lent_bell(&self) -> MutexGuard<'_, Option<Arc<OwnedFd>>> {
-        self.bell.lock().expect("no holder panics")
+    fn lent_bells(&self) -> MutexGuard<'_, (Option<Arc<OwnedFd>>, Option<Knocker>)> {
+        self.bells.lock().expect("no holder panics")
     }
 
     /// Whether the keeper is about to hand over its bell.
     fn expects_bell(&self) -> bool {
-        self.bell_asked.load(Ordering::Relaxed) && self.lent_bell().is_none()
+        self.bell_asked.load(Ordering::Relaxed) && self.lent_bells().0.is_none()
     }
 
     /// The keeper's bell. It is asked for it once, and whoever comes later finds it.
@@ -268,7 +268,7 @@ impl Link {
         if !self.bell_asked.swap(true, Ordering::Relaxed) {
             self.send(&ToKeeper::HangBell);
         }
-        self.lent_bell().clone()
+        self.lent_bells().0.clone()
     }
 
     /// Asks to be told once there are more bytes than `beyond`, and `ahead` when they are about to come.
@@ -502,9 +502,11 @@ impl Kept {
             {
                 let ended = self.life.ended;
                 if frame == FromKeeper::Bell {
-                    // One for the session before is nobody's any more.
-                    let bell = self.handed.pop().filter(|_| self.life.ready);
-                    *self.link.lent_bell() = bell.map(Arc::new);
+                    // Those for the session before are nobody's any more.
+                    let mut handed = self.handed.drain(..).rev().filter(|_| self.life.ready);
+                    let bell = handed.next().map(Arc::new);
+                    let knocker = handed.next().and_then(|fd| Knocker::new(fd).ok());
+                    *self.link.lent_bells() = (bell, knocker);
                 }
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
                     if matches!(event, Event::Grew { .. }) {
