@@ -396,6 +396,26 @@ fn who_asks_is_told_ahead_of_output_once() {
     assert_eq!((rung(&knocker), rung(&bell)), (0, 0), "they are still");
 }
 
+/// The bells are with the daemon before: whoever comes after it is told until they ask for their own.
+#[test]
+fn who_comes_later_is_not_told_by_the_bells_of_another() {
+    let nursery = Nursery::new();
+    let mut keeper = nursery.fed("exec cat");
+    keeper.say(&ToKeeper::HangBell);
+    let (knocker, bell) = keeper.expect_bells();
+    let mut later = keeper.again();
+    later.say(&ToKeeper::Watch {
+        beyond: 0,
+        ahead: true,
+    });
+    later.say(&input("ab"));
+    while later.next() != FromKeeper::Coming {}
+    later.expect_growth(1);
+    assert_eq!((rung(&knocker), rung(&bell)), (0, 0));
+    later.say(&ToKeeper::CloseInput);
+    assert_eq!(later.finish().exited.bytes, 2);
+}
+
 /// How often it has rung since it was asked last.
 fn rung(bell: &OwnedFd) -> u64 {
     let mut times = [0; 8];
