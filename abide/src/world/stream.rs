@@ -16,21 +16,29 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::clock::micros;
+
 /// Descriptors that come with one message.
 const HANDED: usize = 5;
+/// Microseconds in which something comes that is about to, mostly.
+const SOON: u64 = 100;
 
-/// What wakes the daemon's loop, but nobody in it: what they wait for is about to come.
+/// What is heard before something comes. Whatever it has counted is never read: each knock is heard anew.
 #[derive(Debug)]
-pub struct Knocker {
-    _fd: AsyncFd<OwnedFd>,
-}
+pub struct Knocker(AsyncFd<OwnedFd>);
 
 impl Knocker {
-    /// Listens to it from now on. Whatever was counted is never read: each knock wakes anew.
+    /// Listens to it from now on.
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
         let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE)? };
-        Ok(Knocker { _fd: fd })
+        Ok(Knocker(fd))
+    }
+
+    /// Waits for a knock.
+    pub async fn heard(&self) -> io::Result<()> {
+        self.0.readable().await?.clear_ready();
+        Ok(())
     }
 }
 
@@ -75,6 +83,20 @@ impl Stream {
             false => receive(socket, bytes),
         })
         .await
+    }
+
+    /// What is about to come: to go to sleep and be woken again would take longer than to stay awake for it.
+    /// `None`: it did not come.
+    pub fn read_soon(&self, bytes: &mut [u8]) -> Option<io::Result<usize>> {
+        let until = micros() + SOON;
+        loop {
+            match receive(self.0.get_ref(), bytes) {
+                Ok((count, _)) => return Some(Ok(count)),
+                Err(Errno::AGAIN) if micros() >= until => return None,
+                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
+                Err(errno) => return Some(Err(errno.into())),
+            }
+        }
     }
 
     /// Waits for bytes and takes them with `take`, which says how many there were and whether that is all.

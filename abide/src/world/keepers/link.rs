@@ -33,12 +33,15 @@ pub(super) struct Link {
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
     /// What it rings and what it knocks with, once it has handed them over.
-    bells: Mutex<(Option<Arc<OwnedFd>>, Option<Knocker>)>,
+    bells: Mutex<Bells>,
     /// It was asked to.
     bell_asked: AtomicBool,
     /// How its command has come to life.
     birth: AtomicU8,
 }
+
+/// A bell, and a knocker.
+type Bells = (Option<Arc<OwnedFd>>, Option<Arc<Knocker>>);
 
 /// A keeper takes less than this to be a spare again.
 const RENEWAL: Millis = Millis(3);
@@ -254,8 +257,17 @@ impl Link {
         self.later.send_replace(tide);
     }
 
-    fn lent_bells(&self) -> MutexGuard<'_, (Option<Arc<OwnedFd>>, Option<Knocker>)> {
+    fn lent_bells(&self) -> MutexGuard<'_, Bells> {
         self.bells.lock().expect("no holder panics")
+    }
+
+    /// Waits until output comes that is waited for. Where nobody knocks, for ever.
+    async fn knocked(&self) {
+        let knocker = self.lent_bells().1.clone();
+        match knocker {
+            Some(knocker) if knocker.heard().await.is_ok() => {}
+            Some(_) | None => std::future::pending().await,
+        }
     }
 
     /// Whether the keeper is about to hand over its bell.
@@ -506,6 +518,7 @@ impl Kept {
                     let mut handed = self.handed.drain(..).rev().filter(|_| self.life.ready);
                     let bell = handed.next().map(Arc::new);
                     let knocker = handed.next().and_then(|fd| Knocker::new(fd).ok());
+                    let knocker = knocker.map(Arc::new);
                     *self.link.lent_bells() = (bell, knocker);
                 }
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
@@ -531,8 +544,15 @@ impl Kept {
             // Until the keeper is ready for this session, what was asked for the one before may still come.
             let expected = || !ready || link.expects_bell();
             let handed = &mut self.handed;
-            let read = link.stream.read_expecting(expected, &mut chunk, handed);
-            match read.await? {
+            let count = tokio::select! {
+                biased;
+                read = link.stream.read_expecting(expected, &mut chunk, handed) => read?,
+                () = link.knocked() => match link.stream.read_soon(&mut chunk) {
+                    Some(read) => read?,
+                    None => continue,
+                },
+            };
+            match count {
                 0 => return Ok(None),
                 count => self.inbox.extend_from_slice(&chunk[..count]),
             }
