@@ -145,7 +145,8 @@ pub enum FromKeeper {
     /// only to those who asked for it, and who have no knocker to hear.
     Coming,
     /// A knocker and a bell (two `eventfd`s) go with this. The one says what [`FromKeeper::Coming`] does, but
-    /// sooner; a keeper of an earlier build has none. The other rings whenever output has been told of that
+    /// sooner, and counts one more than the number of the processor that the keeper is on; a keeper of an
+    /// earlier build has none. The other rings whenever output has been told of that
     /// was said to be coming: somebody else than who is told can hear it.
     Bell,
     /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
+use rustix::thread::sched_getcpu as processor;
 
 use super::birth::pause;
 use super::clock::mono_ms;
@@ -69,8 +70,8 @@ impl Bells {
     }
 }
 
-fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
+fn ring(bell: &OwnedFd, count: u64) {
+    let _ = rustix::io::write(bell, &count.to_ne_bytes());
 }
 
 /// What woke the loop.
@@ -205,7 +206,7 @@ impl Keeper {
             let brought = |flow: &Option<Flow>| matches!(flow, Some(Flow::Bytes));
             announced = woken.streams.iter().any(brought) && run.announces();
             match &self.bells {
-                Some(bells) if announced => ring(&bells.knocker),
+                Some(bells) if announced => ring(&bells.knocker, 1 + processor() as u64),
                 None if announced => say(&mut self.line, &FromKeeper::Coming),
                 Some(_) | None => {}
             }
@@ -242,7 +243,7 @@ impl Keeper {
         self.converse(woken);
         self.tell_news();
         if let Some(bells) = self.bells.as_ref().filter(|_| announced) {
-            ring(&bells.bell);
+            ring(&bells.bell, 1);
         }
         if self.line.as_ref().is_some_and(Line::broken) {
             self.line = None;

@@ -6,12 +6,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use abide_core::{Millis, Mono};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::thread::sched_getcpu as processor;
 
 use super::clock::{SystemClock, micros};
 use super::facts::{Facts, facts_from};
@@ -52,8 +53,8 @@ struct Post {
     meta: Meta,
     lookout: Arc<Lookout>,
     bell: Arc<OwnedFd>,
-    /// Somebody is looking.
-    looking: AtomicBool,
+    /// One more than the number of the processor on which somebody is looking; zero: nobody is.
+    looking: AtomicUsize,
     /// What was seen, and when.
     seen: Mutex<Option<(Mono, Facts)>>,
 }
@@ -77,7 +78,7 @@ impl Sentry {
             meta,
             lookout,
             bell,
-            looking: AtomicBool::new(false),
+            looking: AtomicUsize::new(0),
             seen: Mutex::default(),
         });
         let mut stand = Stand {
@@ -159,12 +160,18 @@ impl Posts {
 }
 
 impl Post {
+    /// Whoever looks on the same processor cannot go on before we let them.
+    fn is_looked_at_elsewhere(&self, here: usize) -> bool {
+        let looking = self.looking.load(Ordering::Acquire);
+        looking != 0 && looking != 1 + here
+    }
+
     fn look(&self) {
-        self.looking.store(true, Ordering::Release);
+        self.looking.store(1 + processor(), Ordering::Release);
         let at = SystemClock.mono();
         let seen = facts_from(&self.lookout, &self.meta);
         *self.seen.lock().expect("no holder panics") = Some((at, seen));
-        self.looking.store(false, Ordering::Release);
+        self.looking.store(0, Ordering::Release);
     }
 }
 
@@ -173,7 +180,8 @@ impl Stand {
     pub fn seen(&self) -> Option<Facts> {
         // A look that has begun is done sooner than another one would be, unless whoever looks has to wait.
         let until = micros() + A_LOOK;
-        while self.post.looking.load(Ordering::Acquire) && micros() < until {
+        let here = processor();
+        while self.post.is_looked_at_elsewhere(here) && micros() < until {
             std::hint::spin_loop();
         }
         let (at, facts) = self.looked()?;

@@ -13,6 +13,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown,
 };
+use rustix::thread::sched_getcpu as processor;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -21,9 +22,9 @@ use super::clock::micros;
 /// Descriptors that come with one message.
 const HANDED: usize = 5;
 /// Microseconds in which something comes that is about to, mostly.
-const SOON: u64 = 100;
+const SOON: u64 = 60;
 
-/// What is heard before something comes. Whatever it has counted is never read: each knock is heard anew.
+/// What is heard before something comes.
 #[derive(Debug)]
 pub struct Knocker(AsyncFd<OwnedFd>);
 
@@ -35,10 +36,12 @@ impl Knocker {
         Ok(Knocker(fd))
     }
 
-    /// Waits for a knock.
-    pub async fn heard(&self) -> io::Result<()> {
+    /// Waits for a knock. Whether whoever knocks is on another processor than we are.
+    pub async fn heard(&self) -> io::Result<bool> {
         self.0.readable().await?.clear_ready();
-        Ok(())
+        let mut count = [0; 8];
+        rustix::io::read(self.0.get_ref(), &mut count)?;
+        Ok(u64::from_ne_bytes(count) != 1 + processor() as u64)
     }
 }
 
@@ -85,8 +88,8 @@ impl Stream {
         .await
     }
 
-    /// What is about to come: to go to sleep and be woken again would take longer than to stay awake for it.
-    /// `None`: it did not come.
+    /// What is about to come from another processor: to go to sleep and be woken again would take longer than to
+    /// stay awake for it. `None`: it did not come.
     pub fn read_soon(&self, bytes: &mut [u8]) -> Option<io::Result<usize>> {
         let until = micros() + SOON;
         loop {

@@ -384,7 +384,7 @@ fn who_asks_is_told_ahead_of_output_once() {
         };
         assert_eq!(coming, u32::from(ahead && bells.is_none()));
         if let Some((knocker, bell)) = bells.as_ref().filter(|_| ahead) {
-            assert_eq!(rung(knocker), 1, "it knocked before it told");
+            assert_ne!(rung(knocker), 0, "it knocked before it told");
             let mut rings = [PollFd::new(bell, PollFlags::IN)];
             rustix::event::poll(&mut rings, None).unwrap();
             assert_eq!(rung(bell), 1);

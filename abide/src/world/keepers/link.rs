@@ -261,12 +261,17 @@ impl Link {
         self.bells.lock().expect("no holder panics")
     }
 
-    /// Waits until output comes that is waited for. Where nobody knocks, for ever.
-    async fn knocked(&self) {
+    /// Waits until output comes that is waited for, and says whether the keeper is on another processor. Where
+    /// nobody knocks, for ever.
+    async fn knocked(&self) -> bool {
         let knocker = self.lent_bells().1.clone();
-        match knocker {
-            Some(knocker) if knocker.heard().await.is_ok() => {}
-            Some(_) | None => std::future::pending().await,
+        let heard = match &knocker {
+            Some(knocker) => knocker.heard().await.ok(),
+            None => None,
+        };
+        match heard {
+            Some(elsewhere) => elsewhere,
+            None => std::future::pending().await,
         }
     }
 
@@ -547,10 +552,12 @@ impl Kept {
             let count = tokio::select! {
                 biased;
                 read = link.stream.read_expecting(expected, &mut chunk, handed) => read?,
-                () = link.knocked() => match link.stream.read_soon(&mut chunk) {
-                    Some(read) => read?,
-                    None => continue,
-                },
+                elsewhere = link.knocked() => {
+                    match elsewhere.then(|| link.stream.read_soon(&mut chunk)).flatten() {
+                        Some(read) => read?,
+                        None => continue,
+                    }
+                }
             };
             match count {
                 0 => return Ok(None),
