@@ -25,6 +25,8 @@ static PLACES: Semaphore = Semaphore::const_new(LOOKOUTS);
 #[derive(Default)]
 pub struct Lookout {
     place: Option<SemaphorePermit<'static>>,
+    /// Lists whom the keeper has brought into the world, or taken in when their parents went.
+    kin: Option<File>,
     group: Option<File>,
     processes: Vec<Process>,
 }
@@ -64,11 +66,13 @@ impl Lookout {
         if self.place.is_none() {
             return;
         }
+        let keeper = meta.keeper.pid as i32;
+        self.kin = File::open(proc::children_path(keeper)).ok();
         self.group = tree::group_of(meta).and_then(|group| open_group(group).ok());
         let mut seen = self.begin(meta).unwrap_or_default();
         // Without a group they are found as children of the keeper, which is looked at first then.
         if self.group.is_none() {
-            seen.insert(0, meta.keeper.pid as i32);
+            seen.insert(0, keeper);
         }
         let mut next = 0;
         while let Some(&pid) = seen.get(next)
@@ -85,22 +89,37 @@ impl Lookout {
     /// The living processes of the session with what the kernel says of each. It is one quick look, true
     /// of the moment only: whoever wants to be sure, or to act upon them, walks the tree instead.
     pub fn glance(&self, meta: &Meta) -> Vec<(i32, Stat)> {
-        // A group that is gone was emptied: its keeper may keep another session by now.
-        let Ok(mut pids) = self.begin(meta) else {
-            return Vec::new();
-        };
+        // All of a session is below its keeper, which is read sooner than a group. But it may keep another
+        // session by now, unless one is there who was there before.
+        if let Some(kin) = self.kin.as_ref().and_then(|kin| proc::text_in(kin).ok()) {
+            let (seen, known) = self.walk(meta, proc::numbers(&kin));
+            if known {
+                return seen;
+            }
+        }
+        // A group that is gone was emptied.
+        self.begin(meta)
+            .map_or_else(|_| Vec::new(), |pids| self.walk(meta, pids).0)
+    }
+
+    /// These and whoever is below them, and whether one of them was there before.
+    fn walk(&self, meta: &Meta, mut pids: Vec<i32>) -> (Vec<(i32, Stat)>, bool) {
         let mut seen = Vec::with_capacity(pids.len());
-        let mut next = 0;
+        let (mut next, mut known) = (0, false);
         while let Some(&pid) = pids.get(next) {
             next += 1;
-            if let Some(stat) = self.stat(pid) {
+            let held = self.held_stat(pid);
+            known |= held.is_some();
+            // What is held may have gone, and somebody else may have its number.
+            if let Some(stat) = held.or_else(|| proc::stat(pid)) {
                 add_new(&mut pids, self.children(pid, stat.threads));
-                if Some(pid as u32) != meta.init {
+                let dead = matches!(stat.state, b'Z' | b'X');
+                if Some(pid as u32) != meta.init && !dead {
                     seen.push((pid, stat));
                 }
             }
         }
-        seen
+        (seen, known)
     }
 
     /// The call that a thread of a process is blocked in, as the kernel tells it.
@@ -132,10 +151,8 @@ impl Lookout {
         let pids = proc::numbers(&listed);
         let keeper = meta.keeper.pid as i32;
         // Where the group knows somebody, whoever left it is found below those it knows.
-        if pids.is_empty()
-            && self
-                .stat(keeper)
-                .is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
+        let stat = || self.held_stat(keeper).or_else(|| proc::stat(keeper));
+        if pids.is_empty() && stat().is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks)
         {
             return Ok(self.children(keeper, 1));
         }
@@ -146,11 +163,8 @@ impl Lookout {
         self.processes.iter().find(|held| held.pid == pid)
     }
 
-    /// What is held may have gone, and somebody else may have its number.
-    fn stat(&self, pid: i32) -> Option<Stat> {
-        let held = self.process(pid);
-        held.and_then(|held| proc::stat_in(&held.stat))
-            .or_else(|| proc::stat(pid))
+    fn held_stat(&self, pid: i32) -> Option<Stat> {
+        proc::stat_in(&self.process(pid)?.stat)
     }
 
     fn children(&self, pid: i32, threads: u32) -> Vec<i32> {
