@@ -26,7 +26,7 @@ const END: u64 = 0;
 /// How far the thread steps back behind others, in the units of `nice`.
 const BEHIND: i32 = 5;
 /// Microseconds that a look takes, even if it has to be taken far from its memory.
-const A_LOOK: u64 = 150;
+const A_LOOK: u64 = 100;
 /// An older look is none.
 const JUST_NOW: Millis = Millis(2);
 

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown,
 };
 use rustix::thread::sched_getcpu as processor;
@@ -38,10 +38,20 @@ impl Knocker {
 
     /// Waits for a knock. Whether whoever knocks is on another processor than we are.
     pub async fn heard(&self) -> io::Result<bool> {
-        self.0.readable().await?.clear_ready();
-        let mut count = [0; 8];
-        rustix::io::read(self.0.get_ref(), &mut count)?;
-        Ok(u64::from_ne_bytes(count) != 1 + processor() as u64)
+        loop {
+            self.0.readable().await?.clear_ready();
+            let mut count = [0; 8];
+            match rustix::io::read(self.0.get_ref(), &mut count) {
+                Ok(_) => return Ok(u64::from_ne_bytes(count) != 1 + processor() as u64),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Forgets a knock that was not heard before what it announced.
+    pub fn forget(&self) {
+        let _ = rustix::io::read(self.0.get_ref(), &mut [0; 8]);
     }
 }
 
@@ -179,11 +189,16 @@ fn receive_handed(
     let received = rustix::net::recvmsg(socket, &mut parts, &mut ancillary, flags)?;
     // What comes with descriptors is read by itself, however much there is behind it.
     let mut all = received.bytes < room;
+    let before = handed.len();
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(fds) = message {
             handed.extend(fds);
             all = false;
         }
+    }
+    // Where there was no room for all of them, nobody could tell which are missing.
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        handed.truncate(before);
     }
     Ok((received.bytes, all))
 }
@@ -208,5 +223,52 @@ pub fn hand_over(socket: &UnixStream, line: &[u8], fds: &[BorrowedFd<'_>]) -> io
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    fn knock(bell: &OwnedFd, count: u64) {
+        rustix::io::write(bell, &count.to_ne_bytes()).unwrap();
+    }
+
+    /// A knock is heard once, one that was forgotten never, and none that comes after it is lost.
+    #[tokio::test]
+    async fn a_knock_that_was_forgotten_is_not_heard() {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = eventfd(0, flags).unwrap();
+        let knocker = Knocker::new(bell.try_clone().unwrap()).unwrap();
+        // Nobody runs on a processor of this number.
+        let elsewhere = u64::from(u32::MAX);
+        for _ in 0..3 {
+            knock(&bell, elsewhere);
+            assert!(knocker.heard().await.unwrap());
+            assert!(knocker.heard().now_or_never().is_none());
+            knock(&bell, elsewhere);
+            knocker.forget();
+            tokio::task::yield_now().await;
+            assert!(knocker.heard().now_or_never().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_about_to_come_is_read_at_once_or_not_at_all() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        let stream = Stream::new(there).unwrap();
+        let mut bytes = [0; 8];
+        assert!(stream.read_soon(&mut bytes).is_none());
+        here.write_all(b"ab").unwrap();
+        assert_eq!(stream.read_soon(&mut bytes).unwrap().unwrap(), 2);
+        // It is told of later too, and is not there any more.
+        assert!(stream.read(&mut bytes).now_or_never().is_none());
+        here.write_all(b"c").unwrap();
+        assert_eq!(stream.read(&mut bytes).await.unwrap(), 1);
+        drop(here);
+        assert_eq!(stream.read_soon(&mut bytes).unwrap().unwrap(), 0);
     }
 }

@@ -261,6 +261,12 @@ impl Link {
         self.bells.lock().expect("no holder panics")
     }
 
+    fn forget_knock(&self) {
+        if let Some(knocker) = &self.lent_bells().1 {
+            knocker.forget();
+        }
+    }
+
     /// Waits until output comes that is waited for, and says whether the keeper is on another processor. Where
     /// nobody knocks, for ever.
     async fn knocked(&self) -> bool {
@@ -376,6 +382,11 @@ impl Follower {
     pub(super) fn close(link: Arc<Link>, ahead: bool) -> Self {
         let tide = link.tide.subscribe();
         Follower { link, tide, ahead }
+    }
+
+    /// What comes now need not be announced: nobody is answered with it at once.
+    pub fn be_patient(&mut self) {
+        self.ahead = false;
     }
 
     /// What the keeper rings when it has told of output, where it is worth being heard and has been handed
@@ -513,6 +524,8 @@ impl Kept {
         id: SessionId,
     ) -> io::Result<Option<(SessionId, Arc<Link>)>> {
         let mut chunk = [0; READ];
+        // A message may have come before the knock that announced it was heard.
+        let mut unheard = false;
         loop {
             while let Some(frame) =
                 FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
@@ -549,9 +562,15 @@ impl Kept {
             // Until the keeper is ready for this session, what was asked for the one before may still come.
             let expected = || !ready || link.expects_bell();
             let handed = &mut self.handed;
+            if std::mem::take(&mut unheard) {
+                link.forget_knock();
+            }
             let count = tokio::select! {
                 biased;
-                read = link.stream.read_expecting(expected, &mut chunk, handed) => read?,
+                read = link.stream.read_expecting(expected, &mut chunk, handed) => {
+                    unheard = true;
+                    read?
+                }
                 elsewhere = link.knocked() => {
                     match elsewhere.then(|| link.stream.read_soon(&mut chunk)).flatten() {
                         Some(read) => read?,

@@ -441,6 +441,9 @@ impl Reading {
     ) -> io::Result<Found> {
         let mut seen = settled.sent_at;
         let mut looked = false;
+        if let Some(follower) = &mut self.follower {
+            follower.be_patient();
+        }
         while !self.ended {
             let left = Duration::from_millis(self.until.since(SystemClock.mono()).0);
             let patience = settled.patience(seen, looked, left);
@@ -570,6 +573,8 @@ impl Reading {
         tokio::select! {
             biased;
             (tide, ended) = more => {
+                // Of what comes piece by piece, only the first is worth being announced.
+                follower.be_patient();
                 self.heard(tide, ended);
                 Woken::More
             }
