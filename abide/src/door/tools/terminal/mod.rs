@@ -5,6 +5,7 @@ mod last;
 mod list;
 mod look;
 mod read;
+mod rehearse;
 mod rule;
 mod search;
 mod send;

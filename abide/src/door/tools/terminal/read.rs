@@ -10,6 +10,7 @@ use abide_core::{Millis, Mono};
 use serde_json::{Map, Value, json};
 
 use super::last::LastLook;
+use super::rehearse::rehearse;
 use super::tail::Tail;
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
 use crate::daemon::{Handle, Pending, SessionView};
@@ -557,6 +558,7 @@ impl Reading {
         let (left, lookout, meta) = (self.left, &mut self.lookout, &self.meta);
         let (sentry, stood) = (&mut self.sentry, &mut self.stood);
         let (sentries, bell) = (&self.sentries, follower.bell());
+        let (mask, facts) = (&self.mask, &self.facts);
         *sentry = None;
         let more = async {
             match left {
@@ -587,6 +589,7 @@ impl Reading {
                     }
                     if let Some(bell) = bell.filter(|_| !std::mem::replace(stood, true)) {
                         *sentry = sentries.stand(bell, lookout.clone(), meta.clone());
+                        rehearse(mask, facts.as_ref());
                     }
                 }
                 std::future::pending::<Infallible>().await
