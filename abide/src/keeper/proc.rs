@@ -86,6 +86,13 @@ pub fn numbers(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(number).collect()
 }
 
+impl Stat {
+    /// Whether nothing of it runs any more. One whose first thread has ended looks alike, but has others.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X') && self.threads <= 1
+    }
+}
+
 fn parse_stat(text: &[u8]) -> Option<Stat> {
     // The name stands in parentheses and may hold anything, parentheses too.
     let after = text.iter().rposition(|byte| *byte == b')')? + 1;
@@ -211,6 +218,17 @@ mod tests {
         assert_eq!((stat.state, stat.ppid, stat.pgrp), (b'S', 7, 8));
         assert_eq!((stat.tty, stat.tpgid), (10, 11));
         assert_eq!((stat.cpu_ticks, stat.start_ticks), (25, 99));
+    }
+
+    #[test]
+    fn one_whose_first_thread_has_ended_is_not_dead() {
+        let of = |state: &str, threads: u32| {
+            let line =
+                format!("42 (a) {state} 7 8 9 10 11 0 0 0 0 0 12 13 0 0 20 0 {threads} 0 99 0 0");
+            parse_stat(line.as_bytes()).unwrap()
+        };
+        assert!(of("Z", 1).is_dead() && of("X", 1).is_dead());
+        assert!(!of("Z", 2).is_dead() && !of("S", 1).is_dead());
     }
 
     #[test]

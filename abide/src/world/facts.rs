@@ -118,6 +118,9 @@ pub fn facts_from(lookout: &Lookout, meta: &Meta) -> Facts {
     let (mut busy, mut stopped) = (false, 0);
     let mut waiting = Waiting::No;
     for (pid, stat) in lookout.glance(meta) {
+        if stat.is_dead() {
+            continue;
+        }
         all.processes += 1;
         all.memory += stat.resident_pages * page;
         all.cpu_ms += stat.cpu_ticks * 1_000 / ticks_per_second();

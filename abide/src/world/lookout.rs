@@ -89,8 +89,9 @@ impl Lookout {
     /// The living processes of the session with what the kernel says of each. It is one quick look, true
     /// of the moment only: whoever wants to be sure, or to act upon them, walks the tree instead.
     pub fn glance(&self, meta: &Meta) -> Vec<(i32, Stat)> {
-        // All of a session is below its keeper, which is read sooner than a group. But it may keep another
-        // session by now, unless one is there who was there before.
+        // A session is below its keeper, which is read sooner than a group. But that may keep another session
+        // by now, unless one is there who was there before. Whoever loses their parent during the look, and
+        // strangers whom somebody has put into the group, are left out.
         if let Some(kin) = self.kin.as_ref().and_then(|kin| proc::text_in(kin).ok()) {
             let (seen, known) = self.walk(meta, proc::numbers(&kin));
             if known {
@@ -113,8 +114,7 @@ impl Lookout {
             // What is held may have gone, and somebody else may have its number.
             if let Some(stat) = held.or_else(|| proc::stat(pid)) {
                 add_new(&mut pids, self.children(pid, stat.threads));
-                let dead = matches!(stat.state, b'Z' | b'X');
-                if Some(pid as u32) != meta.init && !dead {
+                if Some(pid as u32) != meta.init {
                     seen.push((pid, stat));
                 }
             }

@@ -199,6 +199,7 @@ fn receive_handed(
     // Where there was no room for all of them, nobody could tell which are missing.
     if received.flags.contains(ReturnFlags::CTRUNC) {
         handed.truncate(before);
+        all = false;
     }
     Ok((received.bytes, all))
 }

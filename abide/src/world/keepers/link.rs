@@ -562,6 +562,7 @@ impl Kept {
             // Until the keeper is ready for this session, what was asked for the one before may still come.
             let expected = || !ready || link.expects_bell();
             let handed = &mut self.handed;
+            // Only now: whoever waited for the message comes first.
             if std::mem::take(&mut unheard) {
                 link.forget_knock();
             }

@@ -589,7 +589,9 @@ impl Reading {
                     }
                     if let Some(bell) = bell.filter(|_| !std::mem::replace(stood, true)) {
                         *sentry = sentries.stand(bell, lookout.clone(), meta.clone());
-                        rehearse(mask, facts.as_ref());
+                        if sentry.is_some() {
+                            rehearse(mask, facts.as_ref());
+                        }
                     }
                 }
                 std::future::pending::<Infallible>().await
