@@ -41,7 +41,7 @@ async fn asked(call: &mut ToolCall) -> Arc<QuestionView> {
     loop {
         match call.next().await.expect("the engine runs") {
             ToolStep::Asked(question) => return question,
-            ToolStep::Accepted(_) | ToolStep::Closed(_) => {}
+            ToolStep::Accepted(_) | ToolStep::Closed(_) | ToolStep::Ended => {}
             ToolStep::Done(result) => panic!("it was not asked: {}", result.text),
         }
     }
@@ -219,7 +219,7 @@ fn new_output_withdraws_the_question_and_the_call_goes_on() {
             match call.next().await.expect("the engine runs") {
                 ToolStep::Closed(id) => closed |= id == question.id,
                 ToolStep::Done(result) => break result,
-                ToolStep::Accepted(_) | ToolStep::Asked(_) => {}
+                ToolStep::Accepted(_) | ToolStep::Asked(_) | ToolStep::Ended => {}
             }
         };
         assert!(closed);

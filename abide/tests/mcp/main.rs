@@ -1,6 +1,7 @@
 //! MCP as a client sees it: the real `abide mcp` over its pipes, a real daemon behind it, plain lines
 //! of JSON-RPC in both generations of the protocol.
 
+mod backlog;
 mod clients;
 mod harness;
 mod legacy;

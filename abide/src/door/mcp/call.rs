@@ -19,6 +19,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value};
 
 use super::ask::{self, Reply};
+use super::out::Turn;
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way, is_modern};
 use super::wire::Note;
@@ -45,6 +46,8 @@ pub struct Answered {
     pub receipt: Option<Receipt>,
     /// What the call was made with. To let go of it takes time that nobody has to wait for.
     pub held: Option<Held>,
+    /// The turn in which it was rendered, held until it is pushed.
+    pub turn: Option<Turn>,
 }
 
 /// What was held for a call.
@@ -70,6 +73,7 @@ impl From<ToolResult> for Answered {
             last: None,
             receipt: None,
             held: None,
+            turn: None,
         }
     }
 }
@@ -186,6 +190,7 @@ pub async fn run(
         settled: None,
         nobody: false,
         progress: Progress::new(&cx),
+        turn: None,
         cx,
     };
     if let Some(round) = round {
@@ -196,6 +201,7 @@ pub async fn run(
             said: Said::Result(result),
             last: wait.call.last_look(),
             receipt: Some(wait.call.into_receipt()),
+            turn: wait.turn,
             held: Some(Held {
                 _origin: wait.origin,
                 _client: wait.client,
@@ -208,6 +214,7 @@ pub async fn run(
             last: None,
             receipt: None,
             held: None,
+            turn: None,
         }),
         Through::Cancelled => Err(Box::pin(wait.let_go()).await),
         Through::Stopping => Err(Box::pin(wait.stopping()).await),
@@ -297,6 +304,8 @@ struct Wait<'a> {
     /// This client's way to a person leads nowhere.
     nobody: bool,
     progress: Option<Progress>,
+    /// The turn to render the answer.
+    turn: Option<Turn>,
     cx: RequestContext<RoleServer>,
 }
 
@@ -341,6 +350,8 @@ impl Wait<'_> {
                 Happened::Replied(reply) => Box::pin(self.replied(reply)).await,
                 Happened::Step(None) => return Through::Stopping,
                 Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
+                Happened::Step(Some(ToolStep::Ended)) if self.takes_turn().await => {}
+                Happened::Step(Some(ToolStep::Ended)) => return Through::Cancelled,
                 Happened::Step(Some(ToolStep::Closed(question))) => {
                     Box::pin(self.closed(question)).await;
                 }
@@ -360,6 +371,23 @@ impl Wait<'_> {
                     return Through::Done(result);
                 }
             }
+        }
+    }
+
+    /// Waits until the client has read enough of its earlier answers for this one to be rendered. `false`: it
+    /// does not want this one any more, or is gone.
+    async fn takes_turn(&mut self) -> bool {
+        let Some(note) = &self.note else {
+            return true;
+        };
+        tokio::select! {
+            biased;
+            turn = note.turn() => {
+                self.turn = turn;
+                true
+            }
+            () = self.cx.ct.cancelled() => false,
+            () = note.lost.cancelled() => false,
         }
     }
 

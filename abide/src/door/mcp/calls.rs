@@ -152,8 +152,20 @@ pub fn make(
     let calls = back.calls.clone();
     let room = calls.room(async move {
         let (id, modern) = (context.id.clone(), is_modern(&context));
+        // A call of a client that does not read its answers begins when it does.
+        let begins = tokio::select! {
+            biased;
+            room = note.room() => room,
+            () = context.ct.cancelled() => false,
+        };
+        if !begins {
+            return;
+        }
         let called = server.call(params, context, Some(note.clone()));
         let answered = called.await;
+        if !note.room().await {
+            return;
+        }
         // Whoever takes over from here has it to answer, as its front will say it again there.
         if note.lost.is_cancelled() {
             return;
@@ -189,11 +201,12 @@ impl Back {
                     receipt,
                     last,
                     held,
+                    turn,
                     ..
                 }) = answered
                 {
                     receipt.into_iter().for_each(Receipt::delivered);
-                    drop((last, held));
+                    drop((last, held, turn));
                 }
             }
             Err(_) => {

@@ -103,7 +103,10 @@ impl Front {
                     lines.put(&left);
                     true
                 }
-                None => lines.fill(&input)?,
+                None => {
+                    self.wait_for_room(&input)?;
+                    lines.fill(&input)?
+                }
             };
             while let Some(piece) = lines.next(!more) {
                 match piece {
@@ -124,9 +127,35 @@ impl Front {
         }
     }
 
+    /// Nothing more is asked for a client that does not read its answers, unless it has closed its end.
+    fn wait_for_room(&self, input: &File) -> io::Result<()> {
+        loop {
+            let mut output = self.output();
+            if !output.has_room() && output.write_some().is_err() {
+                std::process::exit(0);
+            }
+            if output.has_room() {
+                return Ok(());
+            }
+            drop(output);
+            let mut asked = [
+                PollFd::new(&self.client, PollFlags::OUT),
+                PollFd::new(input, PollFlags::empty()),
+            ];
+            match poll(&mut asked, None) {
+                Ok(_) if !asked[1].revents().is_empty() => return Ok(()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
     /// Lends the client to the daemon, where that can be, and waits until it comes back. What the daemon
     /// had read and not taken up comes with it.
     fn lend(&self, input: &File) -> Option<Vec<u8>> {
+        if !self.output().is_empty() {
+            return None;
+        }
         let mut state = self.state();
         if !state.lend(input.as_fd(), io::stdout().as_fd()) {
             return None;

@@ -134,6 +134,10 @@ impl Loan {
 
     /// Waits for more and puts it behind `read`. Nothing is lost where this is given up before its end.
     pub async fn hear(&mut self, front: &Stream, out: &Arc<Out>, read: &mut BytesMut) -> Heard {
+        // The front reads no further from a client that does not read.
+        if !out.has_room() && !out.is_seeing() {
+            return Heard::End;
+        }
         let full = out.with_ledger(|ledger| {
             let stuck = ledger.room() == 0 && ledger.is_all_needed();
             (stuck, ledger.is_nearly_full() && !ledger.is_all_needed())

@@ -26,6 +26,7 @@ mod prime;
 mod prompt;
 mod scan;
 mod seal;
+mod sender;
 mod server;
 mod sessions;
 mod slip;

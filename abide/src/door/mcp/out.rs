@@ -1,17 +1,27 @@
 //! The way out of the daemon to one client: through its front, or, where the front has lent the client's
 //! own output, straight to the client.
+//!
+//! A client that reads slowly slows down its own calls only. While too much is unsent ([`BACKLOG`]), no
+//! call of this client begins and no answer is rendered for it; its commands run on meanwhile.
 
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Buf, BytesMut};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::world::ledger::{Mark, Seen, Writer};
 use crate::world::loan::{Gone, Output, WHOLE};
 use crate::world::stream::Stream;
 
-/// Bytes that may wait for a client that does not read; then it is let go.
-const UNREAD_LIMIT: usize = 64 << 20;
+/// Unsent bytes from which on no further answer is made.
+const BACKLOG: usize = 4 << 20;
+/// Answers of one connection that are rendered at the same time.
+const RENDERED: usize = 8;
+/// Unsent bytes from which on the connection is closed. Answers wait long before, and a front stops reading
+/// from a client that does not read, so this closes only connections that no front of ours has opened.
+const UNSENT_LIMIT: usize = 64 << 20;
 
 /// What a line is for whoever has to take up again what a daemon has left.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +38,14 @@ pub enum Weight {
 pub struct Out {
     stream: Arc<Stream>,
     state: Mutex<State>,
+    turns: Arc<Semaphore>,
+    /// Fewer bytes than [`BACKLOG`] are unsent again.
+    drained: Notify,
 }
+
+/// Leave to render one answer, until the answer is pushed.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 #[derive(Default)]
 struct State {
@@ -54,7 +71,33 @@ impl Out {
         Arc::new(Out {
             stream,
             state: Mutex::default(),
+            turns: Arc::new(Semaphore::new(RENDERED)),
+            drained: Notify::new(),
         })
+    }
+
+    /// Whether another answer may be made now.
+    pub fn has_room(&self) -> bool {
+        self.state().unsent.len() < BACKLOG
+    }
+
+    /// Waits until another answer may be made. It never ends where the connection is lost.
+    pub async fn room(&self) {
+        loop {
+            let mut drained = pin!(self.drained.notified());
+            drained.as_mut().enable();
+            if self.has_room() {
+                return;
+            }
+            drained.await;
+        }
+    }
+
+    /// Waits for the turn to render an answer. `None`: never.
+    pub async fn turn(&self) -> Option<Turn> {
+        let turn = self.turns.clone().acquire_owned().await.ok()?;
+        self.room().await;
+        Some(Turn(turn))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,7 +131,7 @@ impl Out {
     fn send(self: &Arc<Self>, state: &mut State, mut line: Vec<u8>) -> io::Result<()> {
         let unsent = &mut state.unsent;
         if !unsent.is_empty() {
-            if unsent.len() + line.len() > UNREAD_LIMIT {
+            if unsent.len() > UNSENT_LIMIT {
                 return Err(io::Error::other("the client does not read its answers"));
             }
             unsent.extend_from_slice(&line);
@@ -108,8 +151,15 @@ impl Out {
             let Ok(sent) = self.stream.write_now(&state.unsent) else {
                 return;
             };
+            let before = state.unsent.len();
             state.unsent.advance(sent);
-            if state.unsent.is_empty() {
+            let left = state.unsent.len();
+            if before >= BACKLOG && left < BACKLOG {
+                self.drained.notify_waiters();
+            }
+            if left == 0 {
+                // The memory of a backlog is not kept.
+                state.unsent = BytesMut::new();
                 return;
             }
         }

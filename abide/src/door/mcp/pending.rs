@@ -37,8 +37,18 @@ impl Output {
 
     /// Puts whole lines behind what waits. So many bytes of the daemon's are done with when they have left.
     pub fn queue(&mut self, lines: &[u8], passed: u64) {
+        // A client that always leaves something unread must not make this grow without end.
+        if self.written > self.waiting.len() / 2 {
+            self.waiting.drain(..self.written);
+            self.written = 0;
+        }
         self.waiting.extend_from_slice(lines);
         self.passed += passed;
+    }
+
+    /// Whether the client has everything.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// Whether more may be queued.
@@ -98,7 +108,7 @@ impl Output {
 
     /// How many bytes of the daemon's have left, where all have.
     pub fn take_passed(&mut self) -> u64 {
-        match self.waiting.is_empty() {
+        match self.is_empty() {
             true => std::mem::take(&mut self.passed),
             false => 0,
         }
@@ -133,5 +143,28 @@ mod tests {
         assert_eq!(output.take_passed(), 1);
         drop(output);
         assert_eq!(reader.join().unwrap(), [&line[..], b"more"].concat());
+    }
+
+    #[test]
+    fn output_that_is_never_empty_stays_small() {
+        let (mut read, write) = std::io::pipe().unwrap();
+        let mut output = Output::new(write.into());
+        output.queue(&[b'x'; 1 << 20], 0);
+        for _ in 0..100 {
+            output.queue(&[b'x'; PIECE], 0);
+            assert!(output.write_some().unwrap());
+            read.read_exact(&mut [0; PIECE]).unwrap();
+            assert!(output.waiting.len() <= 3 << 20);
+        }
+        let mut got = vec![0; 1 << 20];
+        for _ in 0..20 {
+            output.queue(&got, 0);
+            let mut left = got.len();
+            while left > 0 {
+                assert!(output.write_some().unwrap());
+                left -= read.read(&mut got[..left]).unwrap();
+            }
+            assert!(output.waiting.len() <= 4 << 20, "{}", output.waiting.len());
+        }
     }
 }

@@ -14,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::BytesMut;
+use futures_util::future::Either;
 use memchr::memchr;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -30,11 +31,11 @@ use super::calls::{self, Back, Calls};
 use super::decode::{self, Unread};
 use super::hello::Hello;
 use super::lend::{self, Aside, Heard, Loan};
-use super::out::{Out, Weight};
+use super::out::{Out, Turn, Weight};
 use super::scan::{Kind, Outline, Scanner};
+use super::sender::{self, Sender};
 use super::server::Server;
 use crate::door::tools::Receipt;
-use crate::world::ledger::Mark;
 use crate::world::stream::Stream;
 
 /// Longest message a client may send.
@@ -70,6 +71,8 @@ pub struct Note {
     pub lost: CancellationToken,
     id: RequestId,
     receipts: Receipts,
+    /// Where the answer goes, where it goes to a front.
+    out: Option<Arc<Out>>,
 }
 
 /// What is to be said when the answer to a request has left. Those of a lost connection are dropped
@@ -90,6 +93,32 @@ impl Note {
             lost,
             id,
             receipts,
+            out: None,
+        }
+    }
+
+    /// The answer goes this way.
+    fn answered_by(mut self, out: Arc<Out>) -> Self {
+        self.out = Some(out);
+        self
+    }
+
+    /// Waits until the client has read enough for another answer. `false`: the connection is lost.
+    pub async fn room(&self) -> bool {
+        let Some(out) = self.out.as_ref().filter(|out| !out.has_room()) else {
+            return true;
+        };
+        tokio::select! {
+            () = out.room() => true,
+            () = self.lost.cancelled() => false,
+        }
+    }
+
+    /// Waits for the turn to render the answer. `None`: no turn is needed.
+    pub async fn turn(&self) -> Option<Turn> {
+        match &self.out {
+            Some(out) => out.turn().await,
+            None => None,
         }
     }
 
@@ -436,7 +465,8 @@ impl Wire {
         ordinal: Option<u64>,
     ) -> Option<Asked> {
         let (lost, receipts) = (self.lost.clone(), self.receipts.clone());
-        let note = Arc::new(Note::new(ordinal, asked.id.clone(), lost, receipts));
+        let note = Note::new(ordinal, asked.id.clone(), lost, receipts);
+        let note = Arc::new(note.answered_by(self.out.clone()));
         if !self.open && opens(&asked.request) {
             self.open = true;
             self.inline = !matches!(asked.request, ClientRequest::InitializeRequest(_));
@@ -484,34 +514,20 @@ impl Wire {
         let _ = self.out.push(line, Weight::Front);
     }
 
-    fn give_up(&mut self) {
-        self.lost.cancel();
-        self.end_loan();
-        self.out.close();
-    }
-
     /// Before the front can know that the connection is over, nothing of its client's is touched any more.
     fn end_loan(&mut self) {
         self.out.end_loan();
         self.loan = None;
     }
 
-    /// What is to be noted of a message that leaves.
-    fn weight(&self, item: &TxJsonRpcMessage<RoleServer>) -> Weight {
-        let answered = match item {
-            JsonRpcMessage::Notification(_) => return Weight::None,
-            JsonRpcMessage::Request(asked) => {
-                return match asked.id {
-                    RequestId::Number(id) => Weight::Marked(Mark::Asked(id.unsigned_abs())),
-                    RequestId::String(_) => Weight::Front,
-                };
-            }
-            JsonRpcMessage::Response(answer) => self.calls.answered(&answer.id),
-            JsonRpcMessage::Error(error) => {
-                error.id.as_ref().and_then(|id| self.calls.answered(id))
-            }
-        };
-        answered.unwrap_or(Weight::Front)
+    /// What a message needs to leave.
+    fn sender(&self) -> Sender {
+        Sender {
+            out: self.out.clone(),
+            calls: self.calls.clone(),
+            receipts: self.receipts.clone(),
+            lost: self.lost.clone(),
+        }
     }
 }
 
@@ -570,22 +586,18 @@ impl Transport<RoleServer> for Wire {
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
-        let weight = self.weight(&item);
-        let answered = match &item {
-            JsonRpcMessage::Response(answer) => Some(answer.id.clone()),
-            JsonRpcMessage::Error(error) => error.id.clone(),
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-        };
-        let receipt = answered.and_then(|id| {
-            let mut receipts = self.receipts.lock().expect("no holder panics");
-            receipts.remove(&id)
-        });
-        let sent = line_of(&item).and_then(|line| self.out.push(line, weight));
-        match &sent {
-            Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
-            Err(_) => self.give_up(),
+        match item {
+            _ if self.out.has_room() => Either::Left(ready(self.sender().send(&item))),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
+                Either::Right(self.sender().send_later(item))
+            }
+            JsonRpcMessage::Notification(told) if sender::is_dispensable(&told.notification) => {
+                Either::Left(ready(Ok(())))
+            }
+            JsonRpcMessage::Notification(_) | JsonRpcMessage::Request(_) => {
+                Either::Left(ready(self.sender().send(&item)))
+            }
         }
-        ready(sent)
     }
 
     async fn receive(&mut self) -> Option<Asked> {

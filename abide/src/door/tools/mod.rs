@@ -210,6 +210,9 @@ pub enum ToolStep {
     Asked(Arc<QuestionView>),
     /// It was answered or withdrawn.
     Closed(QuestionId),
+    /// The outcome is there, and the next step renders the result of it. A caller that has no room for a result
+    /// takes that step later. Calls that read and write step by step leave this out.
+    Ended,
     /// The result.
     Done(ToolResult),
 }
@@ -498,7 +501,10 @@ impl Decided {
                 }
                 Step::Asked(question) => return Some(ToolStep::Asked(question)),
                 Step::Closed(question) => return Some(ToolStep::Closed(question)),
-                Step::Done(outcome) => self.outcome = Some(outcome),
+                Step::Done(outcome) => {
+                    self.outcome = Some(outcome);
+                    return Some(ToolStep::Ended);
+                }
             }
         }
         let result = self.result(self.outcome.clone()?).await;
