@@ -5,8 +5,8 @@
 //! daemon. Beside it stand marks: which requests the daemon has answered, and what it has asked.
 //!
 //! There are two halves. When one is full, and the front has seen what is in it, what is still needed goes
-//! over into the other. Behind the last byte that was read a half holds nothing but zeros, which no
-//! message has in it: so even bytes are found that the daemon had no time to count.
+//! over into the other. Behind the last byte that was read a half holds nothing but zeros, and no message
+//! ends with one: so even bytes are found that the daemon had no time to count.
 
 use std::io;
 use std::ops::Range;
@@ -327,8 +327,12 @@ impl Reader {
         let from = self.seen.bytes;
         let half = self.half();
         let read = (half.read.load(Ordering::Acquire) as usize).min(INPUT);
-        let uncounted = half.bytes(read..INPUT).take_while(|byte| *byte != 0);
-        let end = read + uncounted.count();
+        // Not up to the first zero: a client may have sent one.
+        let last = half
+            .bytes(read..INPUT)
+            .enumerate()
+            .filter(|(_, byte)| *byte != 0);
+        let end = last.last().map_or(read, |(at, _)| read + at + 1);
         half.bytes(from.min(end)..end).collect()
     }
 }
@@ -384,6 +388,17 @@ mod tests {
         assert!(writer.read(read, &mut BytesMut::new()).is_err());
         assert_eq!(reader.look().1, b"one\n");
         assert_eq!(reader.rest(), b"two\n");
+    }
+
+    #[test]
+    fn bytes_behind_a_zero_byte_that_were_not_counted_are_found() {
+        let (mut writer, reader) = both();
+        let read = |free: &mut [MaybeUninit<u8>]| {
+            put(b"\0one\0\n\0\0two\n")(free)?;
+            Err(io::Error::other("killed"))
+        };
+        assert!(writer.read(read, &mut BytesMut::new()).is_err());
+        assert_eq!(reader.rest(), b"\0one\0\n\0\0two\n");
     }
 
     #[test]
