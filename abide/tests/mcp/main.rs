@@ -9,4 +9,5 @@ mod life;
 mod loan;
 mod modern;
 mod odd;
+mod replay;
 mod timers;

@@ -309,7 +309,7 @@ impl Front {
         }
     }
 
-    /// Copies answers until the connection breaks. Whether there were any.
+    /// Copies answers until the connection breaks. Whether the daemon has said anything.
     fn bring(&self, link: UnixStream) -> bool {
         let mut lines = Lines::new(usize::MAX);
         let link = File::from(OwnedFd::from(link));
@@ -318,11 +318,11 @@ impl Front {
         while self.awaited(&link) && lines.fill(&link).unwrap_or(false) {
             let mut passed = 0;
             while let Some(Piece::Line(line)) = lines.next(false) {
+                any = true;
                 if line.starts_with(lend::ASIDE) {
                     self.daemon_says_aside(line);
                     continue;
                 }
-                any = true;
                 passed += line.len() as u64;
                 self.daemon_says(line, &mut out);
             }
@@ -382,6 +382,7 @@ impl Front {
         match std::str::from_utf8(line) {
             Ok(lend::LENDS) => state.lends = state.hello.lends,
             Ok(lend::FOLD) => state.fold(),
+            Ok(lend::ALIVE) => state.survived(),
             Ok(said @ (lend::RETURN | lend::REFUSE)) => {
                 state.lends &= said == lend::RETURN;
                 drop(state);
@@ -418,13 +419,16 @@ impl Front {
     }
 
     /// The connection is gone. What it had asked the client will be asked again under another id, so
-    /// the old question is taken away.
+    /// the old question is taken away. A request that stops every daemon is answered here.
     fn lost(&self) {
         // First: what is not there cannot be lent to.
         self.state().link = None;
         self.end_loan();
-        let asked = std::mem::take(&mut self.state().asked);
         let mut out = Vec::new();
+        let mut state = self.state();
+        state.stopped(&self.places.daemon_log(), &mut out);
+        let asked = std::mem::take(&mut state.asked);
+        drop(state);
         for id in asked {
             out.extend_from_slice(
                 br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#,

@@ -13,6 +13,7 @@ use super::batch::{self, Batches};
 use super::hello::Hello;
 use super::lend::Aside;
 use super::scan::{BOM, Kind, Outline, one_spelling};
+use super::trial::{self, Replay};
 use super::wire::TWICE;
 use crate::world::ledger::{Mark, Reader};
 use crate::world::loan::Stage;
@@ -26,7 +27,7 @@ pub struct State {
     pub hello: Hello,
     pub link: Option<UnixStream>,
     /// How this session began: `initialize`, and `notifications/initialized`.
-    opening: Option<Line>,
+    pub opening: Option<Line>,
     opened: Option<Vec<u8>>,
     /// Requests that wait for their answer, in their order.
     pub unanswered: Vec<Line>,
@@ -50,6 +51,8 @@ pub struct State {
     loan: Option<Lent>,
     /// Whether the daemon has answered anything by itself over this connection.
     pub brought: bool,
+    /// Whether it has said over this connection that it is alive.
+    pub alive: bool,
     /// What the daemon had read from it and not taken up, when the loan ended.
     left: Option<Vec<u8>>,
 }
@@ -63,10 +66,13 @@ struct Lent {
 /// A request as it came.
 #[derive(Clone)]
 pub struct Line {
-    number: u64,
+    pub number: u64,
     /// Its id, in one spelling.
     pub id: Vec<u8>,
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
+    pub replay: Replay,
+    /// Daemons in a row that went away soon after it was replayed.
+    pub stops: u32,
 }
 
 impl State {
@@ -88,6 +94,7 @@ impl State {
             passed: 0,
             loan: None,
             brought: false,
+            alive: false,
             left: None,
         }
     }
@@ -125,6 +132,8 @@ impl State {
             number: self.hello.next,
             id: outline.id.clone().unwrap_or_default(),
             bytes: line.to_vec(),
+            replay: Replay::Settled,
+            stops: 0,
         };
         self.hello.next += 1;
         if outline.is("initialize") {
@@ -181,7 +190,7 @@ impl State {
 
     /// Whether the line has left. Where the connection turns out to be broken, the other thread hears
     /// of it too, and mends it.
-    fn send(&mut self, line: &[u8]) -> bool {
+    pub fn send(&mut self, line: &[u8]) -> bool {
         let sent = self
             .link
             .as_mut()
@@ -202,6 +211,7 @@ impl State {
 
     /// Everything that a new connection has to hear, the hello first.
     pub fn catch_up(&mut self) -> Vec<u8> {
+        self.choose_replays();
         let opening = self.opening.clone().filter(|opening| {
             // Unanswered, it is among the others already.
             self.unanswered
@@ -209,7 +219,8 @@ impl State {
                 .all(|kept| kept.number != opening.number)
         });
         self.swallow = opening.as_ref().map(|opening| opening.id.clone());
-        let again = || opening.iter().chain(&self.unanswered);
+        let sent = |line: &&Line| line.replay != Replay::Held;
+        let again = || opening.iter().chain(&self.unanswered).filter(sent);
         self.hello.resent = again().map(|line| line.number).collect();
         let mut said = self.hello.line();
         for line in again() {
@@ -218,6 +229,9 @@ impl State {
                 said.extend(self.opened.iter().flatten());
             }
         }
+        if !self.unanswered.is_empty() {
+            said.extend_from_slice(trial::check().as_bytes());
+        }
         for line in std::mem::take(&mut self.held) {
             said.extend_from_slice(&line);
             if Outline::of(&line).is("notifications/cancelled") {
@@ -225,7 +239,7 @@ impl State {
             }
         }
         self.hello.connection += 1;
-        (self.lends, self.passed, self.brought) = (false, 0, false);
+        (self.lends, self.passed, self.brought, self.alive) = (false, 0, false, false);
         said
     }
 
@@ -244,6 +258,10 @@ impl State {
             && !self.takes_batches
             && self.held.is_empty()
             && self.swallow.is_none()
+            && !self
+                .unanswered
+                .iter()
+                .any(|line| line.replay == Replay::Held)
     }
 
     /// Lends the client's input and output, where that can be. Whether they are.
@@ -375,11 +393,8 @@ mod tests {
         let said = String::from_utf8(state.catch_up()).unwrap();
         let (hello, rest) = said.split_once('\n').unwrap();
         let hello = Hello::read(hello.as_bytes()).unwrap();
-        (
-            hello.resent,
-            hello.next,
-            rest.lines().map(String::from).collect(),
-        )
+        let line = |line: &str| trial::without_time(line).to_owned();
+        (hello.resent, hello.next, rest.lines().map(line).collect())
     }
 
     fn state() -> State {
@@ -406,12 +421,18 @@ mod tests {
             INITIALIZED.into(),
             CALL.into(),
             OTHER.into(),
+            CHECK.into(),
         ];
         assert_eq!(heard(&mut state), (vec![0, 1, 2], 3, all.clone()));
         assert_eq!(state.swallow, None, "the client waits for that answer");
 
         state.unanswered.retain(|kept| kept.id == b"\"two\"");
-        let opening = vec![INITIALIZE.into(), INITIALIZED.into(), OTHER.into()];
+        let opening = vec![
+            INITIALIZE.into(),
+            INITIALIZED.into(),
+            OTHER.into(),
+            CHECK.into(),
+        ];
         assert_eq!(heard(&mut state), (vec![0, 2], 3, opening));
         assert_eq!(
             state.swallow.as_deref(),
@@ -425,9 +446,13 @@ mod tests {
         let mut state = state();
         assert_eq!(heard(&mut state), (vec![], 0, vec![]));
         say(&mut state, OTHER);
-        assert_eq!(heard(&mut state), (vec![0], 1, vec![OTHER.into()]));
+        assert_eq!(
+            heard(&mut state),
+            (vec![0], 1, vec![OTHER.into(), CHECK.into()])
+        );
     }
 
+    const CHECK: &str = "!check";
     #[test]
     fn a_cancellation_follows_the_request_it_means_and_then_both_are_forgotten() {
         let mut state = state();
@@ -435,9 +460,12 @@ mod tests {
         for line in [CALL, OTHER, cancelled] {
             say(&mut state, line);
         }
-        let said = vec![CALL.into(), OTHER.into(), cancelled.into()];
+        let said = vec![CALL.into(), OTHER.into(), CHECK.into(), cancelled.into()];
         assert_eq!(heard(&mut state), (vec![0, 1], 2, said));
-        assert_eq!(heard(&mut state), (vec![1], 2, vec![OTHER.into()]));
+        assert_eq!(
+            heard(&mut state),
+            (vec![1], 2, vec![OTHER.into(), CHECK.into()])
+        );
     }
 
     #[test]

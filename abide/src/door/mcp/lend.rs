@@ -21,7 +21,7 @@ use crate::world::stream::Stream;
 
 /// How lines begin that are no message of MCP.
 pub const ASIDE: &[u8] = b"!";
-/// The daemon takes loans.
+/// The daemon has read the hello, and takes loans.
 pub const LENDS: &str = "!lends\n";
 /// The daemon has not taken this one, and would not take another.
 pub const REFUSE: &str = "!refuse\n";
@@ -29,6 +29,9 @@ pub const REFUSE: &str = "!refuse\n";
 pub const RETURN: &str = "!return\n";
 /// The daemon wants the front to see what is noted.
 pub const FOLD: &str = "!fold\n";
+
+/// The daemon lives with what the front had said before it asked for this.
+pub const ALIVE: &str = "!alive\n";
 
 /// Longest line that a front says for itself.
 const LONGEST: usize = 4_096;
@@ -46,6 +49,10 @@ pub enum Aside {
     Passed(u64),
     /// It has seen so much of the notes.
     Seen(Seen),
+    /// The request that follows is sent again, under this number.
+    Again(u64),
+    /// It wants to hear [`ALIVE`] when the daemon has lived for so many milliseconds with what came before this.
+    Check(u64),
 }
 
 impl Aside {
@@ -55,6 +62,8 @@ impl Aside {
             Aside::Lend(passed) => format!("!lend {passed}\n"),
             Aside::Passed(passed) => format!("!passed {passed}\n"),
             Aside::Seen(Seen { bytes, marks }) => format!("!seen {bytes} {marks}\n"),
+            Aside::Again(number) => format!("!again {number}\n"),
+            Aside::Check(millis) => format!("!check {millis}\n"),
         }
     }
 }
@@ -71,6 +80,8 @@ pub fn read(line: &[u8]) -> Option<Aside> {
             bytes: usize::try_from(number()?).ok()?,
             marks: usize::try_from(number()?).ok()?,
         })),
+        "!again" => Some(Aside::Again(number()?)),
+        "!check" => Some(Aside::Check(number()?)),
         _ => None,
     }
 }
@@ -241,7 +252,13 @@ mod tests {
     #[test]
     fn what_a_front_says_is_read_as_it_was_meant() {
         let seen = Seen { bytes: 7, marks: 8 };
-        for aside in [Aside::Lend(5), Aside::Passed(6), Aside::Seen(seen)] {
+        for aside in [
+            Aside::Lend(5),
+            Aside::Passed(6),
+            Aside::Seen(seen),
+            Aside::Again(7),
+            Aside::Check(8),
+        ] {
             assert_eq!(read(aside.line().as_bytes()), Some(aside));
             assert!(aside.line().as_bytes().starts_with(ASIDE));
         }

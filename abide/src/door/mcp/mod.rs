@@ -31,6 +31,7 @@ mod server;
 mod sessions;
 mod slip;
 mod told;
+mod trial;
 mod wire;
 
 use std::sync::Arc;

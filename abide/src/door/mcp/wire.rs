@@ -12,6 +12,7 @@ use std::future::{Future, ready};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::future::Either;
@@ -36,6 +37,7 @@ use super::scan::{Kind, Outline, Scanner};
 use super::sender::{self, Sender};
 use super::server::Server;
 use crate::door::tools::Receipt;
+use crate::world::clock::pause;
 use crate::world::stream::Stream;
 
 /// Longest message a client may send.
@@ -226,9 +228,7 @@ impl Wire {
     pub fn new(stream: Stream, read: BytesMut, hello: &Hello) -> Self {
         let stream = Arc::new(stream);
         let out = Out::new(stream.clone());
-        if hello.lends {
-            out.tell_front(lend::LENDS);
-        }
+        out.tell_front(lend::LENDS);
         Wire {
             out,
             stream,
@@ -280,7 +280,7 @@ impl Wire {
                 if self.loan.is_some() {
                     let left = self.read.len();
                     self.out.with_ledger(|ledger| ledger.took_all_but(left));
-                } else if self.lends && line.starts_with(lend::ASIDE) {
+                } else if line.starts_with(lend::ASIDE) {
                     self.front_says(&line);
                     continue;
                 }
@@ -323,7 +323,7 @@ impl Wire {
     /// What the front says for itself.
     fn front_says(&mut self, line: &[u8]) {
         match lend::read(line) {
-            Some(Aside::Lend(passed)) if self.loan.is_none() => {
+            Some(Aside::Lend(passed)) if self.lends && self.loan.is_none() => {
                 self.loan = Loan::take(std::mem::take(&mut self.handed), &self.out, passed);
                 let Some(loan) = &mut self.loan else {
                     return self.out.tell_front(lend::REFUSE);
@@ -334,6 +334,14 @@ impl Wire {
             }
             Some(Aside::Passed(bytes)) => self.out.passed(bytes),
             Some(Aside::Seen(seen)) => self.out.seen(seen),
+            Some(Aside::Again(number)) => self.numbers.resent.push_back(number),
+            Some(Aside::Check(millis)) => {
+                let out = self.out.clone();
+                tokio::spawn(async move {
+                    pause(Duration::from_millis(millis)).await;
+                    out.tell_front(lend::ALIVE);
+                });
+            }
             Some(Aside::Lend(_)) | None => {}
         }
     }
@@ -541,10 +549,15 @@ pub(super) fn line_of(message: &impl Serialize) -> io::Result<Vec<u8>> {
 
 /// The line that answers a request with an error.
 pub fn refusal(id: Option<&[u8]>, code: i32, sentence: &str) -> Vec<u8> {
-    let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
-    line.extend_from_slice(id.unwrap_or(b"null"));
     let error = serde_json::json!({"code": code, "message": sentence});
-    line.extend_from_slice(format!(",\"error\":{error}}}\n").as_bytes());
+    answer(id.unwrap_or(b"null"), "error", &error)
+}
+
+/// The line that answers a request with this field.
+pub fn answer(id: &[u8], field: &str, value: &Value) -> Vec<u8> {
+    let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    line.extend_from_slice(id);
+    line.extend_from_slice(format!(",\"{field}\":{value}}}\n").as_bytes());
     line
 }
 
