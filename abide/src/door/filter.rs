@@ -65,7 +65,7 @@ impl Filter {
             Some(b'P' | b'X' | b'^' | b'_') => self.unfiltered && !is_query_string(found),
             // Identify yourself; read bytes otherwise, or send other ones; a multiplexer's title.
             Some(b'Z' | b'%' | b' ' | b'k') => false,
-            Some(_) => true,
+            Some(_) => has_no_control(&found[1..]),
             None => false,
         }
     }
@@ -74,6 +74,10 @@ impl Filter {
         let [_, _, marker, ..] = *found else {
             return false;
         };
+        // A terminal obeys a control in the middle before it goes on with the sequence.
+        if !has_no_control(&found[1..]) {
+            return false;
+        }
         let holds = |sign: u8| found.contains(&sign);
         match found.last() {
             // Device attributes and status, modes, terminal parameters, what the keyboard reports.
@@ -93,7 +97,7 @@ impl Filter {
             // Printing.
             Some(b'i') => self.unfiltered,
             Some(0x40..=0x7e) => true,
-            // It broke off at a control, which a terminal obeys before it goes on with the sequence.
+            // It broke off.
             _ => false,
         }
     }
@@ -107,7 +111,8 @@ impl Filter {
         let asks = text.windows(2).any(|pair| pair == b";?");
         let plain = std::str::from_utf8(text).is_ok_and(|text| !text.contains(char::is_control));
         let link = text.starts_with(b"8;") && plain;
-        link || (self.unfiltered && !asks)
+        // Terminals pass over controls in a string, so they could stand in the middle of a question.
+        link || (self.unfiltered && !asks && has_no_control(text))
     }
 }
 
@@ -146,14 +151,27 @@ fn begun(bytes: &[u8]) -> usize {
     (1..=bytes.len().min(3)).find(is_begun).unwrap_or(0)
 }
 
-/// Queries in strings begin with `$q` (settings) or `+q` (capabilities).
+fn has_no_control(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| !matches!(byte, 0..0x20 | 0x7f))
+}
+
+/// Queries in strings begin with `$q` (settings) or `+q` (capabilities), perhaps with numbers and
+/// controls in between, which terminals pass over.
 fn is_query_string(found: &[u8]) -> bool {
-    found.get(1) == Some(&b'P') && matches!(found.get(2..4), Some(b"$q" | b"+q"))
+    let Some(string) = found.strip_prefix(b"\x1bP") else {
+        return false;
+    };
+    let last = string.iter().position(|byte| matches!(byte, 0x40..=0x7e));
+    last.is_some_and(|last| {
+        string[last] == b'q' && string[..last].iter().any(|b| matches!(b, b'$' | b'+'))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alacritty_terminal::vte;
+    use proptest::prelude::*;
 
     fn passed(unfiltered: bool, text: &str) -> String {
         let whole = Filter::new(unfiltered).pass(text.as_bytes());
@@ -229,14 +247,19 @@ mod tests {
     #[test]
     fn a_control_in_the_middle_hides_no_query() {
         // A terminal obeys the control and goes on with the sequence.
-        for (query, shown) in [
-            ("\x1b[\x006n", "\x006n"),
-            ("\x1b[6\x08n", "\x08n"),
-            ("\x1b[1\x7f4t", "\x7f4t"),
-            ("\x1b[\rc", "\rc"),
+        for query in [
+            "\x1b[\x006n",
+            "\x1b[6\x08n",
+            "\x1b[1\x7f4t",
+            "\x1b[\rc",
+            "\x1b\rZ",
+            "\x1b\t[c",
+            "\x1b\r]0;t\x07",
+            "\x1bP\r1$\tqm\x1b\\",
+            "\x1b]11;\t?\x07",
         ] {
             for unfiltered in [false, true] {
-                assert_eq!(passed(unfiltered, query), shown, "{query:?}");
+                assert_eq!(passed(unfiltered, query), "", "{query:?}");
             }
         }
     }
@@ -274,5 +297,62 @@ mod tests {
     fn a_link_that_is_never_closed_does_not_pass() {
         assert_eq!(passed(false, "\x1b]8;;http://a\nnext"), "\nnext");
         assert_eq!(passed(false, "\x1b]8;;http://a\x1b[1mnext"), "\x1b[1mnext");
+    }
+
+    /// What another parser than ours makes of bytes: only what a program may not do unless asked for.
+    #[derive(Default)]
+    struct Oracle {
+        forbidden: Vec<String>,
+    }
+
+    impl vte::Perform for Oracle {
+        fn hook(&mut self, _: &vte::Params, _: &[u8], _: bool, action: char) {
+            self.forbidden.push(format!("DCS {action}"));
+        }
+
+        fn osc_dispatch(&mut self, params: &[&[u8]], _: bool) {
+            if params.first() != Some(&&b"8"[..]) {
+                self.forbidden.push(format!("OSC {params:?}"));
+            }
+        }
+
+        fn csi_dispatch(&mut self, _: &vte::Params, between: &[u8], _: bool, action: char) {
+            if matches!(action, 'c' | 'n' | 'x' | 't' | 'i')
+                || (action == 'p' && between.contains(&b'$'))
+            {
+                self.forbidden.push(format!("CSI {action}"));
+            }
+        }
+
+        fn esc_dispatch(&mut self, between: &[u8], _: bool, byte: u8) {
+            if between.is_empty() && matches!(byte, b'Z' | b'k') {
+                self.forbidden.push(format!("ESC {byte}"));
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn another_parser_finds_nothing_forbidden_in_what_passes(
+            bytes in prop::collection::vec(prop_oneof![
+                4 => Just(ESC),
+                4 => prop::sample::select(b"[]P_X^\\(Z".to_vec()),
+                4 => prop::sample::select(b"0128;?$+qcntm".to_vec()),
+                4 => prop::sample::select(b"\t\r\n\x07\x18\x1a\x08\x7f\x05".to_vec()),
+                2 => prop::sample::select(vec![0xc2, 0x9b, 0x9c, 0x9d, 0x90, 0xe2]),
+                1 => any::<u8>(),
+            ], 0..80),
+            cut in 0usize..80,
+        ) {
+            let (first, second) = bytes.split_at(cut.min(bytes.len()));
+            let mut filter = Filter::new(false);
+            let mut out = filter.pass(first);
+            out.extend(filter.pass(second));
+            let mut oracle = Oracle::default();
+            vte::Parser::new().advance(&mut oracle, &out);
+            prop_assert!(oracle.forbidden.is_empty(), "{:?} in {out:?}", oracle.forbidden);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! What holds for any input.
 
-use abide::door::digest::{Digest, Limits, digest};
+use abide::door::digest::{Digest, Limits, digest, one_line, rows};
 use proptest::prelude::*;
 
 use super::limits;
@@ -52,6 +52,66 @@ fn flood() -> impl Strategy<Value = Vec<u8>> {
             (0..times).map(line).collect::<String>().into_bytes()
         },
     )
+}
+
+/// Bytes that begin, continue, end or break escape sequences far more often than any program's do.
+fn escapes() -> impl Strategy<Value = Vec<u8>> {
+    let byte = prop_oneof![
+        6 => Just(0x1b),
+        6 => prop::sample::select(b"[]PX^_\\(".to_vec()),
+        4 => prop::sample::select(b"0123456789;:?$ ".to_vec()),
+        4 => prop::sample::select(b"mJHKbhqAB".to_vec()),
+        6 => prop::sample::select(b"\t\r\x08\x07\n\x18\x1a\x00\x0b\x0e\x0f\x7f".to_vec()),
+        3 => 0x80u8..0xa0,
+        3 => Just(0xc2),
+        2 => prop::sample::select(vec![0xe2, 0x82, 0xac, 0xf0, 0xff]),
+        1 => any::<u8>(),
+    ];
+    prop::collection::vec(byte, 0..200)
+}
+
+fn first_control(text: &str) -> Option<char> {
+    text.chars()
+        .find(|c| c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+#[test]
+fn control_sequence_with_a_tab_in_it_lets_no_escape_through() {
+    for bytes in [
+        &b"\x1b[\t\x1b[2J"[..],
+        b"\x1b[1\t\x1b]0;t\x07",
+        b"\x1b[\xc2\x1b[2J",
+        b"\x1b(\xc2\x9b2J",
+        b"\x1b\xc2\x9b\x1b[2J",
+    ] {
+        let text = digest(bytes, &limits(1_000)).text;
+        assert_eq!(first_control(&text), None, "{bytes:?}: {text:?}");
+        let lines = rows(bytes, 1_000).concat();
+        assert_eq!(first_control(&lines), None, "{bytes:?}: {lines:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_control_character_of_any_bytes_reaches_the_text(bytes in escapes(), cut in 0usize..200, max in 20usize..2_000) {
+        let limits = limits(max);
+        let whole = digest(&bytes, &limits);
+        prop_assert_eq!(first_control(&whole.text), None);
+        let (first, second) = bytes.split_at(cut.min(bytes.len()));
+        let mut in_two = Digest::new(&limits);
+        in_two.push(first);
+        in_two.push(second);
+        prop_assert_eq!(in_two.finish(), whole);
+        for line in bytes.split(|byte| *byte == b'\n') {
+            let rows = rows(line, max).concat();
+            prop_assert_eq!(first_control(&rows), None);
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let line = one_line(&text);
+        prop_assert!(!line.contains(char::is_control));
+    }
 }
 
 proptest! {

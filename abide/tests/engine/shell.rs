@@ -138,6 +138,34 @@ fn a_limit_that_has_struck_is_named() {
 }
 
 #[test]
+fn no_tool_text_holds_control_characters_that_a_command_wrote() {
+    with_engine(async |engine| {
+        let hostile =
+            r"a\033[\t\033[2Jb\033]0;t\033[1\t\302\2332Jc\302\205\033[\302\033[31md\001\n";
+        let named = "bash -c 'exec -a \"$(printf \"x\\033[2J\")\" sleep 1000' &";
+        let known = "until grep -qa ^x /proc/$!/cmdline; do :; done";
+        let command = format!("# \u{1b}[2J\n{named} {known}; printf '{hostile}'");
+        let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        for tool in ["shell", "execute_command"] {
+            let result = engine.call(tool, json!({"command": command})).await;
+            let text = &result.text;
+            assert!(text.contains("still running"), "{text}");
+            assert!(!text.contains(control), "{tool}: {text:?}");
+            let session = result.facts["session_id"].as_str().expect("a session");
+            for arguments in [
+                json!({"action": "read_output", "session_id": session}),
+                json!({"action": "search", "session_id": session, "pattern": "."}),
+                json!({"action": "list"}),
+            ] {
+                let read = engine.call("terminal_session", arguments.clone()).await;
+                assert!(!read.text.contains(control), "{arguments}: {:?}", read.text);
+            }
+            engine.kill(session).await;
+        }
+    });
+}
+
+#[test]
 fn what_runs_on_in_the_background_is_named_and_lives_on() {
     with_engine(async |engine| {
         let mark = format!("8{}", std::process::id());

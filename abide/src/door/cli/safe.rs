@@ -1,10 +1,12 @@
 //! Output of commands, made safe to show: no escape sequence and no control character comes through,
 //! so nothing that a command wrote once can reprogram the terminal it is read at later.
 
+use crate::world::sequence::{Grammar, Token};
+
 /// Cleans a stream of bytes, piece by piece.
 #[derive(Default)]
 pub struct Cleaner {
-    within: Within,
+    grammar: Grammar,
     /// The beginning of a character whose rest has not come yet.
     partial: Vec<u8>,
     after_return: bool,
@@ -14,8 +16,9 @@ impl Cleaner {
     /// The next piece, as text.
     pub fn clean(&mut self, bytes: &[u8]) -> String {
         for byte in bytes {
-            let shown = self.within.step(*byte);
-            self.partial.extend(shown);
+            if matches!(self.grammar.step(*byte), Token::Text | Token::Control) {
+                self.partial.push(*byte);
+            }
         }
         let whole = std::mem::take(&mut self.partial);
         let mut text = String::with_capacity(whole.len());
@@ -59,45 +62,6 @@ impl Cleaner {
     }
 }
 
-/// Where in an escape sequence the stream stands.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Within {
-    #[default]
-    Text,
-    Escape,
-    Control,
-    /// A title, a clipboard, a picture: everything up to its terminator.
-    Letter,
-    LetterEscape,
-}
-
-impl Within {
-    /// Goes on by one byte; returns it where it is text.
-    fn step(&mut self, byte: u8) -> Option<u8> {
-        let (next, shown) = match (*self, byte) {
-            (Within::Letter, 0x1b) => (Within::LetterEscape, None),
-            (_, 0x1b) => (Within::Escape, None),
-            (Within::Text, _) => (Within::Text, Some(byte)),
-            // No sequence reaches over a line, so one that is never ended hides no more than one.
-            (_, b'\n') => (Within::Text, Some(byte)),
-            (Within::LetterEscape, b'\\') => (Within::Text, None),
-            (Within::Escape | Within::LetterEscape, b'[') => (Within::Control, None),
-            (Within::Escape | Within::LetterEscape, b']' | b'P' | b'X' | b'^' | b'_') => {
-                (Within::Letter, None)
-            }
-            (Within::Escape | Within::LetterEscape, 0x20..=0x2f) => (Within::Escape, None),
-            (Within::Escape | Within::LetterEscape, _) => (Within::Text, None),
-            (Within::Control, 0x20..=0x3f) => (Within::Control, None),
-            (Within::Control, 0x40..=0x7e) => (Within::Text, None),
-            (Within::Control, _) => (Within::Text, Some(byte)),
-            (Within::Letter, 0x07 | 0x18 | 0x1a) => (Within::Text, None),
-            (Within::Letter, _) => (Within::Letter, None),
-        };
-        *self = next;
-        shown
-    }
-}
-
 /// Characters that make text read otherwise than it is written.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
@@ -129,12 +93,14 @@ mod tests {
             b"\x9b31m",
             "\u{202e}abc".as_bytes(),
             b"\x1b[2J\x1b[H",
+            b"\x1b[\t\x1b[2J",
             b"\x1b",
         ];
         for bytes in hostile {
             for cut in 0..bytes.len() {
                 let text = clean(&[&bytes[..cut], &bytes[cut..]]);
-                let bad = |c: char| (c.is_control() && c != '\n') || is_direction(c);
+                let bad =
+                    |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_direction(c);
                 assert!(!text.contains(bad), "{bytes:?} cut at {cut}: {text:?}");
             }
         }

@@ -9,11 +9,13 @@
 //! something was there.
 
 use super::sequence::{Motion, Sequence};
+use crate::world::sequence::{Grammar, Token};
 
-/// The longest image that is passed over.
-const IMAGE_MAX: usize = 4 << 20;
-const COLOUR_MAX: usize = 32;
 const REPLACEMENT: &str = "\u{FFFD}";
+const COLOUR_MAX: usize = 32;
+/// Bytes beyond ASCII that are looked at together. A look begins again behind whatever ends the one
+/// before, so a bound on its reach keeps the work in proportion to the bytes.
+const STRETCH: usize = 128;
 
 /// What the decoder writes on.
 pub trait Surface {
@@ -28,10 +30,17 @@ pub trait Surface {
 
 #[derive(Default)]
 pub struct Decoder {
-    state: State,
+    grammar: Grammar,
+    /// The control sequence that is being read.
+    sequence: Sequence,
     sets: Sets,
+    /// Text that is being put together, empty between calls.
+    text: String,
     /// The beginning of a UTF-8 character whose rest has not come yet.
     carry: Vec<u8>,
+    /// Bytes beyond ASCII that were looked at, again and again perhaps.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// The two character sets that a terminal has at hand: which of them draw lines instead of letters,
@@ -72,72 +81,13 @@ fn drawn(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-#[derive(Default)]
-enum State {
-    #[default]
-    Ground,
-    Escape,
-    /// `ESC (` and its like, with that byte: one more belongs to it.
-    EscapeIntermediate(u8),
-    Control(Sequence),
-    /// OSC, DCS, APC, PM or SOS, up to its terminator.
-    Text(Str),
-    /// An escape within such a string: its end, or the begin of something new.
-    TextEscape,
-}
-
-struct Str {
-    kind: StrKind,
-    length: usize,
-    last: u8,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum StrKind {
-    /// Ends with BEL too.
-    Osc,
-    /// DCS, up to the letter that says what it is. `plain`: there were only numbers so far.
-    DcsHead {
-        plain: bool,
-    },
-    /// A DCS that paints. It may go over many lines, but whatever paints nothing shows that it is none.
-    Image,
-    Other,
-}
-
-impl StrKind {
-    /// What it has become with one more byte.
-    fn after(self, byte: u8) -> Self {
-        match (self, byte) {
-            (StrKind::DcsHead { plain: true }, b'q') => StrKind::Image,
-            (StrKind::DcsHead { .. }, 0x40..) => StrKind::Other,
-            (StrKind::DcsHead { plain }, byte) => StrKind::DcsHead {
-                plain: plain && matches!(byte, b'0'..=b'9' | b';'),
-            },
-            (kind, _) => kind,
-        }
-    }
-
-    /// Whether this byte shows that the string was never ended.
-    fn is_broken_by(self, byte: u8) -> bool {
-        let paints = |byte| matches!(byte, b'?'..=b'~' | b'!'..=b'$' | b'-' | b'0'..=b'9' | b';');
-        match self {
-            StrKind::Image => !paints(byte) && !matches!(byte, b'\n' | b'\r'),
-            _ => byte == b'\n',
-        }
-    }
-}
-
 impl Decoder {
     pub fn feed(&mut self, mut bytes: &[u8], surface: &mut impl Surface) {
-        while !bytes.is_empty() {
-            let used = match self.state {
-                State::Ground => self.ground(bytes, surface),
-                State::Text(_) => self.skip_string(bytes),
-                _ => {
-                    self.step(bytes[0], surface);
-                    1
-                }
+        while let Some(&byte) = bytes.first() {
+            let used = if self.grammar.is_ground() {
+                self.ground(bytes, surface)
+            } else {
+                self.step(byte, surface)
             };
             bytes = &bytes[used..];
         }
@@ -145,7 +95,7 @@ impl Decoder {
 
     /// Is nothing unfinished?
     pub fn is_idle(&self) -> bool {
-        matches!(self.state, State::Ground) && self.carry.is_empty() && self.sets.are_plain()
+        self.grammar.is_ground() && self.carry.is_empty() && self.sets.are_plain()
     }
 
     /// The stream is over, or bytes are missing from here on: what is unfinished stays so.
@@ -154,10 +104,11 @@ impl Decoder {
             self.carry.clear();
             surface.text(REPLACEMENT);
         }
-        self.state = State::Ground;
+        self.grammar = Grammar::default();
         self.sets = Sets::default();
     }
 
+    /// Takes bytes outside of any sequence; returns how many.
     fn ground(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
         if !self.carry.is_empty() {
             return self.complete_carry(bytes, surface);
@@ -166,14 +117,13 @@ impl Decoder {
             return length;
         }
         if is_control(bytes[0]) {
-            self.step(bytes[0], surface);
-            return 1;
+            return self.step(bytes[0], surface);
         }
         let plain = plain_length(bytes);
-        if plain == 0 {
-            return self.beyond_ascii(bytes, surface);
-        }
         let (text, rest) = bytes.split_at(plain);
+        if plain == 0 || rest.first().is_some_and(|&byte| byte >= 0x80) {
+            return self.mixed(bytes, surface);
+        }
         let text = std::str::from_utf8(text).unwrap_or_default();
         if self.sets.in_use_draws() {
             surface.text(&drawn(text));
@@ -193,36 +143,57 @@ impl Decoder {
         plain
     }
 
-    /// Takes bytes up to the next ASCII one, or to a C1 control among them.
+    /// Takes text that is not all ASCII, up to the next control.
+    fn mixed(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
+        let mut used = 0;
+        while let Some(byte) = bytes.get(used)
+            && !is_control(*byte)
+            && self.grammar.is_ground()
+            && self.carry.is_empty()
+        {
+            let rest = &bytes[used..];
+            let plain = plain_length(rest);
+            let text = std::str::from_utf8(&rest[..plain]).unwrap_or_default();
+            match self.sets.in_use_draws() {
+                true => self.text.push_str(&drawn(text)),
+                false => self.text.push_str(text),
+            }
+            used += plain + self.beyond_ascii(&rest[plain..], surface);
+        }
+        self.put(surface);
+        used
+    }
+
+    /// Takes bytes up to the next ASCII one, or to a C1 control that begins a sequence.
     fn beyond_ascii(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        let end = bytes.iter().position(|&b| b < 0x80).unwrap_or(bytes.len());
-        let (stretch, invalid) = match std::str::from_utf8(&bytes[..end]) {
-            Ok(text) => (text, None),
-            Err(error) => {
-                let valid = &bytes[..error.valid_up_to()];
-                let text = std::str::from_utf8(valid).unwrap_or_default();
-                (text, Some(error.error_len()))
-            }
-        };
-        let used = self.harmless(stretch, surface);
-        if used < stretch.len() || !matches!(self.state, State::Ground) {
-            return used;
+        let stretch = &bytes[..bytes.len().min(STRETCH)];
+        let end = stretch.iter().position(|&b| b < 0x80);
+        let stretch = &stretch[..end.unwrap_or(stretch.len())];
+        #[cfg(test)]
+        {
+            self.looked_at += stretch.len();
         }
-        match invalid {
-            None => used,
-            Some(Some(length)) => {
-                surface.text(REPLACEMENT);
-                used + length
+        let mut used = 0;
+        for chunk in stretch.utf8_chunks() {
+            used += self.characters(chunk.valid(), surface);
+            if !self.grammar.is_ground() {
+                return used;
             }
-            Some(None) if end == bytes.len() => {
-                self.carry.extend_from_slice(&bytes[used..]);
-                end
+            let invalid = chunk.invalid();
+            if invalid.is_empty() {
+                continue;
             }
-            Some(None) => {
-                surface.text(REPLACEMENT);
-                end
+            if end.is_none() && used + invalid.len() == stretch.len() && is_begun(invalid) {
+                if stretch.len() == bytes.len() {
+                    self.carry.extend_from_slice(invalid);
+                    used += invalid.len();
+                }
+                break;
             }
+            self.text.push_str(REPLACEMENT);
+            used += invalid.len();
         }
+        used
     }
 
     fn complete_carry(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
@@ -230,7 +201,8 @@ impl Decoder {
         let held = std::mem::take(&mut self.carry);
         match std::str::from_utf8(&held) {
             Ok(text) => {
-                self.harmless(text, surface);
+                self.characters(text, surface);
+                self.put(surface);
                 1
             }
             Err(error) if error.error_len().is_none() => {
@@ -245,66 +217,62 @@ impl Decoder {
         }
     }
 
-    /// Writes valid text without the characters that must not pass. Stops behind a C1 control.
-    fn harmless(&mut self, text: &str, surface: &mut impl Surface) -> usize {
-        let mut start = 0;
+    /// Adds valid text beyond ASCII, without the characters that must not pass, to what is to be
+    /// written. Stops behind a C1 control that begins a sequence; returns the bytes taken.
+    fn characters(&mut self, text: &str, surface: &mut impl Surface) -> usize {
         for (at, c) in text.char_indices() {
-            let next = at + c.len_utf8();
             match c {
                 '\u{80}'..='\u{9F}' => {
-                    if start < at {
-                        surface.text(&text[start..at]);
-                    }
+                    self.put(surface);
                     self.c1(c, surface);
-                    return next;
-                }
-                c if misleads(c) => {
-                    if start < at {
-                        surface.text(&text[start..at]);
+                    if !self.grammar.is_ground() {
+                        return at + c.len_utf8();
                     }
-                    surface.text(REPLACEMENT);
-                    start = next;
                 }
-                _ => {}
+                c if misleads(c) => self.text.push_str(REPLACEMENT),
+                c => self.text.push(c),
             }
         }
-        if start < text.len() {
-            surface.text(&text[start..]);
-        }
         text.len()
+    }
+
+    /// Writes the text that was put together.
+    fn put(&mut self, surface: &mut impl Surface) {
+        if !self.text.is_empty() {
+            surface.text(&self.text);
+            self.text.clear();
+        }
     }
 
     fn c1(&mut self, c: char, surface: &mut impl Surface) {
         // Each C1 control is the same as ESC and a letter 0x40 below it.
         let letter = u8::try_from(u32::from(c) - 0x40).unwrap_or(0);
-        self.escape(letter, surface);
+        self.step(0x1B, surface);
+        self.step(letter, surface);
     }
 
-    fn step(&mut self, byte: u8, surface: &mut impl Surface) {
-        match &mut self.state {
-            State::Ground => self.control(byte, surface),
-            State::Escape => self.escape(byte, surface),
-            State::EscapeIntermediate(first) => {
-                let first = *first;
-                if !matches!(byte, 0x20..=0x2F) {
-                    self.state = State::Ground;
-                    match first {
-                        _ if is_control(byte) => self.control(byte, surface),
-                        b'(' => self.sets.draws[0] = byte == b'0',
-                        b')' => self.sets.draws[1] = byte == b'0',
-                        _ => {}
+    /// Takes one byte of a sequence, or a control character; returns 0 where it is text, which is read
+    /// outside of the sequence that it broke.
+    fn step(&mut self, byte: u8, surface: &mut impl Surface) -> usize {
+        match self.grammar.step(byte) {
+            Token::Text => return 0,
+            Token::Control => self.control(byte, surface),
+            Token::CsiBegin => self.sequence = Sequence::default(),
+            Token::CsiPart => self.sequence.add(byte),
+            Token::CsiEnd => {
+                if let Some(motion) = self.sequence.meaning(byte) {
+                    surface.motion(motion);
+                    if matches!(byte, b'E' | b'F') {
+                        surface.motion(Motion::Return);
                     }
                 }
             }
-            State::Control(_) => self.sequence(byte, surface),
-            State::TextEscape => {
-                self.state = State::Ground;
-                if byte != b'\\' {
-                    self.escape(byte, surface);
-                }
-            }
-            State::Text(_) => {}
+            Token::EscapeEnd(0) => self.escape(byte, surface),
+            Token::EscapeEnd(b'(') => self.sets.draws[0] = byte == b'0',
+            Token::EscapeEnd(b')') => self.sets.draws[1] = byte == b'0',
+            Token::EscapeEnd(_) | Token::Part | Token::End => {}
         }
+        1
     }
 
     fn control(&mut self, byte: u8, surface: &mut impl Surface) {
@@ -313,23 +281,18 @@ impl Decoder {
                 self.sets.line_ends();
                 surface.motion(Motion::Newline);
             }
+            // Outside of sequences a tab is text.
+            b'\t' => surface.text("\t"),
             0x0E => self.sets.second = true,
             0x0F => self.sets.second = false,
             b'\r' => surface.motion(Motion::Return),
             0x08 => surface.motion(Motion::Backspace),
-            0x1B => self.state = State::Escape,
             _ => {}
         }
     }
 
     fn escape(&mut self, byte: u8, surface: &mut impl Surface) {
-        self.state = State::Ground;
         match byte {
-            b'[' => self.state = State::Control(Sequence::default()),
-            b']' => self.string(StrKind::Osc),
-            b'P' => self.string(StrKind::DcsHead { plain: true }),
-            b'X' | b'^' | b'_' => self.string(StrKind::Other),
-            0x20..=0x2F => self.state = State::EscapeIntermediate(byte),
             b'7' => surface.motion(Motion::Save),
             b'8' => surface.motion(Motion::Restore),
             b'D' | b'E' => surface.motion(Motion::Newline),
@@ -338,80 +301,14 @@ impl Decoder {
                 self.sets = Sets::default();
                 surface.motion(Motion::Reset);
             }
-            byte if is_control(byte) => self.control(byte, surface),
-            // A broken escape must not swallow the text behind it.
-            0x80.. => self.carry.push(byte),
             _ => {}
         }
     }
+}
 
-    fn string(&mut self, kind: StrKind) {
-        self.state = State::Text(Str {
-            kind,
-            length: 0,
-            last: 0,
-        });
-    }
-
-    fn skip_string(&mut self, bytes: &[u8]) -> usize {
-        let State::Text(Str { kind, length, last }) = &mut self.state else {
-            return 0;
-        };
-        for (at, &byte) in bytes.iter().enumerate() {
-            *length += 1;
-            let before = std::mem::replace(last, byte);
-            let next = match byte {
-                0x07 if *kind == StrKind::Osc => State::Ground,
-                0x1B => State::TextEscape,
-                0x18 | 0x1A => State::Ground,
-                // ST as a C1 control: the second byte of U+009C. A text may hold that byte, too,
-                // but then ends a little early, which shows more rather than less.
-                0x9C if before == 0xC2 => State::Ground,
-                0xC2 if *kind == StrKind::Image => continue,
-                byte if kind.is_broken_by(byte) => {
-                    self.state = State::Ground;
-                    return at;
-                }
-                _ if *length >= IMAGE_MAX && *kind == StrKind::Image => State::Ground,
-                byte => {
-                    *kind = kind.after(byte);
-                    continue;
-                }
-            };
-            self.state = next;
-            return at + 1;
-        }
-        bytes.len()
-    }
-
-    fn sequence(&mut self, byte: u8, surface: &mut impl Surface) {
-        let State::Control(sequence) = &mut self.state else {
-            return;
-        };
-        match byte {
-            0x20..=0x3F => sequence.add(byte),
-            0x40..=0x7E => {
-                let sequence = *sequence;
-                self.state = State::Ground;
-                if let Some(motion) = sequence.meaning(byte) {
-                    surface.motion(motion);
-                    if matches!(byte, b'E' | b'F') {
-                        surface.motion(Motion::Return);
-                    }
-                }
-            }
-            0x1B => self.state = State::Escape,
-            // Anything else ends a sequence that was never finished.
-            byte => {
-                self.state = State::Ground;
-                if is_control(byte) {
-                    self.control(byte, surface);
-                } else {
-                    self.carry.push(byte);
-                }
-            }
-        }
-    }
+/// Whether bytes that are not UTF-8 would be, with more behind them.
+fn is_begun(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
 /// Controls end a stretch of text; a tab is part of it.
@@ -459,4 +356,56 @@ fn misleads(c: char) -> bool {
     matches!(c,
         '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
         | '\u{2028}' | '\u{2029}' | '\u{E0000}'..='\u{E0FFF}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Tally {
+        chars: usize,
+        calls: usize,
+    }
+
+    impl Surface for Tally {
+        fn text(&mut self, text: &str) {
+            self.chars += text.chars().count();
+            self.calls += 1;
+        }
+
+        fn motion(&mut self, _: Motion) {
+            self.calls += 1;
+        }
+
+        fn at_fresh_line(&self) -> bool {
+            false
+        }
+
+        fn line(&mut self, _: &str) {}
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_looked_at_a_bounded_number_of_times() {
+        let invalid: &[&[u8]] = &[b"\xff", b"\xe2\x82", b"a\xff", b"\xf0\x9f\xa6", b"\xc2\x85"];
+        for pattern in invalid.iter().chain([&&b"\xc2\x9d\xc2\x9c"[..]]) {
+            let bytes = pattern.repeat(50_000);
+            let mut decoder = Decoder::default();
+            let mut tally = Tally::default();
+            decoder.feed(&bytes, &mut tally);
+            let most = STRETCH / 2 * bytes.len();
+            assert!(
+                decoder.looked_at <= most,
+                "{pattern:?}: {}",
+                decoder.looked_at
+            );
+            assert!(tally.calls <= bytes.len(), "{pattern:?}: {}", tally.calls);
+        }
+        let bytes = b"\xff".repeat(50_000);
+        let mut decoder = Decoder::default();
+        let mut tally = Tally::default();
+        decoder.feed(&bytes, &mut tally);
+        assert_eq!((tally.chars, tally.calls), (50_000, 1));
+        assert_eq!(decoder.looked_at, bytes.len());
+    }
 }

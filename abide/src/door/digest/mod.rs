@@ -36,7 +36,7 @@ use std::ops::Range;
 
 pub use line::rows;
 pub(crate) use one_line::hides;
-pub use one_line::one_line;
+pub use one_line::{one_line, visible};
 pub use shorten::counted;
 
 use decode::Decoder;

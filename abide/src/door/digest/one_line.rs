@@ -20,6 +20,25 @@ pub fn one_line(text: &str) -> String {
         })
 }
 
+/// The same for text that may have lines and tabs.
+pub fn visible(text: &str) -> String {
+    let spelled = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || hides(c);
+    if !text.contains(spelled) {
+        return text.to_owned();
+    }
+    let words = text.split_inclusive(spelled);
+    words.fold(String::new(), |mut shown, word| {
+        match word.chars().next_back().filter(|c| spelled(*c)) {
+            Some(last) => {
+                shown.push_str(&word[..word.len() - last.len_utf8()]);
+                shown.push_str(&one_line(last.encode_utf8(&mut [0; 4])));
+            }
+            None => shown.push_str(word),
+        }
+        shown
+    })
+}
+
 /// Characters that reorder or hide their neighbours.
 pub(crate) fn hides(c: char) -> bool {
     matches!(

@@ -13,7 +13,7 @@ use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
-use crate::door::digest::{Digest, Digested, Gap, Limits, counted};
+use crate::door::digest::{Digest, Digested, Gap, Limits, counted, one_line, visible};
 use crate::door::mask::{self, Mask};
 use crate::keeper::folder;
 use crate::keeper::tree;
@@ -227,9 +227,9 @@ fn ran_until_now(view: &SessionView) -> Millis {
 }
 
 /// Why it could not be run at all.
-pub(super) fn fault(view: &SessionView) -> Option<&str> {
+pub(super) fn fault(view: &SessionView) -> Option<String> {
     match &view.state.phase {
-        Phase::Failed { fault } => Some(fault),
+        Phase::Failed { fault } => Some(visible(fault)),
         _ => None,
     }
 }
@@ -469,14 +469,19 @@ fn processes(view: &SessionView, facts: &mut Map<String, Value>) -> Option<Strin
     if left.is_empty() {
         return None;
     }
+    // A process can call itself anything.
+    let left: Vec<_> = left
+        .iter()
+        .map(|process| (process.pid, one_line(&process.command)))
+        .collect();
     let list: Vec<Value> = left
         .iter()
-        .map(|process| json!({"pid": process.pid, "command": process.command}))
+        .map(|(pid, command)| json!({"pid": pid, "command": command}))
         .collect();
     facts.insert("still_running".into(), Value::Array(list));
     let names: Vec<String> = left
         .iter()
-        .map(|process| format!("{} (pid {})", process.command, process.pid))
+        .map(|(pid, command)| format!("{command} (pid {pid})"))
         .collect();
     Some(names.join(", "))
 }

@@ -9,6 +9,7 @@ use super::report::{self, OutputLimits};
 use super::{Args, BadInput, Context, ToolResult, key};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, SessionView, Stdin};
+use crate::door::digest::visible;
 
 pub(super) const FIELDS: &str =
     "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
@@ -111,7 +112,8 @@ impl Shell {
         let code = code.map_or_else(String::new, |code| code.to_string());
         let mut text = format!(
             "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}",
-            self.command, out.text
+            visible(&self.command),
+            out.text
         );
         for warning in warnings {
             text.push_str("\nWARNING: ");

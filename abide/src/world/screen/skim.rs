@@ -4,6 +4,8 @@
 
 use memchr::memchr;
 
+use crate::world::sequence::{Grammar, Token};
+
 /// Longest sequence that is looked at.
 const SEQUENCE: usize = 64;
 const ESC: u8 = 0x1b;
@@ -11,79 +13,50 @@ const ESC: u8 = 0x1b;
 /// Picks the lasting sequences out of a stream, wherever its chunks are cut.
 #[derive(Default)]
 pub struct Skim {
-    /// The begin of a sequence whose end has not come yet.
+    grammar: Grammar,
+    /// The sequence whose end has not come yet.
     held: Vec<u8>,
 }
 
 impl Skim {
     /// Hands on every lasting sequence in `bytes`.
-    pub fn pass(&mut self, bytes: &[u8], mut on: impl FnMut(&[u8])) {
-        let mut bytes = bytes;
-        while !self.held.is_empty() && !bytes.is_empty() {
-            self.held.push(bytes[0]);
-            bytes = &bytes[1..];
-            match length(&self.held) {
-                Found::Unfinished => {}
-                Found::Lasting(_) => {
-                    on(&self.held);
-                    self.held.clear();
-                }
-                // Whatever it was, the byte that broke it may begin another.
-                Found::Passing if self.held.ends_with(&[ESC]) => {
-                    self.held.clear();
-                    self.held.push(ESC);
-                }
-                Found::Passing => self.held.clear(),
-            }
-        }
-        while let Some(at) = memchr(ESC, bytes) {
-            bytes = &bytes[at..];
-            match length(bytes) {
-                Found::Lasting(end) => {
-                    on(&bytes[..end]);
-                    bytes = &bytes[end..];
-                }
-                Found::Passing => bytes = &bytes[1..],
-                Found::Unfinished => {
-                    self.held.extend_from_slice(bytes);
+    pub fn pass(&mut self, mut bytes: &[u8], mut on: impl FnMut(&[u8])) {
+        while !bytes.is_empty() {
+            if self.grammar.is_ground() {
+                let Some(at) = memchr(ESC, bytes) else {
                     return;
-                }
+                };
+                bytes = &bytes[at..];
+            }
+            let byte = bytes[0];
+            bytes = &bytes[1..];
+            if byte == ESC {
+                self.held.clear();
+            }
+            let token = self.grammar.step(byte);
+            if token != Token::Control && self.held.len() < SEQUENCE {
+                self.held.push(byte);
+            }
+            let lasts = match token {
+                Token::CsiEnd => is_private_mode(&self.held),
+                // Full reset, and the two forms of the keypad.
+                Token::EscapeEnd(0) => matches!(byte, b'c' | b'=' | b'>'),
+                _ => false,
+            };
+            if lasts {
+                on(&self.held);
             }
         }
     }
 }
 
-enum Found {
-    /// It stays in force and is this long.
-    Lasting(usize),
-    /// It does not.
-    Passing,
-    /// Its end is not here yet.
-    Unfinished,
-}
-
-/// Looks at a sequence that begins with an escape.
-fn length(bytes: &[u8]) -> Found {
-    match bytes.get(1) {
-        None => Found::Unfinished,
-        // Full reset, and the two forms of the keypad.
-        Some(b'c' | b'=' | b'>') => Found::Lasting(2),
-        Some(b'[') => match bytes.get(2) {
-            None => Found::Unfinished,
-            Some(b'?') => private_mode(bytes),
-            Some(_) => Found::Passing,
-        },
-        Some(_) => Found::Passing,
-    }
-}
-
-fn private_mode(bytes: &[u8]) -> Found {
-    let rest = &bytes[3..bytes.len().min(SEQUENCE)];
-    match rest.iter().position(|b| !matches!(b, b'0'..=b'9' | b';')) {
-        Some(at) if matches!(rest[at], b'h' | b'l') => Found::Lasting(3 + at + 1),
-        None if bytes.len() < SEQUENCE => Found::Unfinished,
-        Some(_) | None => Found::Passing,
-    }
+/// Whether a control sequence sets or resets private modes.
+fn is_private_mode(sequence: &[u8]) -> bool {
+    let numbers = match sequence {
+        [ESC, b'[', b'?', numbers @ .., b'h' | b'l'] => numbers,
+        _ => return false,
+    };
+    numbers.iter().all(|b| matches!(b, b'0'..=b'9' | b';'))
 }
 
 #[cfg(test)]
@@ -92,8 +65,8 @@ mod tests {
 
     #[test]
     fn only_what_lasts_is_picked_out_wherever_the_stream_is_cut() {
-        let stream = b"x\x1b[31my\x1b[?1049h\x1b[2Jzz\x1b\x1b[?2004;1h\x1b=\x1b]0;t\x07\x1b[?6nq";
-        let wanted = b"\x1b[?1049h\x1b[?2004;1h\x1b=";
+        let stream = b"x\x1b[31my\x1b[?1049h\x1b[2Jzz\x1b\x1b[?2004;1h\x1b=\x1b]0;t\x07\x1b[?6nq\x1b[?2\r5l\x1bP\x0cc";
+        let wanted = b"\x1b[?1049h\x1b[?2004;1h\x1b=\x1b[?25l";
         for cut in 0..=stream.len() {
             let mut skim = Skim::default();
             let mut out = Vec::new();
