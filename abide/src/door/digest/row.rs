@@ -3,6 +3,9 @@
 /// Nothing writes over text farther right than this; no terminal is that wide. It bounds what a
 /// single overwriting byte can cost.
 const WIDE: usize = 512;
+/// A row that is written over and has more bytes than this in so few cells is mostly marks (accents
+/// and their like), which are left out then. It bounds the same.
+const HEAVY: usize = 8 * WIDE;
 
 /// How many bytes of a row are kept: that many from its begin, that many up to its end.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +29,13 @@ pub struct Row {
     /// Width in cells, those in the hole included.
     cells: usize,
     wide_or_combining: bool,
+    /// A column and its byte offset, from which others are looked for.
+    found: (usize, usize),
     hole: Option<Hole>,
     overwritten: bool,
+    /// Characters that were passed over in search of a column.
+    #[cfg(test)]
+    passed_over: usize,
     /// How many newlines came before this row was last written to.
     pub newlines: u64,
 }
@@ -53,6 +61,7 @@ impl Row {
         self.text.clear();
         self.cells = 0;
         self.wide_or_combining = false;
+        self.found = (0, 0);
         self.hole = None;
         self.overwritten = false;
     }
@@ -99,10 +108,15 @@ impl Row {
             self.append(text, plain, width, keep);
             return self.cells;
         }
+        // Not in the middle of a text: it must make no difference where that was cut.
+        if self.text.len() > HEAVY && column != self.found.0 {
+            self.drop_marks();
+        }
         let start = self.split(column);
         let end = self.split(column + width);
         self.text.replace_range(start..end, text);
         self.wide_or_combining |= !plain;
+        self.found = (column + width, start + text.len());
         self.cells = self.cells.max(column + width);
         column + width
     }
@@ -111,6 +125,9 @@ impl Row {
         self.text.push_str(text);
         self.cells += width;
         self.wide_or_combining |= !plain;
+        if self.overwritten {
+            self.found = (self.cells, self.text.len());
+        }
         if self.text.len() > keep.head + 2 * keep.tail {
             self.drop_middle(keep);
         }
@@ -136,6 +153,9 @@ impl Row {
         if from >= to {
             return;
         }
+        if self.found.1 > from {
+            self.found = (0, 0);
+        }
         let chars = self.text[from..to].chars().count() as u64;
         let bytes = (to - from) as u64;
         self.text.replace_range(from..to, "");
@@ -155,8 +175,9 @@ impl Row {
         let at = self.split(column);
         self.hole = None;
         self.text.truncate(at);
+        self.found = (column, at);
+        self.cells = column;
         self.overwritten = true;
-        self.recount();
     }
 
     /// Blanks the cells between two columns, as if spaces were written.
@@ -180,11 +201,13 @@ impl Row {
     }
 
     fn splice(&mut self, from: usize, to: usize, blanks: usize) {
+        let to = to.min(self.cells);
         let start = self.split(from);
         let end = self.split(to);
         self.text.replace_range(start..end, &" ".repeat(blanks));
+        self.found = (from, start);
+        self.cells = self.cells - (to - from) + blanks;
         self.overwritten = true;
-        self.recount();
     }
 
     /// The row as it stays, with a hole wherever it is longer than what is kept.
@@ -200,12 +223,9 @@ impl Row {
         (text, self.hole)
     }
 
-    fn recount(&mut self) {
-        self.cells = if self.wide_or_combining {
-            str_width(&self.text)
-        } else {
-            self.text.len()
-        };
+    fn drop_marks(&mut self) {
+        self.text.retain(|c| char_width(c) > 0);
+        self.found = (0, 0);
     }
 
     /// The byte offset of a column; of the row's end where it is shorter. A wide character that
@@ -214,11 +234,17 @@ impl Row {
         if !self.wide_or_combining {
             return column.min(self.text.len());
         }
-        let mut cells = 0;
+        self.go_back_to(column);
+        let (mut cells, from) = self.found;
         let mut found = None;
-        for (at, c) in self.text.char_indices() {
-            let width = char_width(c);
+        for (at, c) in self.text[from..].char_indices() {
+            #[cfg(test)]
+            {
+                self.passed_over += 1;
+            }
+            let (at, width) = (from + at, char_width(c));
             if cells >= column && width > 0 {
+                self.found = (cells, at);
                 return at;
             }
             if cells < column && cells + width > column {
@@ -230,10 +256,31 @@ impl Row {
         match found {
             Some((start, end)) => {
                 self.text.replace_range(start..end, "  ");
+                self.found = (column, start + 1);
                 start + 1
             }
             None => self.text.len(),
         }
+    }
+
+    /// Brings the place from which a column is looked for to that column or before it.
+    fn go_back_to(&mut self, column: usize) {
+        let (mut cells, mut at) = self.found;
+        if column < cells / 2 {
+            (cells, at) = (0, 0);
+        }
+        while cells > column {
+            let Some(c) = self.text[..at].chars().next_back() else {
+                break;
+            };
+            cells -= char_width(c).min(cells);
+            at -= c.len_utf8();
+            #[cfg(test)]
+            {
+                self.passed_over += 1;
+            }
+        }
+        self.found = (cells, at);
     }
 }
 
@@ -278,4 +325,55 @@ pub fn ceil(text: &str, at: usize) -> usize {
         at += 1;
     }
     at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEEP: Keep = Keep {
+        head: 1 << 20,
+        tail: 1 << 20,
+    };
+
+    /// Writes `text`, and then over it at each of these columns in turn, 10,000 times.
+    fn written_over(text: &str, columns: &[usize]) -> Row {
+        let mut row = Row::default();
+        row.write(0, text, KEEP);
+        for time in 0..10_000 {
+            row.write(columns[time % columns.len()], "é", KEEP);
+        }
+        row
+    }
+
+    #[test]
+    fn writing_over_wide_or_marked_text_passes_over_a_bounded_part_of_it() {
+        let wide = written_over(&"日".repeat(250), &[400, 401, 402]);
+        assert!(wide.passed_over < 20 * 10_000, "{}", wide.passed_over);
+        let marked = format!("a{}b", "\u{301}".repeat(100_000));
+        for columns in [&[1][..], &[0, 1]] {
+            let row = written_over(&marked, columns);
+            assert!(row.passed_over < 20 * 10_000, "{}", row.passed_over);
+        }
+    }
+
+    #[test]
+    fn a_column_is_found_from_either_side() {
+        let mut row = Row::default();
+        row.write(0, "日本語e\u{301}f", KEEP);
+        for (column, text, wanted) in [
+            (6, "x", "日本語xf"),
+            (2, "ab", "日ab語xf"),
+            (1, "-", " -ab語xf"),
+            (5, "y", " -ab yxf"),
+            (7, "zz", " -ab yxzz"),
+            (0, "日", "日ab yxzz"),
+        ] {
+            row.write(column, text, KEEP);
+            assert_eq!(row.seal(KEEP).0, wanted, "at {column}");
+        }
+        row.truncate(1, KEEP);
+        row.write(1, "本", KEEP);
+        assert_eq!(row.seal(KEEP).0, " 本");
+    }
 }

@@ -10,6 +10,7 @@
 //! - Rows below a scrolling region are a status line (a package manager's bar) and are not shown.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::decode::Surface;
 use super::row::{Hole, Keep, Row};
@@ -222,25 +223,41 @@ impl Screen {
         }
     }
 
+    /// Moves rows up and leaves blank ones below. All in one go: the work must not grow with the square
+    /// of the height.
     fn shift_up(&mut self, top: usize, bottom: usize, count: usize) {
+        let count = count.min(bottom + 1 - top);
         self.go_deep(bottom);
-        for _ in 0..count.min(bottom + 1 - top) {
-            self.rows.remove(top);
-            self.insert_row(bottom);
+        if count == 1 {
+            self.move_row(top, bottom);
+        } else {
+            self.rows.make_contiguous()[top..=bottom].rotate_left(count);
         }
+        self.clear_rows(bottom + 1 - count..bottom + 1);
     }
 
     fn shift_down(&mut self, top: usize, bottom: usize, count: usize) {
+        let count = count.min(bottom + 1 - top);
         self.go_deep(bottom);
-        for _ in 0..count.min(bottom + 1 - top) {
-            self.rows.remove(bottom);
-            self.insert_row(top);
+        if count == 1 {
+            self.move_row(bottom, top);
+        } else {
+            self.rows.make_contiguous()[top..=bottom].rotate_right(count);
+        }
+        self.clear_rows(top..top + count);
+    }
+
+    fn move_row(&mut self, from: usize, to: usize) {
+        if let Some(row) = self.rows.remove(from) {
+            self.rows.insert(to, row);
         }
     }
 
-    fn insert_row(&mut self, at: usize) {
-        let row = Row::new(self.newlines);
-        self.rows.insert(at.min(self.rows.len()), row);
+    fn clear_rows(&mut self, rows: Range<usize>) {
+        for row in self.rows.range_mut(rows) {
+            row.clear();
+            row.newlines = self.newlines;
+        }
     }
 
     /// Rows down to this one exist.
