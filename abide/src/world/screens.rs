@@ -27,8 +27,9 @@ const AWAKE: usize = 32;
 /// Of output that is more than this, only the end is painted; the rest is looked through for what
 /// stays in force.
 const PAINTED: u64 = 1 << 20;
-/// Output up to this is painted on the spot; more on a thread of its own.
-const ON_THE_SPOT: u64 = 16 << 10;
+/// Cells that may be touched on the spot, on the daemon's own thread; more on another one. A sequence
+/// of two bytes can touch every cell of the screen.
+const ON_THE_SPOT: u64 = 2 << 20;
 /// The size of a terminal of which none is known.
 const SIZE: Size = Size {
     cols: 120,
@@ -160,10 +161,10 @@ impl Screens {
             live.live_from = u64::MAX;
             Arc::new(Mutex::new(live))
         });
-        let lag = match try_lock(&live) {
-            Some(held) => held.lag(held.end()?),
-            // Somebody paints it.
-            None => u64::MAX,
+        let on_the_spot = match try_lock(&live) {
+            Some(held) => held.is_soon_painted(held.end()?),
+            // It is being painted.
+            None => false,
         };
         let screens = self.clone();
         let work = move || {
@@ -175,7 +176,7 @@ impl Screens {
             screens.used(id);
             Ok(seen)
         };
-        if lag <= ON_THE_SPOT {
+        if on_the_spot {
             return work();
         }
         tokio::task::spawn_blocking(work)
@@ -244,14 +245,14 @@ async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mu
             }
             // Whoever waits to read this comes first, and what comes in a burst is painted at once.
             pause(MOMENT).await;
-            let lag = try_lock(&live).map_or(u64::MAX, |held| held.lag(at));
+            let on_the_spot = try_lock(&live).is_some_and(|held| held.is_soon_painted(at));
             let (screens, live) = (screens.clone(), live.clone());
             let work = move || {
                 let painted = screens.catch_up(id, &mut lock(&live), at);
                 screens.used(id);
                 painted
             };
-            let painted = if lag <= ON_THE_SPOT {
+            let painted = if on_the_spot {
                 work()
             } else {
                 let work = tokio::task::spawn_blocking(work).await;
@@ -282,9 +283,10 @@ impl Live {
         Log::open(&self.folder).end()
     }
 
-    /// Bytes up to `end` that are not painted yet.
-    fn lag(&self, end: u64) -> u64 {
-        end.saturating_sub(self.at)
+    /// Whether little work is left to paint what has come up to `end`, whatever it is.
+    fn is_soon_painted(&self, end: u64) -> bool {
+        let cells = u64::from(self.size.cols) * u64::from(self.size.rows);
+        end.saturating_sub(self.at).saturating_mul(cells) <= ON_THE_SPOT
     }
 
     /// The screen, ready.
@@ -375,6 +377,20 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn only_a_few_bytes_are_painted_on_the_daemons_own_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut live = Live::new(folder.path().to_owned());
+        assert!(live.is_soon_painted(200));
+        assert!(!live.is_soon_painted(1 << 10));
+        live.size = Size {
+            cols: Size::MOST_COLS,
+            rows: Size::MOST_ROWS,
+        };
+        assert!(live.is_soon_painted(0));
+        assert!(!live.is_soon_painted(8));
+    }
 
     #[test]
     fn a_screen_that_is_being_painted_holds_up_only_who_looks_at_it() {

@@ -2,6 +2,7 @@
 
 mod actions;
 mod crash;
+mod floods;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "these tests need only a part of it")]
 mod harness;

@@ -1,77 +1,141 @@
-//! Keeps the strings that a program sends to its terminal short. The parser keeps the whole of a
-//! title or a colour until its end comes; one that never ends must not fill the memory.
+//! Keeps what a program writes to its terminal within bounds before the emulation sees it:
+//!
+//! - The parser keeps the whole of a title or a colour until its end comes; one that never ends must
+//!   not fill the memory.
+//! - A few bytes must not make the emulation work for long. Most sequences touch each cell once at
+//!   most; repeating a character (REP) and going back by tabs (CBT) would do so 65,535 times.
+//! - A sequence ends where [`Grammar`] says so. The parser would go on with some that are broken.
 
 use memchr::memchr;
 
+use super::Size;
+use crate::world::sequence::{Grammar, Token};
+
 /// Longest string (its begin included) that is passed on; the rest of it is left out.
 const STRING_LIMIT: usize = 4 << 10;
+/// Characters that one byte of output may have repeated on average. A line of the screen may always
+/// be filled, and the whole screen now and then.
+const REPEATS_PER_BYTE: usize = 32;
+/// Bytes handed on at once: the parser looks through all of them for every byte that is not UTF-8.
+const PIECE: usize = 256;
 
 const ESC: u8 = 0x1b;
-const BEL: u8 = 0x07;
 const CAN: u8 = 0x18;
-const SUB: u8 = 0x1a;
 
-/// Watches for operating system commands (`ESC ]`), the only strings that the parser keeps.
+/// Watches a stream, wherever its chunks are cut.
 #[derive(Default)]
 pub struct Guard {
-    state: State,
+    grammar: Grammar,
+    /// Bytes of the present string that were passed on.
+    string: usize,
+    sequence: Sequence,
+    /// Repeated characters that the bytes since have not made up for.
+    repeats: usize,
 }
 
+/// What is known of a control sequence before its last byte.
 #[derive(Clone, Copy, Default)]
-enum State {
-    #[default]
-    Outside,
-    /// Right after an escape.
-    Escape,
-    /// Within a string of which this much has been passed on.
-    Within(usize),
+struct Sequence {
+    /// Its first number.
+    count: usize,
+    has_second: bool,
+    /// It has a marker or intermediate bytes, and so another meaning.
+    is_special: bool,
+}
+
+impl Sequence {
+    fn add(&mut self, byte: u8) {
+        match byte {
+            b'0'..=b'9' if !self.has_second => {
+                let count = self.count * 10 + usize::from(byte - b'0');
+                self.count = count.min(u16::MAX.into());
+            }
+            b'0'..=b'9' => {}
+            b';' | b':' => self.has_second = true,
+            _ => self.is_special = true,
+        }
+    }
 }
 
 impl Guard {
-    /// Hands on what is harmless, in order.
-    pub fn pass(&mut self, mut bytes: &[u8], mut on: impl FnMut(&[u8])) {
-        while !bytes.is_empty() {
-            let used = match self.state {
-                State::Outside => {
-                    let end = memchr(ESC, bytes).map_or(bytes.len(), |at| at + 1);
-                    if bytes[end - 1] == ESC {
-                        self.state = State::Escape;
+    /// Hands on what is harmless to a screen of this size, in order. Returns how many characters are
+    /// repeated by it.
+    pub fn pass(&mut self, bytes: &[u8], size: Size, mut on: impl FnMut(&[u8])) -> usize {
+        let mut on = |bytes: &[u8]| bytes.chunks(PIECE).for_each(&mut on);
+        let mut repeated = 0;
+        // Up to here bytes have made up for repetitions.
+        let mut counted = 0;
+        // What lies from here up to the present byte is yet to be handed on.
+        let mut from = 0;
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.grammar.is_ground() {
+                let Some(escape) = memchr(ESC, &bytes[at..]) else {
+                    break;
+                };
+                at += escape;
+            }
+            let byte = bytes[at];
+            let was_in_string = self.grammar.is_in_string();
+            let token = self.grammar.step(byte);
+            match token {
+                Token::CsiBegin => self.sequence = Sequence::default(),
+                Token::CsiPart => self.sequence.add(byte),
+                Token::CsiEnd if matches!(byte, b'b' | b'Z') && !self.sequence.is_special => {
+                    self.make_up(at + 1 - counted);
+                    counted = at + 1;
+                    let most = self.most(byte, size);
+                    if self.sequence.count > most {
+                        on(&bytes[from..at]);
+                        on(&[CAN]);
+                        on(format!("\x1b[{most}{}", char::from(byte)).as_bytes());
+                        from = at + 1;
                     }
-                    on(&bytes[..end]);
-                    end
+                    if byte == b'b' {
+                        let count = self.sequence.count.clamp(1, most);
+                        self.repeats += count;
+                        repeated += count;
+                    }
                 }
-                State::Escape => {
-                    self.state = match bytes[0] {
-                        b']' => State::Within(0),
-                        ESC => State::Escape,
-                        _ => State::Outside,
-                    };
-                    on(&bytes[..1]);
-                    1
+                // The sequence is broken, and this byte is outside of it.
+                Token::Text | Token::Control if self.grammar.is_ground() => {
+                    on(&bytes[from..at]);
+                    on(&[CAN]);
+                    from = at;
                 }
-                State::Within(passed) => self.within(passed, bytes, &mut on),
-            };
-            bytes = &bytes[used..];
+                Token::End => {
+                    on(&bytes[from..=at]);
+                    on(&[CAN]);
+                    from = at + 1;
+                }
+                Token::Part if was_in_string && self.grammar.is_in_string() => {
+                    self.string += 1;
+                    if self.string > STRING_LIMIT {
+                        on(&bytes[from..at]);
+                        from = at + 1;
+                    }
+                }
+                Token::Part => self.string = 0,
+                Token::Text | Token::Control | Token::CsiEnd | Token::EscapeEnd(_) => {}
+            }
+            at += 1;
         }
+        on(&bytes[from..]);
+        self.make_up(bytes.len() - counted);
+        repeated
     }
 
-    fn within(&mut self, passed: usize, bytes: &[u8], on: &mut impl FnMut(&[u8])) -> usize {
-        let end = bytes
-            .iter()
-            .position(|b| matches!(*b, ESC | BEL | CAN | SUB));
-        let length = end.unwrap_or(bytes.len());
-        let kept = length.min(STRING_LIMIT.saturating_sub(passed));
-        on(&bytes[..kept]);
-        let Some(end) = end else {
-            self.state = State::Within(passed + kept);
-            return length;
-        };
-        on(&bytes[end..=end]);
-        self.state = match bytes[end] {
-            ESC => State::Escape,
-            _ => State::Outside,
-        };
-        end + 1
+    fn make_up(&mut self, bytes: usize) {
+        self.repeats = self.repeats.saturating_sub(bytes * REPEATS_PER_BYTE);
+    }
+
+    /// The highest number that a control sequence with this last byte may have now.
+    fn most(&self, last: u8, size: Size) -> usize {
+        let (cols, rows) = (usize::from(size.cols), usize::from(size.rows));
+        match last {
+            b'b' => (cols * rows).saturating_sub(self.repeats).max(cols),
+            _ => cols,
+        }
     }
 }
 
@@ -79,18 +143,23 @@ impl Guard {
 mod tests {
     use super::*;
 
+    const SIZE: Size = Size { cols: 20, rows: 5 };
+
     fn passed(parts: &[&[u8]]) -> Vec<u8> {
         let mut guard = Guard::default();
         let mut out = Vec::new();
         for part in parts {
-            guard.pass(part, |bytes| out.extend_from_slice(bytes));
+            guard.pass(part, SIZE, |bytes| out.extend_from_slice(bytes));
         }
+        // It says nothing by itself.
+        out.retain(|byte| *byte != CAN);
         out
     }
 
     #[test]
     fn ordinary_output_passes_unchanged_however_it_is_cut() {
-        let text = b"a\x1b[1mb\x1b]0;title\x07c\x1b]2;t\x1b\\d\x1b\x1b]8;;\x1b\\";
+        let text =
+            b"a\x1b[1mb\x1b]0;title\x07c\x1b]2;t\x1b\\d\x1b\x1b]8;;\x1b\\-\x1b[19b\x1b[2Z\x1b[?9b";
         for cut in 0..text.len() {
             assert_eq!(passed(&[&text[..cut], &text[cut..]]), text);
         }
@@ -103,5 +172,53 @@ mod tests {
         let out = passed(&[&endless[..7], &endless[7..], b"\x07after"]);
         assert!(out.len() < STRING_LIMIT + 32);
         assert!(out.ends_with(b"x\x07after"));
+    }
+
+    #[test]
+    fn counts_of_repetitions_beyond_the_screen_are_lowered_however_they_are_cut() {
+        let text = b"a\x1b[65535b\x1b[\t70000;3b\x1b[999Z";
+        for cut in 0..text.len() {
+            let mut guard = Guard::default();
+            let mut out = Vec::new();
+            let mut repeated = 0;
+            for part in [&text[..cut], &text[cut..]] {
+                repeated += guard.pass(part, SIZE, |bytes| out.extend_from_slice(bytes));
+            }
+            assert!(repeated <= 2 * 100, "{repeated}");
+            let out = String::from_utf8(out).unwrap();
+            assert!(out.contains("65535\x18\x1b["), "{out:?}");
+            assert!(out.contains("70000;3\x18\x1b["), "{out:?}");
+            assert!(out.ends_with("999\x18\x1b[20Z"), "{out:?}");
+        }
+    }
+
+    #[test]
+    fn repeated_characters_stay_in_proportion_to_the_bytes() {
+        let size = Size {
+            cols: 120,
+            rows: 40,
+        };
+        let flood = b"a\x1b[65535b".repeat(10_000);
+        let mut guard = Guard::default();
+        let repeated = guard.pass(&flood, size, |_| {});
+        let each = repeated / 10_000;
+        assert!(
+            each <= 120.max(9 * REPEATS_PER_BYTE),
+            "{each} for each sequence"
+        );
+    }
+
+    #[test]
+    fn the_parser_leaves_a_sequence_where_the_grammar_does() {
+        for (broken, passed_on) in [
+            (&b"\x1b[\xc3\xa9"[..], &b"\x1b[\x18\xc3\xa9"[..]),
+            (b"\x1b[1\n2b", b"\x1b[1\x18\n2b"),
+            (b"\x1b]0;t\nx", b"\x1b]0;t\x18\nx"),
+            (b"\x1bPq~ x", b"\x1bPq~\x18 x"),
+        ] {
+            let mut out = Vec::new();
+            Guard::default().pass(broken, SIZE, |bytes| out.extend_from_slice(bytes));
+            assert_eq!(out, passed_on, "{broken:?}");
+        }
     }
 }

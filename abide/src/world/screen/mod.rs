@@ -116,7 +116,7 @@ const TITLE_LIMIT: usize = 1_024;
 const REPLY_LIMIT: usize = 4 << 10;
 /// Bytes fed at once, so that the limits below are looked at often enough.
 const PORTION: usize = 64 << 10;
-/// Bytes after which the cells are looked through for too many marks.
+/// Bytes and repeated characters after which the cells are looked through for too many marks.
 const SWEEP: usize = 1 << 20;
 /// Marks (accents and their like) that one cell may carry.
 const MARKS: usize = 32;
@@ -156,12 +156,15 @@ impl Screen {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
         let whole = all.len() - sequence::unfinished(&all);
+        let size = self.size();
         for portion in all[..whole].chunks(PORTION) {
             let (term, parser) = (&mut self.term, &mut self.parser);
-            self.guard
-                .pass(portion, |harmless| parser.advance(term, harmless));
+            let repeated = self
+                .guard
+                .pass(portion, size, |harmless| parser.advance(term, harmless));
             self.answer_colors();
-            self.unswept += portion.len();
+            // What is repeated may be a mark.
+            self.unswept += portion.len() + repeated;
             if self.unswept >= SWEEP {
                 self.unswept = 0;
                 self.sweep();

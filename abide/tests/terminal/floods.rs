@@ -1,0 +1,50 @@
+//! Output that is dear to emulate: whoever writes it holds up nobody else.
+
+use std::time::{Duration, Instant};
+
+use abide::door::tools;
+use serde_json::{Value, json};
+
+use crate::{Engine, with_engine};
+
+/// Far more than a call takes on a slow machine, and far less than the floods below took.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long `shell true` takes.
+async fn time_of_a_call(engine: &Engine) -> Duration {
+    #[expect(clippy::disallowed_methods, reason = "the time is what is tested")]
+    let begun = Instant::now();
+    let Value::Object(arguments) = json!({"command": "true"}) else {
+        panic!("arguments are an object")
+    };
+    let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
+    let result = call
+        .expect("a call")
+        .result_only()
+        .await
+        .expect("an answer");
+    assert_eq!(result.facts["exit_code"], json!(0), "{}", result.text);
+    begun.elapsed()
+}
+
+#[test]
+fn calls_are_answered_while_a_terminal_is_flooded_with_dear_sequences() {
+    with_engine(|engine| async move {
+        for (name, flood) in [
+            ("repeat", r"a\033[65535b"),
+            ("repeat a mark", r"e\314\201\033[65535b"),
+            ("back by tabs", r"\033[3g\033[99C\033[65535Z"),
+            ("reset", r"\033c"),
+            ("not UTF-8", r"\377\377\377\377"),
+        ] {
+            // About 300 kB, in bursts that a terminal takes at once.
+            let command = format!("yes \"$(printf '{flood}')\" | head -c 300000");
+            let session = engine.start(&command, json!({})).await;
+            for _ in 0..10 {
+                let took = time_of_a_call(&engine).await;
+                assert!(took < PATIENCE, "{name}: another call took {took:?}");
+            }
+            session.act("kill", json!({})).await;
+        }
+    });
+}
