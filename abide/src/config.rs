@@ -333,6 +333,15 @@ pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
         .collect()
 }
 
+/// Sets what a command on pipes needs to show its output as it comes, unless it is set already. Python
+/// would keep its output to itself until it ends, and lose it when it is killed.
+pub fn add_pipe_defaults(env: &mut Vec<(std::ffi::OsString, std::ffi::OsString)>) {
+    let name = "PYTHONUNBUFFERED";
+    if !env.iter().any(|(known, _)| known == name) {
+        env.push((name.into(), "1".into()));
+    }
+}
+
 /// Where the desktop's notifications go, for a daemon that was not started from the desktop.
 pub fn desktop_bus() -> Option<(String, String)> {
     let name = "DBUS_SESSION_BUS_ADDRESS";

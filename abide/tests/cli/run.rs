@@ -79,6 +79,18 @@ fn folder_and_environment_are_ours() {
 }
 
 #[test]
+fn python_is_unbuffered_in_a_pipe_unless_told_otherwise() {
+    let abide = Abide::new();
+    let show = "echo \"<${PYTHONUNBUFFERED-unset}>\"";
+    let mut command = abide.command(["run", "--", show]);
+    let output = command.env_remove("PYTHONUNBUFFERED").output().unwrap();
+    assert_eq!(text(&output.stdout), "<1>\n");
+    let mut command = abide.command(["run", "--", show]);
+    let output = command.env("PYTHONUNBUFFERED", "").output().unwrap();
+    assert_eq!(text(&output.stdout), "<>\n");
+}
+
+#[test]
 fn text_that_is_not_unicode_is_passed_on() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! `shell`, sentence by sentence.
 
 use abide::config::Config;
-use abide::door::tools;
+use abide::door::tools::{self, Context};
 use serde_json::{Value, json};
 
 use super::{Engine, comes_to_life, living, with_configured_engine, with_engine};
@@ -128,12 +128,62 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
 }
 
 #[test]
-fn a_limit_that_has_struck_is_named() {
+fn shell_says_that_nothing_was_captured_when_a_silent_command_times_out() {
     with_engine(async |engine| {
         let arguments = json!({"command": "sleep 1000", "timeout": 1});
         let result = engine.call("shell", arguments).await;
-        let warning = "\nWARNING: Command timed out after 1s. Partial output captured.";
-        assert!(result.text.contains(warning), "{}", result.text);
+        let warning = "\nWARNING: Command timed out after 1s. No output was captured; \
+                       a program that buffers its output on a pipe loses it when killed.";
+        assert!(result.text.ends_with(warning), "{}", result.text);
+        assert!(!result.text.contains("Partial output"), "{}", result.text);
+    });
+}
+
+/// A context that inherits this setting of how Python buffers, or none.
+fn with_python_setting(engine: &Engine, value: Option<&str>) -> Context {
+    let name = "PYTHONUNBUFFERED";
+    let mut env: Vec<_> = std::env::vars_os()
+        .filter(|(known, _)| known != name)
+        .collect();
+    env.extend(value.map(|value| (name.into(), value.into())));
+    let mut context = engine.context();
+    context.env = env.into();
+    context
+}
+
+#[test]
+fn output_of_python_on_a_pipe_is_there_while_it_runs() {
+    with_engine(async |engine| {
+        let command = "exec python3 -c 'import time; print(\"first line\"); time.sleep(1000)'";
+        for tool in ["shell", "execute_command"] {
+            let arguments = json!({"command": command, "timeout": 600});
+            let context = with_python_setting(&engine, None);
+            let (call, session) = engine.begin(tool, arguments, context).await;
+            engine.wrote(&session, "first line").await;
+            engine.kill(&session).await;
+            let result = call.result_only().await.expect("an answer");
+            assert!(result.text.contains("first line"), "{}", result.text);
+        }
+    });
+}
+
+#[test]
+fn python_is_unbuffered_on_pipes_unless_told_otherwise() {
+    with_engine(async |engine| {
+        let command = "echo \"<${PYTHONUNBUFFERED-unset}>\"";
+        for (env, inherited, wanted) in [
+            (json!({}), None, "<1>"),
+            (json!({"PYTHONUNBUFFERED": "x"}), None, "<x>"),
+            (json!({"PYTHONUNBUFFERED": ""}), None, "<>"),
+            (json!({"PYTHONUNBUFFERED": null}), None, "<unset>"),
+            (json!({}), Some(""), "<>"),
+        ] {
+            let context = with_python_setting(&engine, inherited);
+            let arguments = json!({"command": command, "env": env});
+            let (call, _) = engine.begin("shell", arguments, context).await;
+            let result = call.result_only().await.expect("an answer");
+            assert!(result.text.contains(wanted), "{env}: {}", result.text);
+        }
     });
 }
 

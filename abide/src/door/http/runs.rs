@@ -24,6 +24,7 @@ use super::problem::Problem;
 use super::sessions::facts;
 use super::who::{self, Who};
 use super::wire::{OsText, RunBody, StdinKind};
+use crate::config;
 use crate::daemon::{Handle, Launch, Pending, SessionView, Stdin, Step};
 use crate::door::tools::question_facts;
 
@@ -90,6 +91,9 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
     let mut env = Vec::with_capacity(body.env.len());
     for (name, value) in body.env {
         env.push((os("env", name)?, os("env", value)?));
+    }
+    if body.pty.is_none() {
+        config::add_pipe_defaults(&mut env);
     }
     let launch = Launch {
         argv,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::daemon::{Handle, Launch, QuestionView, SessionView};
 use crate::door::digest::{Digest, Digested, Gap, Limits, counted, one_line, visible};
 use crate::door::mask::{self, Mask};
@@ -85,7 +85,7 @@ pub(super) fn read_common(
     };
     let launch = Launch {
         heritage: context.heritage.clone(),
-        ..Launch::plain(cwd, laid_over(&context.env, given), stdin, secrets)
+        ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
     };
     Ok((launch, output))
 }
@@ -102,8 +102,12 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> Prints {
 pub(super) fn laid_over(
     inherited: &[Variable],
     given: Vec<(OsString, Option<OsString>)>,
+    pty: bool,
 ) -> Vec<Variable> {
     let mut env = inherited.to_vec();
+    if !pty {
+        config::add_pipe_defaults(&mut env);
+    }
     for (name, value) in given {
         env.retain(|(old, _)| *old != name);
         env.extend(value.map(|value| (name, value)));

@@ -79,9 +79,13 @@ impl Shell {
         let mut warnings = Vec::new();
         if status == "TIMEOUT_ERROR" {
             let secs = limit.0 / 1_000;
-            warnings.push(format!(
-                "Command timed out after {secs}s. Partial output captured."
-            ));
+            let captured = match facts.get("bytes_total").and_then(Value::as_u64) {
+                Some(0) => {
+                    "No output was captured; a program that buffers its output on a pipe loses it when killed."
+                }
+                _ => "Partial output captured.",
+            };
+            warnings.push(format!("Command timed out after {secs}s. {captured}"));
         }
         if let Outcome::Cancelled(_) = outcome {
             warnings.push("command execution cancelled by user".into());

@@ -45,7 +45,7 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
     let key = key(args, context)?;
     let secrets = Arc::new(report::secrets_in(&given));
     let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
-    let mut env = report::laid_over(&context.env, given);
+    let mut env = report::laid_over(&context.env, given, pty);
     if pty && !names_term {
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));
