@@ -23,6 +23,7 @@ use super::handle::Means;
 use super::sight::Sight;
 use crate::config::{Config, Handed, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
+use crate::keeper::mark;
 use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::handed::{self, Sockets};
@@ -206,6 +207,7 @@ pub fn serve(
     descriptors::as_many_as_allowed();
     oom::step_back();
     secret::keep_memory();
+    mark::note_own();
     heap::keep_large_blocks_apart();
     let sockets =
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;

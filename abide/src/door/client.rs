@@ -263,8 +263,7 @@ impl Way {
                 Ok(response.map(Body::new))
             }
             Way::Within(routes) => {
-                let pid = i32::try_from(std::process::id()).ok();
-                let ourselves = ConnectInfo(Peer::Process { pid });
+                let ourselves = ConnectInfo(Peer::own());
                 request.extensions_mut().insert(ourselves);
                 let routes = TowerToHyperService::new(routes.clone());
                 let answered = routes.call(request).await;

@@ -22,8 +22,8 @@ use rustix::thread::futex;
 
 use super::cgroup::Leaf;
 use super::launch::Bound;
-use super::oom;
 use super::spawn::Failure;
+use super::{mark, oom};
 
 /// What the child needs between its birth and `exec`, made ready before: it may not allocate.
 pub(super) struct Plan {
@@ -39,6 +39,8 @@ pub(super) struct Plan {
     pub umask: libc::mode_t,
     /// What it may use at most, where that is not what the keeper may.
     pub limits: Vec<Bound>,
+    /// Its limit on file locks, by which it is known.
+    pub mark: u64,
     /// Its share in want of memory, where it is not the keeper's own.
     pub oom_score: Option<&'static CStr>,
     /// Its standard input, output and error.
@@ -424,6 +426,10 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
 /// Binds this process to what whoever started it is bound to, or to what the keeper is where that is
 /// less. What the kernel does not know, or does not allow, stays as it is.
 fn bind(bound: &Bound) {
+    // The mark is the session's own, also where another session asked for this one.
+    if bound.resource == libc::RLIMIT_LOCKS {
+        return;
+    }
     // SAFETY: plain system calls about this very process, on structures that live here.
     unsafe {
         let mut now: libc::rlimit = std::mem::zeroed();
@@ -450,6 +456,7 @@ impl Plan {
             libc::sigprocmask(libc::SIG_SETMASK, &none, null_mut());
             self.check(Step::Folder, libc::chdir(self.cwd.as_ptr()));
             self.limits.iter().for_each(bind);
+            mark::set(self.mark);
             let mut errno = libc::ENOENT;
             for path in &self.paths {
                 libc::execve(path.as_ptr(), self.argv.row.as_ptr(), self.env.row.as_ptr());

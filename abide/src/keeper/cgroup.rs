@@ -11,8 +11,17 @@ use rustix::fs::{Mode, OFlags};
 
 /// The folder of this process's own control group, where the second version is mounted.
 pub fn own_folder() -> Option<PathBuf> {
+    folder_in("/proc/self/cgroup")
+}
+
+/// The same of another process.
+pub fn folder_of(pid: i32) -> Option<PathBuf> {
+    folder_in(&format!("/proc/{pid}/cgroup"))
+}
+
+fn folder_in(groups: &str) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let groups = std::fs::read_to_string(groups).ok()?;
     find(&mounts, &groups)
 }
 

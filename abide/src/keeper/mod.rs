@@ -20,6 +20,7 @@ pub mod frame;
 mod launch;
 mod line;
 pub mod log;
+pub mod mark;
 mod nsinit;
 mod nursery;
 pub mod oom;

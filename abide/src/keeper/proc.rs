@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Timespec;
@@ -87,6 +88,11 @@ pub fn numbers(text: &str) -> Vec<i32> {
 }
 
 impl Stat {
+    /// Whether somebody has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, b'T' | b't')
+    }
+
     /// Whether nothing of it runs any more. One whose first thread has ended looks alike, but has others.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
@@ -163,13 +169,19 @@ pub fn children(pid: i32) -> Vec<i32> {
 }
 
 fn children_by_search(parent: i32) -> Vec<i32> {
+    let mut found = all();
+    found.retain(|pid| stat(*pid).is_some_and(|stat| stat.ppid == parent));
+    found
+}
+
+/// The numbers of all processes.
+pub fn all() -> Vec<i32> {
     let Ok(listing) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
     listing
         .flatten()
         .filter_map(|item| number(item.file_name().to_str()?))
-        .filter(|pid| stat(*pid).is_some_and(|stat| stat.ppid == parent))
         .collect()
 }
 
@@ -178,6 +190,7 @@ fn number(text: &str) -> Option<i32> {
 }
 
 /// A process that is held by its identity: the number can be given to another process, this cannot.
+#[derive(Debug)]
 pub struct Held {
     /// Its number while it lives.
     pub pid: i32,
@@ -189,6 +202,11 @@ impl Held {
     pub fn open(pid: i32) -> Option<Self> {
         let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         Some(Held { pid, handle })
+    }
+
+    /// The process with this number that the handle names.
+    pub fn new(pid: i32, handle: OwnedFd) -> Self {
+        Held { pid, handle }
     }
 
     /// Whether it lives. While it does, what was read under its number was about it.
@@ -204,6 +222,20 @@ impl Held {
     /// Whether it could be sent.
     pub fn signal(&self, signal: Signal) -> bool {
         rustix::process::pidfd_send_signal(&self.handle, signal).is_ok()
+    }
+}
+
+/// Waits until all of them have ended, and for no longer than `limit` for any of them.
+pub fn wait_for_end(all: &[Held], limit: Duration) {
+    let limit = Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    for process in all {
+        let mut fds = [PollFd::new(&process.handle, PollFlags::IN)];
+        if !matches!(rustix::event::poll(&mut fds, Some(&limit)), Ok(1)) {
+            return;
+        }
     }
 }
 

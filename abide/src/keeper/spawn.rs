@@ -16,6 +16,7 @@ use super::birth::{Expected, Plan, Pointers, Step, born};
 use super::cgroup::Leaf;
 use super::launch::{Launch, Size, Stdin};
 use super::log::Stream;
+use super::mark;
 use super::nsinit::Namespace;
 
 /// A command that runs.
@@ -289,6 +290,7 @@ fn plan(
             .heritage
             .as_ref()
             .map_or_else(Vec::new, |heritage| heritage.limits.clone()),
+        mark: mark::value(&launch.session),
         oom_score: around.oom_score,
         streams,
         terminal,

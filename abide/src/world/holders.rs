@@ -3,29 +3,68 @@
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The processes of our own user that have the end `theirs` of a connection to `ours` open. Empty
-/// where that end is another user's, on another machine, or closed by now.
-///
-/// Some processes cannot be looked into; an ssh server that forwards for its user is one. Where nobody
-/// else has that end open, it is one of those, and all of them are returned.
-pub fn holders(theirs: SocketAddr, ours: SocketAddr) -> Vec<i32> {
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use crate::keeper::cgroup;
+
+/// The processes of our own user that hold one end of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Holders {
+    /// None: the end is another user's, on another machine, or closed by now.
+    Nobody,
+    /// These have it open.
+    Seen(Vec<i32>),
+    /// No process that can be looked into has it open. It may be one of these, which cannot be, such as an ssh
+    /// server that forwards for its user; or it is on its way in a message from one process to another.
+    Hidden(Vec<i32>),
+}
+
+/// Who has the end `theirs` of a connection to `ours` open.
+pub fn holders(theirs: SocketAddr, ours: SocketAddr) -> Holders {
     let owner = rustix::process::geteuid().as_raw();
     let (net, proc) = (Path::new("/proc/self/net"), Path::new("/proc"));
     let Some(inode) = socket(net, theirs, ours, owner) else {
-        return Vec::new();
+        return Holders::Nobody;
     };
     let seen = having_open(proc, inode);
     if !seen.is_empty() {
-        return seen;
+        return Holders::Seen(seen);
     }
     let closed = closed_to_us(proc, owner);
     // An end that was closed while we looked was perhaps held by one of those that we could see.
     match socket(net, theirs, ours, owner) {
-        Some(still) if still == inode => closed,
-        _ => Vec::new(),
+        Some(still) if still == inode && !closed.is_empty() => Holders::Hidden(closed),
+        _ => Holders::Nobody,
     }
+}
+
+/// Whether a process is in the control group with this id, and no command is in that group or can get there: our
+/// user must not be allowed to move processes into it, and none in it may be `inside` a session.
+pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
+    let group = cgroup::folder_of(pid);
+    let group = group.filter(|group| std::fs::metadata(group).is_ok_and(|of| of.ino() == id));
+    let Some(group) = group else {
+        return false;
+    };
+    // The daemon and the fork server start commands in their own group where they cannot make others.
+    if cgroup::own_folder().is_none_or(|own| own == group) {
+        return false;
+    }
+    let may_write = |name: &str| {
+        let path = group.join(name);
+        path.exists() && accessat(CWD, &path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    };
+    if may_write("cgroup.procs") || may_write("cgroup.threads") {
+        return false;
+    }
+    let Ok(members) = std::fs::read_to_string(group.join("cgroup.procs")) else {
+        return false;
+    };
+    let mut members = members.lines().filter_map(|pid| pid.parse().ok());
+    !members.any(inside)
 }
 
 /// The socket of `owner` between the two addresses, seen from the first.
@@ -77,19 +116,20 @@ fn key(address: SocketAddr) -> String {
 
 /// The processes under `proc` that have this socket open, as far as they can be looked at.
 fn having_open(proc: &Path, inode: u64) -> Vec<i32> {
-    let name = format!("socket:[{inode}]");
-    let has = |pid: i32| {
-        let Ok(open) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
-            return false;
-        };
-        open.flatten().any(|file| {
-            std::fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == name.as_str())
-        })
+    let mut all = processes(proc);
+    all.retain(|pid| has_open(proc, *pid, inode));
+    all
+}
+
+/// Whether a process has this socket open, as far as it can be looked at.
+pub fn has_open(proc: &Path, pid: i32, inode: u64) -> bool {
+    let Ok(open) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
+        return false;
     };
-    processes(proc)
-        .into_iter()
-        .filter(|pid| has(*pid))
-        .collect()
+    let name = format!("socket:[{inode}]");
+    open.flatten().any(|file| {
+        std::fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == name.as_str())
+    })
 }
 
 /// The processes of `owner` under `proc` that do not show what they have open.
@@ -139,9 +179,10 @@ mod tests {
         let (client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let me = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(holders(theirs, ours), [me]);
+        assert_eq!(holders(theirs, ours), Holders::Seen(vec![me]));
         drop(client);
-        assert!(holders(theirs, ours).is_empty(), "a closed end is nobody's");
+        let closed = holders(theirs, ours);
+        assert_eq!(closed, Holders::Nobody, "a closed end is nobody's");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod apart;
 pub mod clients;
 pub mod clock;
 pub mod descriptors;
+pub mod diag;
 pub mod entropy;
 pub mod errand;
 pub mod exit;

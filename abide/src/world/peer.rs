@@ -1,22 +1,25 @@
-//! Who is at the other end of a socket. Only the kernel is believed.
+//! Who is at the other end of a socket. Only the kernel is believed, and a process that it cannot name is taken for a
+//! command.
 
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 
 use abide_core::SessionId;
 
-use super::holders::holders;
+use super::diag;
+use super::holders::{self, Holders, holders};
 use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
+use crate::keeper::mark::{self, Mark};
+use crate::keeper::proc::Held;
 
 /// Who connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Peer {
-    /// A process of our own user, through a unix socket.
-    Process {
-        /// Its id, where the kernel can tell one.
-        pid: Option<i32>,
-    },
+    /// The process of our own user that connected to a unix socket. `None`: the kernel could not name it.
+    Process(Option<Arc<Held>>),
     /// Whoever holds the other end of this TCP connection.
     Tcp {
         /// That end.
@@ -29,7 +32,7 @@ pub enum Peer {
 /// Where a process that belongs to a session was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// In this session's control group.
+    /// It has this session's mark, or is in its control group.
     Session(SessionId),
     /// Below the keeper with this process id.
     Keeper(i32),
@@ -38,44 +41,115 @@ pub enum Inside {
 }
 
 impl Peer {
+    /// The process that connected to our end of a unix socket.
+    pub fn of_socket(socket: impl AsFd) -> Self {
+        Peer::Process(connected(socket).map(Arc::new))
+    }
+
+    /// This very process.
+    pub fn own() -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        Peer::Process(Held::open(pid).map(Arc::new))
+    }
+
     /// Where in which session a process is at the other end of a unix socket; `None`: in no session.
-    pub fn inside(self) -> Option<Inside> {
+    pub fn inside(&self) -> Option<Inside> {
         match self {
-            Peer::Process { pid: Some(pid) } => place_of_peer(pid),
-            Peer::Process { pid: None } | Peer::Tcp { .. } => Some(Inside::Somewhere),
+            Peer::Process(Some(process)) => place_of_held(process),
+            Peer::Process(None) | Peer::Tcp { .. } => Some(Inside::Somewhere),
         }
     }
 
-    /// Whether a command that is kept here is at the other end, or one of several that hold it.
-    /// Where nobody can be found there, nothing speaks for them. Over TCP this looks through all
-    /// processes and takes a while.
-    pub fn is_inside_a_session(self) -> bool {
+    /// Whether a command that is kept here is at the other end, or one of several that hold it. Where nobody
+    /// can be found there, nothing speaks for them. Over TCP this looks through all processes and takes a while.
+    pub fn is_inside_a_session(&self) -> bool {
         match self {
-            Peer::Process { pid } => pid.is_none_or(|pid| place_of_peer(pid).is_some()),
-            Peer::Tcp { theirs, ours } => {
-                let holders = holders(theirs, ours);
-                let inside = |pid| place_of_peer(pid).is_some();
-                holders.is_empty() || holders.into_iter().any(inside)
-            }
+            Peer::Process(_) => self.inside().is_some(),
+            Peer::Tcp { theirs, ours } => match holders(*theirs, *ours) {
+                Holders::Nobody => true,
+                Holders::Seen(holders) => holders.into_iter().any(is_inside),
+                Holders::Hidden(may_hold) => !is_anothers(*theirs, *ours, &may_hold),
+            },
+        }
+    }
+
+    /// Whether a process of this very session is at the other end, or one of several that hold it. Of
+    /// this machine somebody must be found there; over TCP that takes a while.
+    pub fn is_inside(&self, session: &Meta) -> bool {
+        let (holders, near) = match self {
+            Peer::Process(None) => return true,
+            Peer::Process(Some(process)) if !process.lives() => return true,
+            Peer::Process(Some(process)) => (vec![process.pid], true),
+            Peer::Tcp { theirs, ours } => match holders(*theirs, *ours) {
+                Holders::Nobody => (Vec::new(), theirs.ip().is_loopback()),
+                Holders::Seen(found) | Holders::Hidden(found) => (found, true),
+            },
+        };
+        let own = Lookout::default().glance(session);
+        let is_own = |pid: &i32| {
+            let marked = match mark::of(*pid) {
+                Some(Mark::Session(id)) => id.to_string() == session.session,
+                Some(Mark::Altered) | None => true,
+                Some(Mark::None) => false,
+            };
+            marked || own.iter().any(|(own, _)| own == pid)
+        };
+        holders.is_empty() && near || holders.iter().any(is_own)
+    }
+}
+
+/// Takes hold of the process that connected, as the kernel knows it: its number may be another's by now.
+fn connected(socket: impl AsFd) -> Option<Held> {
+    let pid = rustix::net::sockopt::socket_peercred(&socket).ok()?.pid;
+    match peer_pidfd(&socket) {
+        Ok(handle) => Some(Held::new(pid.as_raw_pid(), handle)),
+        Err(libc::ENOPROTOOPT) => holding(pid.as_raw_pid(), socket),
+        // It has gone.
+        Err(_) => None,
+    }
+}
+
+/// Kernels before 6.5 tell the number only. It is the right process where that has the other end of the connection
+/// open.
+fn holding(pid: i32, socket: impl AsFd) -> Option<Held> {
+    let held = Held::open(pid)?;
+    let inode = diag::unix_peer(socket)?;
+    let holds = holders::has_open(Path::new("/proc"), pid, inode.into());
+    (holds && held.lives()).then_some(held)
+}
+
+/// `SO_PEERPIDFD`, which the libraries do not know yet.
+fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut handle: libc::c_int = -1;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one descriptor, for which there is room; it is new and owned here.
+    unsafe {
+        let done = libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut handle).cast(),
+            &mut size,
+        );
+        match done {
+            0 if handle >= 0 => Ok(OwnedFd::from_raw_fd(handle)),
+            0 => Err(libc::ESRCH),
+            _ => Err(*libc::__errno_location()),
         }
     }
 }
 
-impl Peer {
-    /// Whether a process of this very session is at the other end, or one of several that hold it. Of
-    /// this machine somebody must be found there; over TCP that takes a while.
-    pub fn is_inside(self, session: &Meta) -> bool {
-        let holders = match self {
-            Peer::Process { pid } => pid.into_iter().collect(),
-            Peer::Tcp { theirs, ours } => holders(theirs, ours),
-        };
-        let near = match self {
-            Peer::Process { .. } => true,
-            Peer::Tcp { theirs, .. } => theirs.ip().is_loopback(),
-        };
-        let own = Lookout::default().glance(session);
-        holders.is_empty() && near || own.iter().any(|(pid, _)| holders.contains(pid))
-    }
+/// Whether a connection that no visible process holds was surely made outside of every session, by one of those that
+/// cannot be looked into, such as the ssh server that carries a tunnel. A command could have put it into a message that
+/// nobody has received yet. But where the kernel says that the socket was made in the control group of such a process,
+/// and no command is in that group or can get there, it was not made by a command.
+fn is_anothers(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
+    let Some(group) = diag::tcp_creator_group(theirs, ours) else {
+        return false;
+    };
+    let mut groups = may_hold.iter().filter(|pid| !is_inside(**pid));
+    groups.any(|pid| holders::is_in_group(*pid, group, is_inside))
 }
 
 /// The name under which a keeper runs.
@@ -84,6 +158,23 @@ const KEEPER: &str = "abide-keeper";
 const GROUP: &str = "abide-session_";
 /// Processes have no longer line of ancestors than this, or something is wrong with them.
 const ANCESTORS: usize = 4_096;
+/// How often a line of ancestors is read again that has changed meanwhile.
+const ATTEMPTS: usize = 3;
+
+fn is_inside(pid: i32) -> bool {
+    place_of_peer(pid).is_some()
+}
+
+/// Where the process belongs that is held. One that has ended counts as a command: its number may be
+/// another's, and so may what was read under it.
+fn place_of_held(process: &Held) -> Option<Inside> {
+    let place = place_of_peer(process.pid);
+    if process.lives() {
+        place
+    } else {
+        Some(Inside::Somewhere)
+    }
+}
 
 /// Where a process belongs to a session: to the tree of a command that is kept here. So does what
 /// the daemon itself has started, such as the command of a condition: no person was ever started by
@@ -94,46 +185,78 @@ fn place_of_peer(pid: i32) -> Option<Inside> {
 }
 
 fn place(proc: &Path, pid: i32, daemon: i32) -> Option<Inside> {
+    let limits = std::fs::read_to_string(proc.join(pid.to_string()).join("limits"));
+    match limits.ok().and_then(|limits| mark::in_text(&limits)) {
+        Some(Mark::None) => {}
+        Some(Mark::Session(id)) => return Some(Inside::Session(id)),
+        Some(Mark::Altered) | None => return Some(Inside::Somewhere),
+    }
+    let walks = (0..ATTEMPTS).find_map(|_| walk(proc, pid, daemon).ok());
+    walks.unwrap_or(Some(Inside::Somewhere))
+}
+
+/// A line of ancestors that changed while it was read.
+struct Changed;
+
+fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<Inside>, Changed> {
     let mut pid = pid;
+    let mut child: Option<(i32, Line)> = None;
     for _ in 0..ANCESTORS {
         let folder = proc.join(pid.to_string());
-        let Ok(groups) = std::fs::read_to_string(folder.join("cgroup")) else {
-            return Some(Inside::Somewhere);
+        let groups = std::fs::read_to_string(folder.join("cgroup"));
+        let line = line(proc, pid);
+        // While a child has this parent, the parent's number is its own.
+        if let Some((child, before)) = child.take()
+            && self::line(proc, child).as_ref() != Some(&before)
+        {
+            return Err(Changed);
+        }
+        let (Ok(groups), Some(line)) = (groups, line) else {
+            return Ok(Some(Inside::Somewhere));
         };
         let mut names = groups.split(['/', '\n']);
         if let Some(session) = names.rfind(|name| name.starts_with(GROUP)) {
             let id = session
                 .strip_prefix("abide-")
                 .and_then(|id| id.parse().ok());
-            return Some(id.map_or(Inside::Somewhere, Inside::Session));
+            return Ok(Some(id.map_or(Inside::Somewhere, Inside::Session)));
         }
-        let Ok(stat) = std::fs::read(folder.join("stat")) else {
-            return Some(Inside::Somewhere);
-        };
-        let Some((name, parent)) = name_and_parent(&stat) else {
-            return Some(Inside::Somewhere);
-        };
-        if name == KEEPER.as_bytes() {
-            return Some(Inside::Keeper(pid));
+        if line.name == KEEPER.as_bytes() {
+            return Ok(Some(Inside::Keeper(pid)));
         }
-        if parent == daemon {
-            return Some(Inside::Somewhere);
+        if line.parent == daemon {
+            return Ok(Some(Inside::Somewhere));
         }
-        if parent <= 0 {
-            return None;
+        if line.parent <= 0 {
+            return Ok(None);
         }
+        let parent = line.parent;
+        child = Some((pid, line));
         pid = parent;
     }
-    Some(Inside::Somewhere)
+    Ok(Some(Inside::Somewhere))
 }
 
-/// The name stands in parentheses and may itself hold any byte.
-fn name_and_parent(stat: &[u8]) -> Option<(&[u8], i32)> {
+/// What `stat` says of a process.
+#[derive(PartialEq, Eq)]
+struct Line {
+    name: Vec<u8>,
+    parent: i32,
+    start: u64,
+}
+
+fn line(proc: &Path, pid: i32) -> Option<Line> {
+    let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
+    // The name stands in parentheses and may itself hold any byte.
     let open = stat.iter().position(|b| *b == b'(')?;
     let close = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    let parent = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some((stat.get(open + 1..close)?, parent))
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    Some(Line {
+        name: stat.get(open + 1..close)?.to_vec(),
+        parent: fields.next()?.parse().ok()?,
+        start: fields.nth(17)?.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -143,12 +266,19 @@ mod tests {
     fn process(proc: &Path, pid: i32, name: &str, parent: i32, group: &str) {
         let folder = proc.join(pid.to_string());
         std::fs::create_dir(&folder).unwrap();
+        let zeros = "0 ".repeat(17);
         std::fs::write(
             folder.join("stat"),
-            format!("{pid} ({name}) S {parent} 1 1"),
+            format!("{pid} ({name}) S {parent} {zeros}{pid} 0"),
         )
         .unwrap();
         std::fs::write(folder.join("cgroup"), format!("0::/{group}\n")).unwrap();
+        limit(proc, pid, "unlimited");
+    }
+
+    fn limit(proc: &Path, pid: i32, hard: &str) {
+        let limits = format!("Max file locks            unlimited            {hard}   locks\n");
+        std::fs::write(proc.join(pid.to_string()).join("limits"), limits).unwrap();
     }
 
     #[test]
@@ -189,9 +319,33 @@ mod tests {
     }
 
     #[test]
+    fn an_orphan_of_a_command_is_known_by_its_mark() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        process(proc, 1, "init", 0, "");
+        process(proc, 10, "sh", 1, "user.slice");
+        assert_eq!(place(proc, 10, 40), None);
+        limit(proc, 10, "3");
+        assert_eq!(place(proc, 10, 40), Some(Inside::Somewhere));
+        let id: SessionId = "session_k3v9x2bc".parse().unwrap();
+        limit(proc, 10, &mark::value("session_k3v9x2bc").to_string());
+        assert_eq!(place(proc, 10, 40), Some(Inside::Session(id)));
+        limit(proc, 10, "?");
+        assert_eq!(place(proc, 10, 40), Some(Inside::Somewhere));
+    }
+
+    #[test]
     fn nothing_speaks_for_a_process_that_is_gone() {
         let proc = tempfile::tempdir().unwrap();
         assert!(place(proc.path(), 99, 1).is_some());
+        #[expect(clippy::disallowed_methods, reason = "a process that ends at once")]
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let held = Held::open(i32::try_from(child.id()).unwrap()).unwrap();
+        child.wait().unwrap();
+        assert_eq!(
+            Peer::Process(Some(Arc::new(held))).inside(),
+            Some(Inside::Somewhere)
+        );
     }
 
     #[test]
@@ -200,5 +354,25 @@ mod tests {
         process(proc.path(), 7, "a", 8, "");
         process(proc.path(), 8, "b", 7, "");
         assert!(place(proc.path(), 7, 1).is_some());
+    }
+
+    #[test]
+    fn connecting_process_is_held_with_and_without_the_newer_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        let path = folder.path().join("s");
+        let client = std::os::unix::net::UnixStream::connect(path).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(connected(&served).map(|held| held.pid), Some(me));
+        if diag::unix_peer(&served).is_none() {
+            eprintln!("skipped: this kernel has no unix_diag");
+            return;
+        }
+        assert_eq!(holding(me, &served).map(|held| held.pid), Some(me));
+        let other = std::os::unix::process::parent_id();
+        assert!(holding(i32::try_from(other).unwrap(), &served).is_none());
+        drop(client);
+        assert!(holding(me, &served).is_none(), "nobody holds a closed end");
     }
 }

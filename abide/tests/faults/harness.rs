@@ -159,6 +159,15 @@ pub fn private_folder() -> TempDir {
     folder.tempdir().expect("a folder for the test")
 }
 
+/// A named pipe.
+pub fn fifo(path: &std::path::Path) {
+    let (mode, kind) = (
+        rustix::fs::Mode::from_raw_mode(0o600),
+        rustix::fs::FileType::Fifo,
+    );
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a fifo");
+}
+
 /// What a tool says to a block of text; `command` is `abide call`.
 pub fn said_to(mut command: Command, block: &str) -> Value {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());

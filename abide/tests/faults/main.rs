@@ -3,6 +3,7 @@
 
 mod disk;
 mod harness;
+mod identity;
 mod memory;
 mod plain;
 #[path = "../timers/shim.rs"]

@@ -42,12 +42,12 @@ impl Plain {
         Plain { dir, program }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         self.command_of(&self.program, args)
     }
 
     /// The same of another program, which goes before.
-    fn command_of(&self, program: &Path, args: &[&str]) -> Command {
+    pub fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new(program);
         command
@@ -61,13 +61,13 @@ impl Plain {
         command
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         let out = self.command(args).output().expect("abide runs");
         serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{args:?}: {out:?}"))
     }
 
     /// What a tool says.
-    fn call(&self, block: &str) -> Value {
+    pub fn call(&self, block: &str) -> Value {
         said_to(self.command(&["call", "--json"]), block)
     }
 
@@ -78,7 +78,7 @@ impl Plain {
     }
 
     /// A named pipe by which a command says how far it is.
-    fn fifo(&self, name: &str) -> PathBuf {
+    pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o666);
         let fifo = rustix::fs::FileType::Fifo;
@@ -86,6 +86,11 @@ impl Plain {
         // The mask of the test may have taken rights away.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("chmod");
         path
+    }
+
+    /// Lets the user without rights read a file of the test.
+    pub fn open_to_all(&self, path: &Path) {
+        open_to_all(path, 0o644);
     }
 
     /// Puts a program into the folder that takes root's rights, where that can be.
@@ -116,6 +121,7 @@ impl Plain {
         Family {
             session: started["session_id"].as_str().expect("an id").to_owned(),
             keeper: Handle::on(parent.parse().expect("a number")),
+            keeper_pid: parent.parse().expect("a number"),
             members: members.into_iter().map(Handle::on).collect(),
             names,
         }
@@ -192,6 +198,7 @@ impl Names {
 struct Family {
     session: String,
     keeper: Handle,
+    keeper_pid: i32,
     members: Vec<Handle>,
     names: Names,
 }

@@ -39,6 +39,7 @@ pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
         }
         Tcp::Failed(why) => return Err(Problem::conflict(why.clone())),
     };
+    who.look_again().await?;
     let code = state.logins.code(SystemClock.mono());
     Ok(Json(json!({
         "url": format!("http://{address}/#login={code}"),
@@ -67,6 +68,7 @@ pub async fn login(
         .map_err(|_| Problem::fault("the request cannot be read"))?;
     who::be_outside(&parts).await?;
     let Code { code } = request.extract::<JsonBody, _>().await?.into()?;
+    who::be_outside(&parts).await?;
     let secret = state
         .logins
         .exchange(&code, SystemClock.now())

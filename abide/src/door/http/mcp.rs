@@ -15,7 +15,7 @@ use crate::world::peer::Peer;
 pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     let peer = request.extensions().get::<ConnectInfo<Peer>>();
     // Where nobody is known to be at the other end, nobody is found there either.
-    let peer = peer.map_or(Peer::Process { pid: None }, |peer| peer.0);
+    let peer = peer.map_or(Peer::Process(None), |peer| peer.0.clone());
     let origin = match origin(request.headers(), peer) {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),

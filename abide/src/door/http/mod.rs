@@ -180,18 +180,19 @@ impl Listener for OwnersOnly {
             if let Ok(peer) = stream.peer_cred()
                 && peer.uid() == owner
             {
-                return (stream, Peer::Process { pid: peer.pid() });
+                let peer = Peer::of_socket(&stream);
+                return (stream, peer);
             }
         }
     }
 
     fn local_addr(&self) -> io::Result<Peer> {
-        Ok(Peer::Process { pid: None })
+        Ok(Peer::Process(None))
     }
 }
 
 impl Connected<IncomingStream<'_, OwnersOnly>> for Peer {
     fn connect_info(stream: IncomingStream<'_, OwnersOnly>) -> Self {
-        *stream.remote_addr()
+        stream.remote_addr().clone()
     }
 }

@@ -265,6 +265,7 @@ pub async fn answer(
         }
     };
     let quiet_for = quiet(body.get("quiet_for"), answer)?;
+    who.look_again().await?;
     let request = Request::Answer {
         question,
         answer,

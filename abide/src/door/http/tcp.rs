@@ -86,7 +86,7 @@ async fn converse(stream: TcpStream, router: Router) {
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(peer.clone());
         request.extensions_mut().insert(looked.clone());
         routes.call(request)
     });

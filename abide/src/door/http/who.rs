@@ -5,7 +5,7 @@ use abide_core::session::End;
 use abide_core::{Agent, SessionId};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +39,8 @@ enum Way {
     Local(Peer),
     /// Over TCP, from an agent.
     Agent(Peer),
-    /// Over TCP, from somebody outside every session who says to be a person, or has logged in.
-    Person(Option<LoginId>),
+    /// Over TCP, from outside of every session, with the claim to be a person or with a login.
+    Person(Peer, Option<LoginId>),
     /// Nobody knows.
     Unknown,
 }
@@ -69,41 +69,50 @@ impl Who {
     /// Whether a person can sit at the terminal that the caller says it has. Naming an agent does
     /// not change who sits there; over TCP only a person has one.
     pub fn may_be_seated(&self) -> bool {
-        match self.way {
+        match &self.way {
             Way::Local(peer) => !peer.is_inside_a_session(),
-            Way::Person(_) => true,
+            Way::Person(..) => true,
             Way::Agent(_) | Way::Unknown => false,
         }
     }
 
     /// Whether the request comes out of a command that is kept here.
     pub fn is_inside_a_session(&self) -> bool {
-        match self.way {
+        match &self.way {
             Way::Local(peer) => peer.is_inside_a_session(),
-            Way::Person(_) | Way::Agent(_) => false,
+            Way::Person(..) | Way::Agent(_) => false,
             Way::Unknown => true,
+        }
+    }
+
+    /// Looks again who is there, right before something is done that only a person may do.
+    pub async fn look_again(&self) -> Result<(), Problem> {
+        match &self.way {
+            Way::Person(peer, _) => look(peer.clone()).await,
+            Way::Local(_) | Way::Agent(_) | Way::Unknown if self.may_be_a_person() => Ok(()),
+            Way::Local(_) | Way::Agent(_) | Way::Unknown => Err(unidentified()),
         }
     }
 
     /// Whether the request comes out of this very session.
     pub async fn is_inside(&self, view: &SessionView) -> bool {
-        match self.way {
-            Way::Local(peer) | Way::Agent(peer) => tools::is_own(view, peer).await,
+        match &self.way {
+            Way::Local(peer) | Way::Agent(peer) => tools::is_own(view, peer.clone()).await,
             // Nobody who is a person is inside any.
-            Way::Person(_) => false,
+            Way::Person(..) => false,
             Way::Unknown => true,
         }
     }
 
     /// Whether a person asks over TCP, who reads no agent's messages by asking.
     pub fn is_a_person_over_tcp(&self) -> bool {
-        matches!(self.way, Way::Person(_))
+        matches!(self.way, Way::Person(..))
     }
 
     /// The login that the request shows.
     pub fn login(&self) -> Option<LoginId> {
         match self.way {
-            Way::Person(login) => login,
+            Way::Person(_, login) => login,
             Way::Local(_) | Way::Agent(_) | Way::Unknown => None,
         }
     }
@@ -128,13 +137,13 @@ impl FromRequestParts<State> for Who {
             Some(Shown::Login(login)) => Some(*login),
             Some(Shown::Token | Shown::Nothing) | None => None,
         };
-        let (agent, way) = match peer.map(|info| info.0) {
+        let (agent, way) = match peer.map(|info| info.0.clone()) {
             None => (named, Way::Unknown),
             Some(peer @ Peer::Process { .. }) => {
                 let own = || peer.inside().map(|place| agent_at(state, place));
                 (named.or_else(own), Way::Local(peer))
             }
-            Some(Peer::Tcp { .. }) if says_person(&parts.headers)? || login.is_some() => {
+            Some(peer @ Peer::Tcp { .. }) if says_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
                     return Err(Problem::bad_input(format!(
                         "`{}` is for agents only: a person is not an agent",
@@ -142,7 +151,7 @@ impl FromRequestParts<State> for Who {
                     )));
                 }
                 be_outside(parts).await?;
-                (None, Way::Person(login))
+                (None, Way::Person(peer, login))
             }
             Some(peer @ Peer::Tcp { .. }) => (Some(named.unwrap_or_default()), Way::Agent(peer)),
         };
@@ -169,35 +178,41 @@ fn agent_at(state: &State, place: Inside) -> Agent {
         .unwrap_or_default()
 }
 
-/// Whether a connection was found to be held from outside every session. Looking takes a while, and
-/// whoever holds a connection does not hand it to a command.
+/// Whether a connection was found to be held from outside every session. Looking takes a while, so for requests that only
+/// read it is done once a connection; what acts is looked at each time.
 #[derive(Clone, Default)]
 pub struct Looked(Arc<AtomicBool>);
 
-/// Looks, beside the loop and once for each connection, whether a command is at the other end.
+/// Looks, beside the loop, whether a command is at the other end.
 pub async fn be_outside(parts: &Parts) -> Result<(), Problem> {
+    let reads = (parts.method == Method::GET || parts.method == Method::HEAD)
+        && !parts.headers.contains_key(header::UPGRADE);
     let looked = parts.extensions.get::<Looked>();
-    if looked.is_some_and(|looked| looked.0.load(Ordering::Relaxed)) {
+    if reads && looked.is_some_and(|looked| looked.0.load(Ordering::Relaxed)) {
         return Ok(());
     }
-    let inside = match parts.extensions.get::<ConnectInfo<Peer>>() {
-        None => true,
-        Some(ConnectInfo(peer)) => {
-            let peer = *peer;
-            let look = tokio::task::spawn_blocking(move || peer.is_inside_a_session());
-            look.await.unwrap_or(true)
-        }
-    };
-    if inside {
-        return Err(Problem::forbidden(
-            "a command cannot speak for a person, and nobody else could be found at the other end \
-             of this connection",
-        ));
-    }
+    let peer = parts.extensions.get::<ConnectInfo<Peer>>();
+    look(peer.map_or(Peer::Process(None), |peer| peer.0.clone())).await?;
     if let Some(looked) = looked {
         looked.0.store(true, Ordering::Relaxed);
     }
     Ok(())
+}
+
+async fn look(peer: Peer) -> Result<(), Problem> {
+    let look = tokio::task::spawn_blocking(move || peer.is_inside_a_session());
+    match look.await {
+        Ok(false) => Ok(()),
+        Ok(true) | Err(_) => Err(unidentified()),
+    }
+}
+
+fn unidentified() -> Problem {
+    Problem::forbidden(
+        "a command cannot speak for a person, and no process outside of every session could be \
+         identified at the other end of this connection; use `abide answer` at a terminal, or a \
+         browser on this machine with the page that `abide open` opens",
+    )
 }
 
 fn says_person(headers: &HeaderMap) -> Result<bool, Problem> {

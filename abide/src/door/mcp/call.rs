@@ -119,7 +119,7 @@ pub async fn run(
             .parse()
             .ok()
             .and_then(|id| server.handle.board().session(id))
-        && Box::pin(tools::is_own(&view, origin.peer)).await
+        && Box::pin(tools::is_own(&view, origin.peer.clone())).await
     {
         return Ok(ToolResult::error(tools::OWN_LIMITS.into()).into());
     }

@@ -75,11 +75,11 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
             tracing::warn!("{FRONTS} fronts are connected already; one more was refused");
             continue;
         };
-        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let peer = Peer::of_socket(&stream);
         match stream.into_std().and_then(Stream::new) {
             Ok(stream) => drop(tokio::spawn(converse(
                 stream,
-                Peer::Process { pid },
+                peer,
                 handle.clone(),
                 seal.clone(),
                 place,

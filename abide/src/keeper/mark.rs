@@ -1,0 +1,124 @@
+//! The mark that every process of a session carries: its hard limit on file locks (`RLIMIT_LOCKS`).
+//!
+//! Linux has not enforced this limit since version 2.4, so its value changes nothing for a program. It is inherited
+//! by every descendant, whatever it executes, clears from its environment or gets as its parent, and a process
+//! without `CAP_SYS_RESOURCE` can lower a hard limit but never raise it. So a process without the mark was not started
+//! by a command (unless that had root's rights), and one with it was.
+
+use std::sync::LazyLock;
+
+use abide_core::SessionId;
+
+/// The upper bits of a mark; the lower ones are those of the session's id.
+const PREFIX: u64 = 0x61_6269 << ID_BITS;
+const ID_BITS: u32 = 40;
+
+/// What the limit of a process says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// No session started it.
+    None,
+    /// This session started it.
+    Session(SessionId),
+    /// A session started it; which one cannot be told, since the limit was lowered further.
+    Altered,
+}
+
+/// The hard limit of this process when it first asked. A command could lower it later.
+static OWN: LazyLock<u64> = LazyLock::new(|| {
+    let limits = std::fs::read_to_string("/proc/self/limits");
+    limits.ok().and_then(|text| hard(&text)).unwrap_or(u64::MAX)
+});
+
+/// Notes the limit of this process, to which those of others are compared.
+pub fn note_own() {
+    LazyLock::force(&OWN);
+}
+
+/// The mark of a process. `None`: there is no such process.
+pub fn of(pid: i32) -> Option<Mark> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    Some(read(hard(&limits)?, *OWN))
+}
+
+/// The same from the text of its `limits` file.
+pub fn in_text(limits: &str) -> Option<Mark> {
+    Some(read(hard(limits)?, *OWN))
+}
+
+fn read(hard: u64, own: u64) -> Mark {
+    if hard >> ID_BITS == PREFIX >> ID_BITS {
+        Mark::Session(SessionId::from_bits(hard))
+    } else if hard < own {
+        Mark::Altered
+    } else {
+        Mark::None
+    }
+}
+
+/// The hard limit on file locks; `u64::MAX`: there is none.
+fn hard(limits: &str) -> Option<u64> {
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max file locks"))?;
+    match line.split_ascii_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    }
+}
+
+/// The limit that marks the processes of a session.
+pub(crate) fn value(session: &str) -> u64 {
+    let bits = session.parse().map_or(0, |id: SessionId| id.0.bits());
+    PREFIX | bits
+}
+
+/// Marks this process and all it starts. Makes system calls and nothing else: it runs between fork and exec.
+pub(super) fn set(value: u64) {
+    // SAFETY: plain system calls about this very process, on structures that live here.
+    unsafe {
+        let mut now: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_LOCKS, &mut now) < 0 {
+            return;
+        }
+        // Where the limit is lower already, one less still tells a command from the process that started the daemon.
+        let hard = match now.rlim_max < value {
+            true => now.rlim_max.saturating_sub(1),
+            false => value,
+        };
+        let marked = libc::rlimit {
+            rlim_cur: hard,
+            rlim_max: hard,
+        };
+        libc::setrlimit(libc::RLIMIT_LOCKS, &marked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_of_a_session_names_it_and_a_lowered_one_is_still_a_mark() {
+        let id: SessionId = "session_k3v9x2bc".parse().unwrap();
+        let marked = value("session_k3v9x2bc");
+        assert_eq!(read(marked, u64::MAX), Mark::Session(id));
+        // A daemon that was itself started by a command.
+        assert_eq!(read(marked, marked), Mark::Session(id));
+        assert_eq!(read(5, u64::MAX), Mark::Altered);
+        assert_eq!(read(9, 10), Mark::Altered);
+        assert_eq!(read(10, 10), Mark::None);
+        assert_eq!(read(u64::MAX, u64::MAX), Mark::None);
+        assert_eq!(read(u64::MAX, marked), Mark::None);
+    }
+
+    #[test]
+    fn hard_limit_is_the_second_number_of_its_line() {
+        let text = "Limit  Soft Limit  Hard Limit  Units\n\
+                    Max address space         1            2            bytes\n\
+                    Max file locks            3            unlimited    locks\n";
+        assert_eq!(hard(text), Some(u64::MAX));
+        assert_eq!(hard(&text.replace("unlimited", "17")), Some(17));
+        assert_eq!(hard("Max address space 1 2 bytes\n"), None);
+    }
+}
