@@ -1,16 +1,18 @@
 //! All processes of a session: finding them, signalling them, proving that they are gone.
 //!
 //! Whoever is left by its parent comes back to the keeper, so everything a session started is a
-//! descendant of its keeper. A process is only ever signalled through a handle on it, and only after
+//! descendant of its keeper; where the keeper is gone, it is found by its mark. A process is only ever signalled through a handle on it, and only after
 //! it was seen to belong to the tree while held.
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::cgroup::Leaf;
 use super::folder::Meta;
+use super::mark::{self, Mark};
 use super::proc::{self, Held, Stat};
 
 /// A process of a session, to be shown.
@@ -22,8 +24,7 @@ pub struct Process {
     pub command: String,
 }
 
-/// The living processes of the session, parents first. Empty where its keeper is gone and it has no
-/// control group.
+/// The living processes of the session, parents first.
 pub fn processes(meta: &Meta) -> Vec<Process> {
     members(meta)
         .into_iter()
@@ -40,34 +41,139 @@ pub fn processes(meta: &Meta) -> Vec<Process> {
 pub fn members(meta: &Meta) -> Vec<i32> {
     let mut pids = Vec::new();
     let keeper = meta.keeper.pid as i32;
-    if proc::stat(keeper).is_some_and(|stat| stat.start_ticks == meta.keeper.start_ticks) {
+    let kept = is_kept(meta);
+    if kept {
         walk(keeper, |held, _| pids.push(held.pid));
     }
     match leaf_of(meta) {
-        Some(leaf) => {
-            for pid in leaf.processes() {
-                if !pids.contains(&pid) {
-                    pids.push(pid);
-                }
-            }
-        }
+        Some(leaf) => add_new(&mut pids, leaf.processes()),
         // A group that is gone was emptied: its keeper may keep another session by now.
         None if meta.cgroup.is_some() => pids.clear(),
+        None if !kept => add_new(&mut pids, marked(meta)),
         None => {}
     }
     pids.retain(|pid| Some(*pid as u32) != meta.init);
     pids
 }
 
-/// Ends what is left of a session whose keeper is gone, as far as its control group holds it.
-/// Whether nothing is left.
-pub fn end_orphans(meta: &Meta) -> bool {
-    let Some(leaf) = leaf_of(meta) else {
-        return false;
+fn add_new(pids: &mut Vec<i32>, more: Vec<i32>) {
+    for pid in more {
+        if !pids.contains(&pid) {
+            pids.push(pid);
+        }
+    }
+}
+
+/// Whether the keeper of the session lives.
+fn is_kept(meta: &Meta) -> bool {
+    keeper(meta).is_some()
+}
+
+/// Takes hold of the keeper of the session; `None`: it is gone.
+pub fn keeper(meta: &Meta) -> Option<Held> {
+    let keeper = Held::open(meta.keeper.pid as i32)?;
+    began(&keeper, meta.keeper.start_ticks).then_some(keeper)
+}
+
+/// All living processes with the mark of the session. A daemon that was started by a command of that session has the
+/// mark too; it is left out, with all it has started.
+fn marked(meta: &Meta) -> Vec<i32> {
+    let Ok(id) = meta.session.parse() else {
+        return Vec::new();
     };
-    let killed = leaf.kill().is_ok();
-    leaf.remove();
-    killed && !leaf.populated()
+    if meta.keeper.boot_id != super::boot_id() {
+        return Vec::new();
+    }
+    let wanted = Some(Mark::Session(id));
+    let own = std::process::id() as i32;
+    let is_marked = mark::of(own) == wanted;
+    let is_ours = |pid: i32| {
+        let mut line = std::iter::successors(Some(pid), |pid| Some(proc::stat(*pid)?.ppid));
+        is_marked && line.any(|pid| pid == own)
+    };
+    let mut found = proc::all();
+    found.retain(|pid| mark::of(*pid) == wanted && !is_ours(*pid));
+    found.retain(|pid| proc::stat(*pid).is_some_and(|stat| !stat.is_dead()));
+    found
+}
+
+/// How often a tree is killed before it is said not to die, and how long its ends are waited for in between.
+const END_PASSES: usize = 20;
+const END_WAIT: Duration = Duration::from_millis(50);
+
+/// Ends all that is left of a session whose keeper is gone, or does nothing. Whether nothing is left.
+pub fn end_orphans(meta: &Meta) -> bool {
+    let leaf = leaf_of(meta);
+    for _ in 0..END_PASSES {
+        if let Some(leaf) = &leaf {
+            let _ = leaf.kill();
+        }
+        let left = stopped_survivors(meta, leaf.as_ref());
+        if left.is_empty() {
+            if let Some(leaf) = leaf.filter(|_| !is_kept(meta)) {
+                leaf.remove();
+            }
+            return true;
+        }
+        for process in &left {
+            process.signal(Signal::KILL);
+        }
+        proc::wait_for_end(&left, END_WAIT);
+    }
+    false
+}
+
+/// Takes away the control group of a session that is known to be empty and whose keeper is gone.
+pub fn discard_group(meta: &Meta) {
+    if let Some(leaf) = leaf_of(meta) {
+        leaf.remove();
+    }
+}
+
+/// Takes hold of all that is left and stops it: what is stopped cannot fork.
+fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<Held> {
+    let mut held: Vec<Held> = Vec::new();
+    for _ in 0..STOP_PASSES {
+        let mut pids = marked(meta);
+        match leaf {
+            Some(leaf) => add_new(&mut pids, leaf.processes()),
+            None if is_kept(meta) && meta.cgroup.is_none() => {
+                walk(meta.keeper.pid as i32, |held, _| pids.push(held.pid));
+            }
+            None => {}
+        }
+        let before = held.len();
+        for pid in pids {
+            if held.iter().any(|known| known.pid == pid) {
+                continue;
+            }
+            // The number may have gone to a stranger since it was listed.
+            let is_its = |_: &Held| belongs(meta, leaf, pid);
+            if let Some(process) = Held::open(pid).filter(is_its).filter(Held::lives) {
+                process.signal(Signal::STOP);
+                held.push(process);
+            }
+        }
+        if held.len() == before {
+            break;
+        }
+    }
+    held.retain(Held::lives);
+    held
+}
+
+/// Whether the process that has this number now belongs to the session.
+fn belongs(meta: &Meta, leaf: Option<&Leaf>, pid: i32) -> bool {
+    let marked = match mark::of(pid) {
+        Some(Mark::Session(id)) => id.to_string() == meta.session,
+        Some(Mark::Altered | Mark::None) | None => false,
+    };
+    let below = || {
+        let keeper = meta.keeper.pid as i32;
+        let line = std::iter::successors(Some(pid), |pid| Some(proc::stat(*pid)?.ppid));
+        is_kept(meta) && line.skip(1).any(|pid| pid == keeper)
+    };
+    marked || leaf.is_some_and(|leaf| leaf.holds(pid)) || leaf.is_none() && below()
 }
 
 fn leaf_of(meta: &Meta) -> Option<Leaf> {
