@@ -30,6 +30,13 @@ pub enum Effect {
         /// Why; the keeper writes it into the ending.
         end: End,
     },
+    /// The session should have ended by now. Unless its keeper answers, end the tree without it.
+    Force {
+        /// Which session.
+        session: SessionId,
+        /// Why it should have.
+        end: End,
+    },
     /// Move the hard limit, counted from now.
     SetDeadline {
         /// Which session.
@@ -131,6 +138,7 @@ impl Effect {
             Effect::Record(_) => 0,
             Effect::Start { .. }
             | Effect::Kill { .. }
+            | Effect::Force { .. }
             | Effect::SetDeadline { .. }
             | Effect::KeepLimits { .. }
             | Effect::Look { .. }

@@ -94,6 +94,8 @@ pub enum Event {
         session: SessionId,
         /// What is known of it.
         state: Session,
+        /// When its hard limit is reached, as far as is known without its keeper.
+        deadline: Option<Mono>,
     },
     /// At start: a question that was open.
     Reopened {

@@ -7,6 +7,7 @@ mod calls;
 mod keepers;
 mod kept;
 mod messages;
+mod overdue;
 mod patience;
 mod people;
 mod recovery;
@@ -64,6 +65,7 @@ enum Alarm {
     Idle(SessionId),
     Inactive(SessionId),
     Unheard(SessionId),
+    Overdue(SessionId),
 }
 
 /// One event being handled: when, and what comes of it.
@@ -154,7 +156,11 @@ impl House {
             } => self.exited(turn, session, ending, empty),
             Event::Emptied { session } => self.emptied(turn, session),
             Event::Undying { session } => self.undying(turn, session),
-            Event::Found { session, state } => self.found(turn, session, state),
+            Event::Found {
+                session,
+                state,
+                deadline,
+            } => self.found(turn, session, state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(turn),
             Event::Unheard { session } => self.unheard(turn, session),
@@ -230,6 +236,7 @@ impl House {
                 Alarm::Idle(session) => self.look(turn, session),
                 Alarm::Inactive(session) => self.look_for_life(turn, session),
                 Alarm::Unheard(session) => self.nobody_came_back(turn, session),
+                Alarm::Overdue(session) => self.overdue(turn, session),
             }
         }
         self.timers_due(turn);

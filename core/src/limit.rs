@@ -20,6 +20,12 @@ pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
 pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
 /// Hard limit of `shell` where none is given.
 pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
+/// So long after its hard limit a session that runs on is ended by the daemon, if its keeper does not answer.
+pub const LIMIT_GRACE: Millis = Millis(500);
+/// The same after a kill.
+pub const KILL_GRACE: Millis = Millis::from_secs(1);
+/// How soon that is tried again.
+pub const FORCE_AGAIN: Millis = Millis::from_secs(5);
 /// Timers that have not ended, of all agents.
 pub const TIMERS: usize = 4_000_000;
 /// Agents that own timers or messages.

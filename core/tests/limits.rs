@@ -133,7 +133,15 @@ fn as_many_sessions_are_kept_as_may() {
             phase: Phase::Failed { fault: "no".into() },
         };
         let session = SessionId::from_bits(n);
-        step(&mut house, Event::Found { session, state });
+        let deadline = None;
+        step(
+            &mut house,
+            Event::Found {
+                session,
+                state,
+                deadline,
+            },
+        );
     }
     refuses(&house, run(limit::SESSIONS as u64, Asking::Never));
     let sessions = vec![SessionId::from_bits(7)];

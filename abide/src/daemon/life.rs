@@ -405,6 +405,7 @@ impl Runtime {
             .map(|found| Event::Found {
                 session: found.id,
                 state: found.session,
+                deadline: found.deadline,
             })
             .collect();
         recovered.extend(

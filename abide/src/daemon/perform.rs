@@ -107,6 +107,7 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
+                Effect::Force { session, end } => self.keepers.force(session, end),
                 Effect::SetDeadline { session, deadline } => {
                     self.deadline_moved(house, session, deadline, now);
                     self.keepers

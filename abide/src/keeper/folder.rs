@@ -254,15 +254,16 @@ impl EndingFile {
         }))
     }
 
-    /// The ending of a session that nobody saw end, and that is known to have run for as long.
-    pub fn lost(duration_ms: u64, bytes: u64, dropped: u64) -> Self {
+    /// The ending of a session that no keeper saw end, and that is known to have run for as long. `empty`: none of its
+    /// processes was found running.
+    pub fn unseen(end: End, duration_ms: u64, bytes: u64, dropped: u64, empty: bool) -> Self {
         EndingFile::Ended(Exited {
             exit: None,
-            end: End::Lost,
+            end,
             duration_ms,
             bytes,
             dropped,
-            empty: true,
+            empty,
             closed: true,
             cpu_ms: 0,
             max_rss_kb: 0,

@@ -37,6 +37,11 @@ pub enum ToKeeper {
         /// How long it is asked before it is made to; zero: not at all.
         grace_ms: u32,
     },
+    /// The daemon has ended the tree itself, since the keeper did not do it.
+    Forced {
+        /// Why.
+        end: End,
+    },
     /// Move the hard limit.
     Deadline {
         /// From now; zero takes it away.
@@ -191,6 +196,9 @@ impl ToKeeper {
             ToKeeper::Kill { end, grace_ms } => {
                 put.u8(2).u8(end_code(*end)).u32(*grace_ms);
             }
+            ToKeeper::Forced { end } => {
+                put.u8(15).u8(end_code(*end));
+            }
             ToKeeper::Deadline { in_ms } => {
                 put.u8(3).u64(*in_ms);
             }
@@ -292,6 +300,9 @@ impl ToKeeper {
             13 => ToKeeper::HangBell,
             14 => ToKeeper::Expect {
                 for_ms: take.u32()?,
+            },
+            15 => ToKeeper::Forced {
+                end: end_from(take.u8()?)?,
             },
             _ => return Ok(None),
         }))
@@ -502,6 +513,7 @@ mod tests {
     fn all_to() -> Vec<ToKeeper> {
         vec![
             ToKeeper::Start(Box::new(launch())),
+            ToKeeper::Forced { end: End::User },
             ToKeeper::Kill {
                 end: End::User,
                 grace_ms: 5,

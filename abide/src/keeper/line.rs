@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use abide_core::End;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
@@ -121,6 +122,17 @@ impl Line {
                 Err(_) => self.broken = true,
             }
         }
+    }
+
+    /// Why the daemon has ended the tree itself, where that is among what has come.
+    pub fn forced(&self) -> Option<End> {
+        let mut inbox = self.inbox.clone();
+        while let Ok(Some(frame)) = ToKeeper::take_from(&mut inbox) {
+            if let ToKeeper::Forced { end } = frame {
+                return Some(end);
+            }
+        }
+        None
     }
 
     /// Takes in what has come; whether there was anything. What came before the connection broke

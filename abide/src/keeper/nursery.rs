@@ -121,12 +121,18 @@ impl Nursery {
         }
     }
 
-    /// Takes leave of children that have ended. A keeper that was killed could not end its tree, which
+    /// Takes leave of children that have ended, and continues keepers that were stopped. A keeper that was killed could not end its tree, which
     /// has come to the nursery meanwhile.
     fn bury(&mut self) {
-        while let Ok(Some((pid, _))) = rustix::process::wait(WaitOptions::NOHANG) {
-            let pid = pid.as_raw_pid();
-            self.keepers.retain(|keeper| *keeper != pid);
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+        while let Ok(Some((pid, status))) = rustix::process::wait(options) {
+            let number = pid.as_raw_pid();
+            if !status.stopped() {
+                self.keepers.retain(|keeper| *keeper != number);
+            } else if self.keepers.contains(&number) {
+                // A command must not hold up what enforces its limits.
+                let _ = rustix::process::kill_process(pid, Signal::CONT);
+            }
         }
         // Whoever escapes comes here when its parent has died, and is met then.
         for pid in self.strangers() {

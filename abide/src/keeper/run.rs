@@ -90,6 +90,8 @@ pub(super) struct Own {
     pub namespace: Option<Namespace>,
     /// What was counted before it.
     pub oom: OomWatch,
+    /// When it was about to be started, on the clock that stands still while the machine sleeps and on the other.
+    pub begun: (u64, u64),
     /// Where its ending is written.
     pub record: Rc<OwnedFd>,
     /// Where its log goes.
@@ -182,10 +184,12 @@ impl Run {
             streams: [sources.next(), sources.next()],
             ended: Vec::with_capacity(2),
             pty: spawned.pty,
-            started_mono: now,
-            started_boot: boot_ms(),
+            started_mono: own.begun.0,
+            started_boot: own.begun.1,
             quiet_since: now,
-            deadline: launch.deadline_ms.map(|limit| now.saturating_add(limit)),
+            deadline: launch
+                .deadline_ms
+                .map(|limit| own.begun.0.saturating_add(limit)),
             killing: Killing::No,
             reason: None,
             usage: Usage::default(),
@@ -365,6 +369,11 @@ impl Run {
             | ToKeeper::Ack
             | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
+            ToKeeper::Forced { end } => {
+                if matches!(self.state, State::Running) {
+                    self.reason.get_or_insert(end);
+                }
+            }
             ToKeeper::Deadline { in_ms: 0 } => self.deadline = None,
             ToKeeper::Deadline { in_ms } => {
                 self.deadline = Some(mono_ms().saturating_add(in_ms));
@@ -533,6 +542,12 @@ impl Run {
         killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref())
     }
 
+    /// The daemon ends a tree whose limit has passed while its keeper stands still.
+    fn killed_at_limit(&self, exit: Exit) -> Option<End> {
+        let passed = self.deadline.is_some_and(|at| at <= mono_ms());
+        (passed && exit == Exit::Signal(libc::SIGKILL)).then_some(End::Deadline)
+    }
+
     fn leader_ended(&mut self, exit: Exit) {
         let by_itself = match exit {
             _ if self.killed_for_memory(exit) => End::OutOfMemory,
@@ -541,7 +556,10 @@ impl Run {
         };
         let ending = Exited {
             exit: Some(exit),
-            end: self.reason.unwrap_or(by_itself),
+            end: self
+                .reason
+                .or_else(|| self.killed_at_limit(exit))
+                .unwrap_or(by_itself),
             duration_ms: boot_ms().saturating_sub(self.started_boot),
             bytes: 0,
             dropped: 0,

@@ -13,7 +13,7 @@ use rustix::net::SocketFlags;
 use rustix::thread::sched_getcpu as processor;
 
 use super::birth::pause;
-use super::clock::mono_ms;
+use super::clock::{boot_ms, mono_ms};
 use super::folder::{self, CTL, EndingFile, Meta};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
@@ -222,6 +222,10 @@ impl Keeper {
             }
         }
         if woken.signal {
+            // Why the daemon has ended the tree is heard before that it has.
+            if woken.line_in || woken.listener {
+                self.hear_why_forced(woken.listener);
+            }
             self.signalled();
         }
         if let Stage::Run(run) = &mut self.stage {
@@ -247,6 +251,21 @@ impl Keeper {
         }
         if self.line.as_ref().is_some_and(Line::broken) {
             self.line = None;
+        }
+    }
+
+    /// The daemon may have ended the tree itself while this process was stopped. What else it has said is obeyed
+    /// later, in its order.
+    fn hear_why_forced(&mut self, called: bool) {
+        if called {
+            self.accept();
+        }
+        let Some(line) = &mut self.line else {
+            return;
+        };
+        while line.receive() {}
+        if let (Some(end), Stage::Run(run)) = (line.forced(), &mut self.stage) {
+            run.obey(ToKeeper::Forced { end });
         }
     }
 
@@ -475,6 +494,8 @@ impl Keeper {
             )
         };
         let oom = self.place.oom_watch();
+        // The command may stop this process before it goes on.
+        let begun = (mono_ms(), boot_ms());
         let around = Around {
             leaf,
             namespace: namespace.as_ref(),
@@ -500,6 +521,7 @@ impl Keeper {
             },
             namespace,
             oom,
+            begun,
             record: Rc::clone(&self.place.record),
             log_folder: Rc::clone(&self.place.folder),
         };

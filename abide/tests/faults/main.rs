@@ -8,6 +8,7 @@ mod memory;
 mod plain;
 #[path = "../timers/shim.rs"]
 mod shim;
+mod stopped;
 mod wary;
 
 use std::io::{BufRead, Write};

@@ -125,7 +125,11 @@ impl House {
             bytes: 0,
             phase: Phase::Starting,
         };
-        self.keep(spare, Kept::new(session));
+        let mut kept = Kept::new(session);
+        kept.limit = run.deadline;
+        kept.deadline = run.deadline.map(|limit| turn.now.mono + limit);
+        self.keep(spare, kept);
+        self.mind_its_end(spare);
         self.begin_wait(wait);
         turn.push(Effect::Start {
             session: spare,
@@ -241,9 +245,15 @@ impl House {
         match self.sessions.get_mut(&session) {
             Some(kept) if kept.session.phase == Phase::Starting => {
                 kept.held_deadline = Some(turn.now.mono + deadline);
+                kept.deadline = kept.held_deadline;
             }
-            _ => turn.push(Effect::SetDeadline { session, deadline }),
+            Some(kept) => {
+                kept.deadline = Some(turn.now.mono + deadline);
+                turn.push(Effect::SetDeadline { session, deadline });
+            }
+            None => {}
         }
+        self.mind_its_end(session);
     }
 
     /// A session this caller may know of: its own, or any for a person at the command line.

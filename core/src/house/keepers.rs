@@ -24,7 +24,9 @@ impl House {
             ending: kept.doom,
         };
         let held = kept.held_deadline.take();
+        kept.deadline = held.or_else(|| Some(turn.now.mono + kept.limit?));
         let doom = kept.doom;
+        kept.killed = doom.map(|_| turn.now.mono);
         if let Some(at) = held {
             turn.push(Effect::SetDeadline {
                 session: id,
@@ -140,6 +142,7 @@ impl House {
         for (call, outcome) in answers {
             self.reply(turn, call, outcome);
         }
+        self.mind_its_end(id);
         self.wind(turn, id);
     }
 
@@ -148,6 +151,7 @@ impl House {
         self.withdraw(turn, id);
         turn.push(Effect::Publish { session: id });
         self.answer_waits(turn, id);
+        self.mind_its_end(id);
         self.wind(turn, id);
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use crate::id::{CallId, QuestionId};
 use crate::session::{End, Ending, Phase, Session};
-use crate::time::Mono;
+use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait, WhyRunning};
 
 /// A session and what the house knows about it.
@@ -31,8 +31,16 @@ pub(super) struct Kept {
     pub found: bool,
     /// It has ended, and nobody has heard of that yet.
     pub unheard: bool,
+    /// The hard limit it is to be started with.
+    pub limit: Option<Millis>,
     /// A hard limit that was moved before the command had started.
     pub held_deadline: Option<Mono>,
+    /// When its hard limit is reached.
+    pub deadline: Option<Mono>,
+    /// When it was decided that it must end.
+    pub killed: Option<Mono>,
+    /// When the daemon will look whether its keeper has ended it.
+    pub overdue: Option<Mono>,
 }
 
 /// Where the idle clock of a session stands.
@@ -74,7 +82,11 @@ impl Kept {
             undying: false,
             found: false,
             unheard: false,
+            limit: None,
             held_deadline: None,
+            deadline: None,
+            killed: None,
+            overdue: None,
         }
     }
 

@@ -172,11 +172,13 @@ impl House {
                 Phase::Ended { .. } | Phase::Failed { .. } => return,
             }
             kept.doom = Some(end);
+            kept.killed = Some(turn.now.mono);
             turn.push(Effect::Publish { session: id });
         } else if kept.undying {
             // Its keeper says again how things stand, and whoever kills it now hears that.
             turn.push(Effect::Kill { session: id, end });
         }
+        self.mind_its_end(id);
         self.wind(turn, id);
     }
 }

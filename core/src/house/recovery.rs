@@ -9,13 +9,21 @@ use crate::id::{QuestionId, SessionId};
 use crate::limit;
 use crate::question::{Closing, Question};
 use crate::session::{Phase, Session};
+use crate::time::Mono;
 use crate::wait::Wait;
 
 impl House {
     /// Quiet is counted from now: somebody may have decided to go on just before the crash, and
     /// that is not recorded.
-    pub(super) fn found(&mut self, turn: &Turn<'_>, id: SessionId, state: Session) {
+    pub(super) fn found(
+        &mut self,
+        turn: &Turn<'_>,
+        id: SessionId,
+        state: Session,
+        deadline: Option<Mono>,
+    ) {
         let mut kept = Kept::new(state);
+        kept.deadline = deadline;
         kept.found = true;
         kept.patience_from = turn.now.mono;
         kept.attended = turn.now.mono;
@@ -25,6 +33,7 @@ impl House {
         if !self.sessions.contains_key(&id) {
             self.keep(id, kept);
             self.keep_vigil(turn, id);
+            self.mind_its_end(id);
         }
     }
 
@@ -121,6 +130,10 @@ impl House {
             let Some(kept) = self.sessions.remove(id) else {
                 continue;
             };
+            if kept.unheard {
+                let unheard = Alarm::Unheard(*id);
+                self.alarms.retain(|(_, alarm)| *alarm != unheard);
+            }
             if let Some(key) = kept.session.key {
                 let name = (kept.session.agent, key);
                 if self.keys.get(&name) == Some(id) {

@@ -58,6 +58,11 @@ impl Sim {
                     keeper.kill(end, now, &mut self.random);
                 }
             }
+            Effect::Force { session, end } => {
+                if let Some(keeper) = self.keepers.get_mut(&session) {
+                    keeper.force(end, now, &mut self.random, &mut self.tally);
+                }
+            }
             Effect::SetDeadline { session, deadline } => {
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     let early = matches!(keeper.truth, Truth::Starting { .. });
@@ -169,6 +174,7 @@ impl Sim {
             told.push(Event::Found {
                 session: *id,
                 state: keeper.found(),
+                deadline: keeper.deadline_at(),
             });
         }
         for (question, state) in replay(&self.records) {

@@ -21,6 +21,9 @@ pub struct Keeper {
     /// When it wrote, newest last.
     pub wrote: Vec<Mono>,
     pub deadline: Option<Deadline>,
+    /// Its command has stopped it: it does nothing, until the daemon has ended that.
+    stopped: bool,
+    was_stopped: bool,
     kill: Option<Kill>,
     watch: Option<u64>,
     looks: VecDeque<Mono>,
@@ -76,6 +79,8 @@ impl Keeper {
             quiet_since: now,
             wrote: Vec::new(),
             deadline: deadline.map(Deadline::AfterStart),
+            stopped: false,
+            was_stopped: false,
             kill: None,
             watch: None,
             looks: VecDeque::new(),
@@ -90,8 +95,38 @@ impl Keeper {
         }
     }
 
+    /// Whether it has ever answered nothing.
+    pub fn was_stopped(&self) -> bool {
+        self.was_stopped
+    }
+
     pub fn is_gone(&self) -> bool {
         matches!(self.truth, Truth::Gone { .. } | Truth::Failed)
+    }
+
+    /// When its hard limit is reached, as its folder tells.
+    pub fn deadline_at(&self) -> Option<Mono> {
+        match self.deadline {
+            Some(Deadline::At(at)) => Some(at),
+            Some(Deadline::AfterStart(_)) | None => None,
+        }
+    }
+
+    /// The daemon says that it should have ended.
+    pub fn force(&mut self, end: End, now: Mono, random: &mut Random, tally: &mut Tally) {
+        match end {
+            End::Deadline => {
+                let early = self.deadline_at().is_some_and(|at| at >= now + SLACK);
+                assert!(!early, "{}: its limit is not reached", self.id);
+            }
+            _ if matches!(self.truth, Truth::Starting { .. }) => {}
+            _ => assert!(self.kill.is_some(), "{} was not to be killed", self.id),
+        }
+        if std::mem::take(&mut self.stopped) {
+            tally.count("forced");
+            self.exit(now, Some(Exit::Signal(9)), end, false, random);
+            self.empty(now, random);
+        }
     }
 
     /// What a new daemon finds.
@@ -119,6 +154,7 @@ impl Keeper {
     /// When something is to be done or heard.
     pub fn next(&self) -> Option<Mono> {
         let own = match self.truth {
+            _ if self.stopped => None,
             Truth::Starting { ready, .. } => Some(ready),
             Truth::Running => match (self.kill, self.deadline) {
                 (Some(kill), _) => Some(kill.leader),
@@ -131,12 +167,15 @@ impl Keeper {
         let heard = self.line.front().map(|(at, _)| *at);
         own.into_iter()
             .chain(heard)
-            .chain(self.looks.front().copied())
+            .chain(self.looks.front().copied().filter(|_| !self.stopped))
             .min()
     }
 
     /// Does what is due, all but being heard.
     pub fn go_on(&mut self, now: Mono, random: &mut Random, tally: &mut Tally) {
+        if self.stopped {
+            return;
+        }
         while self.looks.front().is_some_and(|at| *at <= now) {
             self.looks.pop_front();
             self.say_growth(now, random);
@@ -184,14 +223,16 @@ impl Keeper {
             self.deadline = Some(Deadline::At(now + time));
         }
         self.say(Event::Started { session }, now, random);
-        if random.chance(12) {
+        if random.chance(5) {
+            (self.stopped, self.was_stopped) = (true, true);
+        } else if random.chance(12) {
             let leftover = random.chance(50);
             self.exit(now, Some(Exit::Code(0)), End::Exited, leftover, random);
         }
     }
 
     pub fn write(&mut self, now: Mono, bytes: u64, random: &mut Random) {
-        if self.truth != Truth::Running {
+        if self.truth != Truth::Running || self.stopped {
             return;
         }
         self.bytes += bytes;
@@ -215,7 +256,7 @@ impl Keeper {
         leftover: bool,
         random: &mut Random,
     ) {
-        if self.truth != Truth::Running {
+        if self.truth != Truth::Running || self.stopped {
             return;
         }
         let ending = Ending {
@@ -321,7 +362,7 @@ impl Keeper {
     /// A new daemon is there. It has been told what it found; now and then it is told again.
     pub fn connect(&mut self, now: Mono, random: &mut Random) {
         let session = self.id;
-        if random.chance(70) {
+        if self.stopped || random.chance(70) {
             return;
         }
         match self.truth.clone() {
@@ -355,6 +396,7 @@ impl Keeper {
     }
 
     pub fn end_for_good(&mut self, now: Mono, random: &mut Random) {
+        self.stopped = false;
         self.exit(now, Some(Exit::Code(0)), End::Exited, false, random);
         self.empty(now, random);
         if let Truth::Starting { .. } = self.truth {

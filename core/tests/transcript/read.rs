@@ -180,6 +180,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         other => return Err(format!("no such phase: {other}")),
     };
     let by = words.value("by").unwrap_or("ann".into());
+    let deadline = words.time("deadline")?.map(|time| stage.now.mono + time);
     let state = Session {
         agent: Agent(by.into()),
         command: words.next()?.into(),
@@ -194,7 +195,11 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         bytes: words.count("bytes")?.unwrap_or(0),
         phase,
     };
-    Ok(Event::Found { session, state })
+    Ok(Event::Found {
+        session,
+        state,
+        deadline,
+    })
 }
 
 fn ending(words: &mut Words) -> Result<Ending, String> {

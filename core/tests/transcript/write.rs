@@ -38,6 +38,9 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             format!("start {} for {}{deadline}", name(*session), call.0)
         }
         Effect::Kill { session, end } => format!("kill {} end={}", name(*session), end.as_str()),
+        Effect::Force { session, end } => {
+            format!("force {} end={}", name(*session), end.as_str())
+        }
         Effect::SetDeadline { session, deadline } => {
             format!("deadline of {} in {deadline}", name(*session))
         }

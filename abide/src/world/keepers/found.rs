@@ -55,7 +55,13 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
                 let phase = phase(keepers, id, &path, &meta, ending);
                 let bytes = complete.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
                 let session = recalled(keepers, id, meta, phase, bytes);
-                found.push(Found { id, session, heard });
+                let deadline = keepers.deadline(id, session.created);
+                found.push(Found {
+                    id,
+                    session,
+                    heard,
+                    deadline,
+                });
             }
             Ok(Told { meta: None, .. }) if !kept => drop(std::fs::remove_dir_all(&path)),
             Ok(Told { meta: None, .. }) => {}
@@ -124,15 +130,11 @@ fn phase(
                 },
             }
         }
-        (Err(_), Some(EndingFile::Ended(exited))) => {
-            tree::end_orphans(meta);
-            Phase::Ended {
-                ending: ending(&exited),
-            }
+        (Err(_), Some(EndingFile::Ended(exited))) => over(ending(&exited), tree::end_orphans(meta)),
+        (Err(_), _) => {
+            let (ending, empty) = lost(path, None, None);
+            over(ending, empty)
         }
-        (Err(_), _) => Phase::Ended {
-            ending: lost(path, None),
-        },
     }
 }
 
@@ -174,23 +176,21 @@ fn ending(exited: &Exited) -> Ending {
     }
 }
 
-/// Kills whatever is left of a session whose keeper is gone.
-pub(super) fn end_orphans(path: &Path) {
-    if let Ok(Some(meta)) = folder::read_meta(path) {
-        tree::end_orphans(&meta);
+fn over(ending: Ending, empty: bool) -> Phase {
+    match empty {
+        true => Phase::Ended { ending },
+        false => Phase::Leftover { ending },
     }
 }
 
-/// The end of a session whose keeper is gone: as it was written down, else lost. Whatever of the tree
-/// is still alive is killed, since nobody holds it any more. It is known to have run until `seen`, or
-/// else until it wrote last.
-pub(super) fn lost(path: &Path, seen: Option<Wall>) -> Ending {
+/// The end of a session whose keeper is gone, and whether none of its processes is left. The end is as it was written
+/// down, else lost, or `forced` where the daemon has ended the session itself. Whatever of the tree is still alive is
+/// killed, since nothing else holds it any more. It is known to have run until `seen`, or else until it wrote last.
+pub(super) fn lost(path: &Path, seen: Option<Wall>, forced: Option<End>) -> (Ending, bool) {
     let meta = folder::read_meta(path).ok().flatten();
-    if let Some(meta) = &meta {
-        tree::end_orphans(meta);
-    }
+    let empty = meta.as_ref().is_none_or(tree::end_orphans);
     if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
-        return ending(&exited);
+        return (ending(&exited), empty);
     }
     let log = Log::open(path);
     let (bytes, dropped) = log.extent().unwrap_or_default();
@@ -198,15 +198,17 @@ pub(super) fn lost(path: &Path, seen: Option<Wall>) -> Ending {
     let ran = seen.zip(meta).map_or(0, |(seen, meta)| {
         seen.0.saturating_sub(meta.created_wall_ms)
     });
-    let lost = EndingFile::lost(ran, bytes, dropped);
+    let end = forced.unwrap_or(End::Lost);
+    let lost = EndingFile::unseen(end, ran, bytes, dropped, empty);
     if let Err(e) = folder::write_ending(path, &lost) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
-    Ending {
+    let ending = Ending {
         exit: None,
-        end: End::Lost,
+        end,
         duration: Millis(ran),
         bytes,
         dropped,
-    }
+    };
+    (ending, empty)
 }

@@ -6,16 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::session::Ending;
-use abide_core::{Containment, Event, Millis, Mono, SessionId};
+use abide_core::{Containment, End, Event, Millis, Mono, SessionId};
 use rustix::process::Signal;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use super::{Keepers, found, starting};
+use super::{Keepers, forced, starting};
 use crate::keeper::crash_point;
-use crate::keeper::folder;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
 use crate::keeper::proc::{self, Held};
-use crate::world::clock::{Clock, SystemClock};
+use crate::world::clock::SystemClock;
 use crate::world::stream::{Knocker, Stream};
 
 /// Bytes read from a keeper at once; its frames are small.
@@ -38,6 +37,10 @@ pub(super) struct Link {
     bell_asked: AtomicBool,
     /// How its command has come to life.
     birth: AtomicU8,
+    /// Told whenever the keeper has said something.
+    pub heard: Notify,
+    /// Why the daemon has ended the session itself, where it has.
+    pub forced: Mutex<Option<End>>,
 }
 
 /// A bell, and a knocker.
@@ -118,6 +121,8 @@ impl Link {
             bells: Mutex::default(),
             bell_asked: AtomicBool::new(false),
             birth: AtomicU8::new(EXPECTED),
+            heard: Notify::new(),
+            forced: Mutex::default(),
         }
     }
 
@@ -160,6 +165,11 @@ impl Link {
                 starters.iter().any(runs)
             }
         }
+    }
+
+    /// Whether its command has not been heard of yet.
+    pub fn is_starting(&self) -> bool {
+        self.birth.load(Ordering::Relaxed) == EXPECTED
     }
 
     fn is_given_up(&self) -> bool {
@@ -452,46 +462,20 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
                 keepers.drop_spare(id);
                 return starting::given_up(&keepers, id).await;
             }
-            None => return gone(&keepers, id, kept.life).await,
+            None => return forced::gone(&keepers, id, &link, &kept.life).await,
         }
-    }
-}
-
-/// A keeper has gone.
-async fn gone(keepers: &Arc<Keepers>, id: SessionId, life: Life) {
-    keepers.drop_spare(id);
-    let folder = keepers.folder(id);
-    // A keeper that wrote down what it was to run may have run it, whatever it managed to say.
-    let ran = life.started || matches!(folder::read_meta(&folder), Ok(Some(_)));
-    if ran && !life.ended {
-        let now = SystemClock.now().wall;
-        let lost = tokio::task::spawn_blocking(move || found::lost(&folder, Some(now))).await;
-        if let Ok(ending) = lost {
-            let _ = keepers
-                .events
-                .send(Event::Exited {
-                    session: id,
-                    ending,
-                    empty: true,
-                })
-                .await;
-        }
-    } else if ran {
-        // A keeper goes when nothing of the tree is left, unless it is killed.
-        let _ = tokio::task::spawn_blocking(move || found::end_orphans(&folder)).await;
-        let _ = keepers.events.send(Event::Emptied { session: id }).await;
-    } else {
-        keepers.fail(id, "its keeper ended before the command was started");
     }
 }
 
 /// What is known of the session that a keeper keeps.
 #[derive(Default)]
-struct Life {
+pub(super) struct Life {
     /// Until it says so, what a keeper says is about the session before.
     ready: bool,
-    started: bool,
-    ended: bool,
+    pub started: bool,
+    pub ended: bool,
+    /// None of its processes is left.
+    pub empty: bool,
     /// Nothing of it is left.
     over: bool,
 }
@@ -531,6 +515,7 @@ impl Kept {
                 FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
             {
                 let ended = self.life.ended;
+                self.link.heard.notify_waiters();
                 if frame == FromKeeper::Bell {
                     // Those for the session before are nobody's any more.
                     let mut handed = self.handed.drain(..).rev().filter(|_| self.life.ready);
@@ -626,6 +611,7 @@ fn translate(
             keepers.starting.over(session);
             life.started = true;
             life.ended = true;
+            life.empty = true;
             Some(Event::StartFailed {
                 session,
                 fault: sentence.into(),
@@ -652,6 +638,7 @@ fn translate(
         }
         FromKeeper::Exited(exited) => {
             life.ended = true;
+            life.empty = exited.empty;
             life.over = exited.empty && exited.closed;
             link.turned(|tide| {
                 tide.bytes = tide.bytes.max(exited.bytes);
@@ -671,7 +658,10 @@ fn translate(
                 empty: exited.empty,
             })
         }
-        FromKeeper::Emptied => Some(Event::Emptied { session }),
+        FromKeeper::Emptied => {
+            life.empty = true;
+            Some(Event::Emptied { session })
+        }
         FromKeeper::Closed => {
             link.turned(|tide| tide.closed = true);
             None

@@ -1,6 +1,7 @@
 //! The daemon's side of the keepers: a nursery that makes them, a few spares kept warm, and one link
 //! to each that lives. Sessions of an earlier daemon are found again through their folders.
 
+mod forced;
 mod found;
 mod link;
 mod nursery;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_core::{Containment, Event, Millis, Mono, Session, SessionId};
+use abide_core::{Containment, End, Event, Millis, Mono, Session, SessionId, Wall};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +23,7 @@ pub use link::{Follower, Tide};
 use crate::keeper::crash_point;
 use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
-use crate::world::clock::{SystemClock, pause};
+use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::limits::{self, Moved};
 use crate::world::prints::Prints;
 use crate::world::stream::Stream;
@@ -93,6 +94,8 @@ pub struct Found {
     pub session: Session,
     /// Whether somebody has heard how it ended.
     pub heard: bool,
+    /// When its hard limit is reached, as far as its folder tells.
+    pub deadline: Option<Mono>,
 }
 
 /// What is remembered of a session of an earlier daemon.
@@ -286,6 +289,11 @@ impl Keepers {
         }
     }
 
+    /// Ends a session that should have ended by now, where its keeper does not.
+    pub fn force(self: &Arc<Self>, id: SessionId, end: End) {
+        tokio::spawn(forced::end(self.clone(), id, end));
+    }
+
     /// Writes limits down that were moved: the next daemon goes by them too.
     pub fn keep_limits(&self, id: SessionId, moved: Moved) {
         if let Err(fault) = limits::remember(&self.folder(id), moved) {
@@ -373,6 +381,16 @@ impl Keepers {
             .expect("no holder panics")
             .get(&id)
             .cloned()
+    }
+
+    /// When the hard limit of a session of an earlier daemon is reached that was created at this time. Only its keeper
+    /// knows exactly: while the machine slept, the limit did not run.
+    fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
+        let limit = (self.recalled.lock().expect("no holder panics").get(&id))
+            .and_then(|of| of.deadline)?;
+        let now = SystemClock.now();
+        let ran = now.wall.0.saturating_sub(created.0);
+        Some(now.mono + Millis(limit.0.saturating_sub(ran)))
     }
 
     fn recall(&self, id: SessionId, recalled: Recalled) {

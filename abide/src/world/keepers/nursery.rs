@@ -14,7 +14,9 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     sendmsg, socketpair,
 };
+use rustix::process::Signal;
 
+use crate::keeper::proc::{self, Held};
 use crate::world::stream::Stream;
 use crate::world::{descriptors, oom};
 
@@ -74,6 +76,13 @@ impl Nursery {
     /// Orders a keeper for the session with this folder; returns the connection to it, which can be
     /// written to at once.
     pub fn make(&mut self, folder: &Path) -> io::Result<Stream> {
+        let server = i32::try_from(self.process.id()).unwrap_or(0);
+        // A command can stop it. It is a child of this process, so the number is its own.
+        if proc::stat(server).is_some_and(|stat| stat.is_stopped())
+            && let Some(server) = Held::open(server)
+        {
+            server.signal(Signal::CONT);
+        }
         let (ours, theirs) = UnixStream::pair()?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);

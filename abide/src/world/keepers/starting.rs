@@ -9,8 +9,9 @@ use abide_core::time::Mono;
 use abide_core::{Millis, SessionId};
 use tokio::task::AbortHandle;
 
-use super::{Keepers, found};
+use super::Keepers;
 use crate::keeper::folder::{self, EndingFile};
+use crate::keeper::tree;
 use crate::world::clock::{SystemClock, pause};
 
 /// How long a start may take, and how often it is looked whether one takes longer.
@@ -140,8 +141,9 @@ fn is_given_up(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
 pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
     let path = keepers.folder(id);
     let said = tokio::task::spawn_blocking(move || {
-        found::end_orphans(&path);
-        let cwd = folder::read_meta(&path).ok().flatten().map(|meta| meta.cwd);
+        let meta = folder::read_meta(&path).ok().flatten();
+        let _ = meta.as_ref().map(tree::end_orphans);
+        let cwd = meta.map(|meta| meta.cwd);
         let sentence = sentence(&cwd.unwrap_or_default());
         let failed = EndingFile::Failed {
             errno: libc::ETIMEDOUT,
