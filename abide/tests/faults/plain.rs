@@ -299,6 +299,35 @@ fn k14_k15_a_killed_keeper_leaves_nobody_even_where_nothing_else_holds_them() {
 }
 
 #[test]
+fn k14_tree_ends_when_its_keeper_and_the_fork_server_are_killed_together() {
+    for daemon_dies in [false, true] {
+        let abide = Plain::new();
+        let family = abide.family("3005");
+        let daemon = abide.daemon();
+        let server = crate::parent(family.keeper_pid);
+        let server = Handle::on(server);
+        server.kill();
+        family.keeper.kill();
+        if daemon_dies {
+            daemon.kill();
+            daemon.wait_gone();
+            drop(abide.daemon());
+        }
+        family.is_gone();
+        let ended = abide.json(&["session", "kill", "--json", &family.session]);
+        assert_eq!(ended["end"], "lost", "{ended}");
+        assert_eq!(ended["exit_code"], Value::Null, "{ended}");
+        let told = abide.call(&format!(
+            "<tool name=\"terminal_session\"><action>kill</action><session_id>{}</session_id></tool>",
+            family.session
+        ));
+        let text = told["text"].as_str().expect("a text");
+        assert!(!text.contains("process tree is gone"), "{text}");
+        assert!(text.contains("its keeper was killed"), "{text}");
+    }
+}
+
+#[test]
 fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill() {
     if !is_root() {
         eprintln!("skipped: only root can make a program that takes root's rights");

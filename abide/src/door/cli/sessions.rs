@@ -90,9 +90,19 @@ pub async fn kill(client: Client, kill: Kill) -> Result<u8, Trouble> {
     if kill.json.json {
         show::json(&session);
     } else {
-        say!("{} is gone, and everything it started.", kill.session);
+        say!("{}", killed(&kill.session, &session));
     }
     Ok(0)
+}
+
+/// What is known of a session that was killed. Where its keeper was lost, nothing has seen its tree end.
+pub(super) fn killed(id: &str, session: &Value) -> String {
+    match session["end"].as_str() {
+        Some("lost") => format!(
+            "{id} was lost: its keeper was killed. None of its processes was found running."
+        ),
+        _ => format!("{id} is gone, and everything it started."),
+    }
 }
 
 pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {

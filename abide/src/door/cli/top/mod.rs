@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::args::Top;
+use super::sessions::killed;
 use super::show;
 use super::trouble::{OWN, Trouble};
 use crate::door::client::{Client, Unanswered};
@@ -193,8 +194,12 @@ async fn act(client: &Client, deed: Deed) -> Done {
             (path, json!({"answer": word}), said.to_owned())
         }
         Deed::Kill { session } => {
-            let said = format!("{session} is gone, and everything it started.");
-            (format!("/v1/sessions/{session}/kill"), json!({}), said)
+            let path = format!("/v1/sessions/{session}/kill");
+            let said = match client.post(&path, &json!({})).await {
+                Ok(ended) => Ok(killed(session, &ended)),
+                Err(unanswered) => Err(sentence(unanswered)),
+            };
+            return Done { said, log: None };
         }
         Deed::Timer { timer, act, body } => {
             let said = format!("{timer}: {}", done_word(act));

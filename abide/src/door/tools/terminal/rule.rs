@@ -183,8 +183,14 @@ impl Desk {
         text.push('\n');
         text.push_str(&report::ending_line(&view));
         let by = view.contained_by.map(|by| by.as_str());
-        if let Some(by) = by.filter(|_| gone) {
-            text.push_str(&format!(" [its process tree is gone; contained by {by}]"));
+        let lost = view.ending().is_some_and(|ending| ending.exit.is_none());
+        match by.filter(|_| gone) {
+            // Only its keeper could have proven it.
+            Some(by) if lost => text.push_str(&format!(
+                " [its keeper was killed; none of its processes was found running; contained by {by}]"
+            )),
+            Some(by) => text.push_str(&format!(" [its process tree is gone; contained by {by}]")),
+            None => {}
         }
         if !gone {
             text.push('\n');
