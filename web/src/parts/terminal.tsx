@@ -89,14 +89,20 @@ export default function Terminal({ id, pty, silent }: Props) {
       if (event.type === 'keydown') document.querySelector<HTMLElement>('[data-after-terminal]')?.focus();
       return false;
     });
-    let ended = false;
+    /** All output is on the screen, and no more will come. */
+    let complete = false;
     let most = terminal.rows;
-    // An end below which nothing will be written needs no empty rows.
+    // Finished output gets as many rows as it has lines. The row of the cursor counts even if it is empty:
+    // a terminal that is too small for it pushes its first row out of sight.
     const settle = () => {
-      if (pty || !ended) return;
-      const { baseY, cursorX, cursorY } = terminal.buffer.active;
-      const lines = baseY + cursorY + (cursorX > 0 ? 1 : 0);
-      terminal.resize(terminal.cols, Math.min(most, Math.max(FEWEST, lines)));
+      if (pty || !complete) return;
+      const { active } = terminal.buffer;
+      const isEmpty = (row: number) => (active.getLine(row)?.translateToString(true) ?? '') === '';
+      const cursor = active.baseY + active.cursorY;
+      let last = active.baseY + terminal.rows - 1;
+      while (last > cursor && isEmpty(last)) last -= 1;
+      const limit = isEmpty(last) ? most + 1 : most;
+      terminal.resize(terminal.cols, Math.min(limit, Math.max(FEWEST, last + 1)));
     };
     const shrink = () => {
       const room = box.clientWidth - 32;
@@ -131,16 +137,19 @@ export default function Terminal({ id, pty, silent }: Props) {
         resize(word);
         terminal.options.disableStdin = !(word.pty && word.running);
         terminal.options.cursorBlink = word.running ?? false;
-        ended = !word.running;
+        complete = false;
         setState(word.running ? 'live' : 'ended');
       } else if (word.type === 'resized') {
         resize(word);
       } else {
         over = true;
-        ended = true;
         terminal.options.disableStdin = true;
         terminal.options.cursorBlink = false;
-        settle();
+        // What came before is written first; a smaller screen would change where the cursor can go.
+        terminal.write('', () => {
+          complete = true;
+          settle();
+        });
         setState('ended');
       }
     };
@@ -152,7 +161,7 @@ export default function Terminal({ id, pty, silent }: Props) {
       socket.current = ws;
       ws.onmessage = (event: MessageEvent<string | ArrayBuffer>) => {
         if (typeof event.data === 'string') hear(JSON.parse(event.data) as Word);
-        else terminal.write(new Uint8Array(event.data), settle);
+        else terminal.write(new Uint8Array(event.data));
       };
       ws.onclose = (event) => {
         if (socket.current === ws) socket.current = null;
