@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { conditionWords } from './condition';
-import { ahead, bytes, countdown, duration, exactly, length, plural } from './format';
+import { ahead, bytes, countdown, duration, exactly, firstLine, length, plural } from './format';
 
 test('durations are written as people write them', () => {
   const written = [0, 0.9, 45, 60, 90, 3_600, 3_725, 86_400, 273_600].map(duration);
@@ -25,6 +25,13 @@ test('nothing hides in a command', () => {
   const runs = exactly('rm \u202e-rf\u0007 \u{e0041}x\ty\n');
   expect(runs.map((run) => (run.mark ? `<${run.text}>` : run.text)).join('')).toBe('rm <U+202E>-rf<U+0007> <U+E0041>x\ty\n');
   expect(exactly('größer 👩‍🔬 <b>')).toEqual([{ text: 'größer 👩‍🔬 <b>', mark: false }]);
+});
+
+test('the first line is the first that says something', () => {
+  expect(firstLine('make')).toEqual({ line: 'make', more: 0 });
+  expect(firstLine('make\n')).toEqual({ line: 'make', more: 0 });
+  expect(firstLine('\n  \nset -e\r\nmake\r\n\r\nmake test\n\n')).toEqual({ line: 'set -e', more: 3 });
+  expect(firstLine('')).toEqual({ line: '', more: 0 });
 });
 
 test('conditions are words', () => {

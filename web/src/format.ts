@@ -89,6 +89,13 @@ export function plural(n: number, word: string): string {
   return `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 }
 
+/** The first line that is not blank, and how many lines follow it; blank ones at the end do not count. */
+export function firstLine(text: string): { line: string; more: number } {
+  const lines = text.trimEnd().split(/\r?\n/);
+  const first = Math.max(0, lines.findIndex((line) => line.trim() !== ''));
+  return { line: lines[first] ?? '', more: lines.length - first - 1 };
+}
+
 export interface Run {
   text: string;
   /** What stands for a character that would not be seen, or would move others. */

@@ -7,10 +7,11 @@ async function furnish(abide: Abide): Promise<string> {
   const id = await abide.session('echo hello; cat');
   await abide.timers(
     { total_duration: 600, timeout_duration: 60, reason: 'tea', until: { port: 1 } },
-    { total_duration: 0.05, mission: 'a message' },
+    { total_duration: 0.05, mission: 'a message\nof two lines' },
   );
   await abide.ask('POST', '/v1/tools/shell', { command: 'exit 3' });
-  quietCommand(abide, 'sleep 1000');
+  // Long enough for a scroll area of its own.
+  quietCommand(abide, `sleep 1000 # ${'word '.repeat(200)}`);
   return id;
 }
 

@@ -9,7 +9,7 @@ import { wantedQuestion } from '../state/route';
 import { useThing } from '../state/use';
 import { useValue } from '../state/value';
 import { Link } from './link';
-import { Exact, Since, Tail } from './text';
+import { Since, Tail, WholeText } from './text';
 
 const SAID = {
   yes: 'Answering yes…',
@@ -50,50 +50,50 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
   return (
     <article ref={card} className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>
       <h2 id={title}>{question.question}</h2>
-      <div className="command">
-        <Exact text={question.command} />
-      </div>
-      <div className="facts">
-        <span>
-          <b>{question.waiting_for_input ? 'Waiting for input at its terminal' : question.doing}</b>
-        </span>
-        <span>
-          running for{' '}
-          <b>
-            <Since stamp={question.asked_at - question.running_for * 1_000} least={question.running_for} />
-          </b>
-        </span>
-        <span>
-          quiet for{' '}
-          <b>
-            <Since stamp={quietSince} least={question.idle} />
-          </b>
-          , limit {duration(question.idle)}
-        </span>
-        <span>agent {question.agent}</span>
-        <Link href={`/sessions/${question.session_id}`}>Look at the session</Link>
-      </div>
-      <div className="quoted">
-        <span>Its last lines</span>
-        <Tail lines={lines} label={`Last lines of ${question.session_id}`} />
-      </div>
-      {answering ? (
-        <p className="answered" role="status">
-          {SAID[answering]}
-        </p>
-      ) : (
-        <div className="row-of-buttons">
-          <button type="button" className="button primary" onClick={() => say('yes')}>
-            Yes, keep waiting
-          </button>
-          <button type="button" className="button bad" onClick={() => say('no')}>
-            No, kill it
-          </button>
-          <button type="button" className="button" onClick={() => say('quiet')}>
-            Yes, and stop asking for 10 minutes
-          </button>
+      <WholeText className="command" text={question.command} label="Command" />
+      <div className="question-rest">
+        <div className="facts">
+          <span>
+            <b>{question.waiting_for_input ? 'Waiting for input at its terminal' : question.doing}</b>
+          </span>
+          <span>
+            running for{' '}
+            <b>
+              <Since stamp={question.asked_at - question.running_for * 1_000} least={question.running_for} />
+            </b>
+          </span>
+          <span>
+            quiet for{' '}
+            <b>
+              <Since stamp={quietSince} least={question.idle} />
+            </b>
+            , limit {duration(question.idle)}
+          </span>
+          <span>agent {question.agent}</span>
+          <Link href={`/sessions/${question.session_id}`}>Look at the session</Link>
         </div>
-      )}
+        <div className="quoted">
+          <span>Its last lines</span>
+          <Tail lines={lines} label={`Last lines of ${question.session_id}`} />
+        </div>
+        {answering ? (
+          <p className="answered" role="status">
+            {SAID[answering]}
+          </p>
+        ) : (
+          <div className="row-of-buttons">
+            <button type="button" className="button primary" onClick={() => say('yes')}>
+              Yes, keep waiting
+            </button>
+            <button type="button" className="button bad" onClick={() => say('no')}>
+              No, kill it
+            </button>
+            <button type="button" className="button" onClick={() => say('quiet')}>
+              Yes, and stop asking for 10 minutes
+            </button>
+          </div>
+        )}
+      </div>
     </article>
   );
 });

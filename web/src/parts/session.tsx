@@ -9,7 +9,7 @@ import { isAlive, type Pulse, type Session } from '../wire';
 import { Bar } from './bar';
 import { Sure } from './dialog';
 import { Link } from './link';
-import { Exact, Since, Tail } from './text';
+import { FewLines, Since, Tail, WholeText } from './text';
 
 const ENDS: Record<string, string> = {
   deadline: 'at its time limit',
@@ -102,9 +102,7 @@ export function KillButton({ session, compact }: { session: HeldSession; compact
           act="Kill it"
           onYes={() => void kill(session.session_id)}
         >
-          <p>
-            <Exact text={session.command} />
-          </p>
+          <WholeText className="command" text={session.command} label="Command" />
           <p className="soft">It and everything it has started ends. Its log is kept.</p>
         </Sure>
       )}
@@ -120,8 +118,8 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
     <article className="card session-card" tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
       <div className="card-head">
         <h3 className="title" id={`${id}-title`}>
-          <Link href={`/sessions/${id}`} className="few-lines" title={visible(session.command)}>
-            <Exact text={session.command} />
+          <Link href={`/sessions/${id}`} title={visible(session.command)}>
+            <FewLines text={session.command} />
           </Link>
         </h3>
         <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />

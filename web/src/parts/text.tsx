@@ -1,6 +1,7 @@
 // Text that came from somewhere else, and times that go on by themselves.
 
-import { exactly, ago, duration } from '../format';
+import type { ReactNode } from 'react';
+import { ago, count, duration, exactly, firstLine, plural } from '../format';
 import { useSecond } from '../state/use';
 
 /** A command or a line, with everything in it visible. */
@@ -17,6 +18,79 @@ export function Exact({ text, className = '' }: { text: string; className?: stri
         ),
       )}
     </span>
+  );
+}
+
+function MoreLines({ more }: { more: number }) {
+  return more > 0 && <span className="more-lines">+{plural(more, 'line')}</span>;
+}
+
+/** A text in a row of a list: its first line, cut at the edge, and how many more lines it has. */
+export function OneLine({ text, prose = false }: { text: string; prose?: boolean }) {
+  const { line, more } = firstLine(text);
+  return (
+    <span className="first-line">
+      <Exact text={line} className={prose ? 'prose one-line' : 'one-line'} /> <MoreLines more={more} />
+    </span>
+  );
+}
+
+interface FewLinesProps {
+  text: string;
+  prose?: boolean;
+  /** Words before the text. */
+  before?: ReactNode;
+}
+
+/** A text in a card: its first line, wrapped a few times at most, and how many more lines it has. */
+export function FewLines({ text, prose = false, before }: FewLinesProps) {
+  const { line, more } = firstLine(text);
+  return (
+    <>
+      <span className="few-lines">
+        {before}
+        <Exact text={line} className={prose ? 'prose' : ''} />
+      </span>{' '}
+      <MoreLines more={more} />
+    </>
+  );
+}
+
+/** Longer texts get a scroll area of their own. */
+const LONG_CHARACTERS = 400;
+const LONG_LINES = 8;
+
+export function isLong(text: string): boolean {
+  return text.length > LONG_CHARACTERS || text.split('\n', LONG_LINES + 1).length > LONG_LINES;
+}
+
+/** A whole text. A long one scrolls within its own area, so that what stands below it stays in sight. */
+export function WholeText({ text, label, className = '' }: { text: string; label: string; className?: string }) {
+  if (!isLong(text)) {
+    return (
+      <div className={className}>
+        <Exact text={text} />
+      </div>
+    );
+  }
+  return (
+    <div className="whole-text">
+      <ScrollArea text={text} label={label} className={className} />
+      <span className="soft small numbers">{extent(text)}</span>
+    </div>
+  );
+}
+
+/** `7 lines, 5,064 characters`. */
+export function extent(text: string): string {
+  return `${plural(text.trimEnd().split('\n').length, 'line')}, ${count(text.length)} characters`;
+}
+
+export function ScrollArea({ text, label, className = '' }: { text: string; label: string; className?: string }) {
+  return (
+    <div className={`scroll-area ${className}`} tabIndex={0} role="group" aria-label={label}>
+      <Exact text={text} />
+    </div>
   );
 }
 

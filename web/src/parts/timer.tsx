@@ -3,7 +3,7 @@
 import { Menu } from '@base-ui/react/menu';
 import { memo, useState } from 'react';
 import { conditionWords } from '../condition';
-import { ahead, countdown, length, visible } from '../format';
+import { ahead, countdown, firstLine, length, visible } from '../format';
 import { timerAct } from '../state/acts';
 import { type HeldTimer, house } from '../state/house';
 import { useSecond, useThing } from '../state/use';
@@ -12,7 +12,7 @@ import { Bar, StillBar } from './bar';
 import { Box } from './dialog';
 import { DownIcon, MoreIcon } from './icons';
 import { MenuButton } from './menu';
-import { Exact } from './text';
+import { FewLines } from './text';
 
 const STATES: Record<TimerStatus, [string, string]> = {
   running: ['Running', 'good'],
@@ -192,7 +192,7 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
     <>
       <MenuButton
         className="button plain compact icon"
-        label={`What to do with ${visible(purpose(timer))}`}
+        label={`What to do with ${visible(firstLine(purpose(timer)).line)}`}
         align="end"
         tabIndex={tabIndex}
         face={<MoreIcon />}
@@ -227,12 +227,12 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
 function Until({ timer, words }: { timer: HeldTimer; words: string }) {
   return (
     <>
-      <span className="few-lines" title={visible(words)}>
-        or when <Exact text={words} />
+      <span title={visible(words)}>
+        <FewLines before="or when " text={words} />
       </span>
       {timer.last_look && (
-        <span className="few-lines" title={visible(timer.last_look)}>
-          last look: <Exact text={timer.last_look} className="prose" />
+        <span title={visible(timer.last_look)}>
+          <FewLines before="last look: " text={timer.last_look} prose />
         </span>
       )}
     </>
@@ -247,8 +247,8 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
     <article className={`card timer-card ${look}`} tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
       <div className="card-head">
         <h3 className="title" id={`${id}-title`}>
-          <span className="few-lines" title={visible(purpose(timer))}>
-            <Exact text={purpose(timer)} className="prose" />
+          <span title={visible(purpose(timer))}>
+            <FewLines text={purpose(timer)} prose />
           </span>
         </h3>
         <TimerState status={timer.status} />

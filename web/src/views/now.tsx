@@ -1,6 +1,6 @@
 // What matters at the moment: questions first, then what runs, what waits, and what was said.
 
-import { count, plural, visible } from '../format';
+import { count, firstLine, plural, visible } from '../format';
 import { house, type HeldQuestion, type HeldSession, type HeldTimer } from '../state/house';
 import type { Keyed } from '../state/keyed';
 import { foremost } from '../state/order';
@@ -11,7 +11,7 @@ import { Empty, Try } from '../parts/empty';
 import { Link } from '../parts/link';
 import { QuestionCard } from '../parts/question';
 import { SessionCard, SessionState } from '../parts/session';
-import { Ago, Exact } from '../parts/text';
+import { Ago, FewLines, OneLine } from '../parts/text';
 import { TimerCard } from '../parts/timer';
 
 /** Cards of a kind; the rest is in the list. */
@@ -51,7 +51,7 @@ function Ended({ id }: { id: string }) {
     <li>
       <SessionState session={session} />
       <Link className="name one-line" href={`/sessions/${id}`} title={visible(session.command)}>
-        <Exact text={session.command} className="one-line" />
+        <OneLine text={session.command} />
       </Link>
       <span className="soft small">
         <Ago stamp={endOf(session)} />
@@ -74,11 +74,16 @@ function newest(store: Keyed<Message>): string[] {
 function Said({ id }: { id: string }) {
   const message = useThing(house.messages, id);
   if (!message) return null;
-  const [first = '', rest] = message.text.split('\n');
+  const { line, more } = firstLine(message.text);
+  const rest = message.text.slice(message.text.indexOf(line) + line.length);
   return (
     <li>
-      <Exact text={first} />
-      {rest && <Exact text={rest} className="soft small few-lines" />}
+      <FewLines text={line} prose />
+      {more > 0 && (
+        <span className="soft small">
+          <FewLines text={rest} prose />
+        </span>
+      )}
       <span className="soft small">
         to {message.agent}, <Ago stamp={message.created_at} />
         {message.seen_at === null ? ', not seen yet' : ''}

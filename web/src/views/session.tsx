@@ -16,7 +16,7 @@ import { FileIcon } from '../parts/icons';
 import { Link } from '../parts/link';
 import { QuestionCard } from '../parts/question';
 import { KillButton, Load, Quiet, SessionState } from '../parts/session';
-import { Exact, Since } from '../parts/text';
+import { Exact, extent, FewLines, isLong, ScrollArea, Since } from '../parts/text';
 import { useIds } from '../state/use';
 
 const Terminal = lazy(() => import('../parts/terminal'));
@@ -63,9 +63,7 @@ export function Session({ id }: { id: string }) {
             <KillButton session={session} />
           </div>
         </div>
-        <h1>
-          <Exact text={session.command} />
-        </h1>
+        <Command text={session.command} />
         <div className="facts">
           <span>
             {alive ? 'age ' : 'ran '}
@@ -101,6 +99,28 @@ export function Session({ id }: { id: string }) {
         <Terminal key={id} id={id} pty={session.pty} silent={(pulse?.bytes_total ?? session.bytes_total) === 0} />
       </Suspense>
     </div>
+  );
+}
+
+/** The command as the title of the page. A long one is opened on request. */
+function Command({ text }: { text: string }) {
+  if (!isLong(text)) {
+    return (
+      <h1>
+        <Exact text={text} />
+      </h1>
+    );
+  }
+  return (
+    <>
+      <h1>
+        <FewLines text={text} />
+      </h1>
+      <details>
+        <summary className="small">Whole command: {extent(text)}</summary>
+        <ScrollArea className="command" text={text} label="Whole command" />
+      </details>
+    </>
   );
 }
 

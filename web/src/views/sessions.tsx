@@ -14,7 +14,7 @@ import { PlusIcon } from '../parts/icons';
 import { Link } from '../parts/link';
 import { openNewTerminal } from '../parts/new-terminal';
 import { KillButton, SessionState } from '../parts/session';
-import { Ago, Exact, Since } from '../parts/text';
+import { Ago, Exact, OneLine, Since } from '../parts/text';
 import { useRowHeight, Virtual } from '../parts/virtual';
 
 type Which = 'all' | 'running' | 'ended';
@@ -165,7 +165,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
       </span>
       <span>
         <Link className="name one-line block" href={`/sessions/${id}`} tabIndex={tabIndex} data-main title={visible(session.command)}>
-          <Exact text={session.command} className="one-line" />
+          <OneLine text={session.command} />
         </Link>
         <span className="soft small one-line block">
           {id}, {alive ? 'started' : 'ran'}{' '}
@@ -280,7 +280,7 @@ function MatchRow({ match, tabIndex }: { match: Match | undefined; tabIndex: num
     <div className="line match-row">
       <span>
         <Link className="name one-line block" href={`/sessions/${match.session_id}`} tabIndex={tabIndex} data-main>
-          <Exact text={match.command} className="one-line" />
+          <OneLine text={match.command} />
         </Link>
         <span className="soft small">line {count(match.line)}</span>
       </span>

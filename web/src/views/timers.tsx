@@ -15,7 +15,7 @@ import { useIds, useThing } from '../state/use';
 import { useValue } from '../state/value';
 import { isOpen, type Stats, type Timer } from '../wire';
 import { Empty, Try } from '../parts/empty';
-import { Exact } from '../parts/text';
+import { OneLine } from '../parts/text';
 import { Left, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
 import { useRowHeight, Virtual } from '../parts/virtual';
 
@@ -191,7 +191,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
       </span>
       <span>
         <span className="name one-line block" tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
-          <Exact text={purpose(timer)} className="prose one-line" />
+          <OneLine text={purpose(timer)} prose />
         </span>
         <span className="soft small one-line block" title={visible(condition)}>
           {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
@@ -298,11 +298,11 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
       </span>
       <span>
         <span className="name one-line block" tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
-          <Exact text={purpose(timer)} className="prose one-line" />
+          <OneLine text={purpose(timer)} prose />
         </span>
         {why && (
           <span className="soft small one-line block">
-            <Exact text={why} className="prose one-line" />
+            <OneLine text={why} prose />
           </span>
         )}
       </span>
