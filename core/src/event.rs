@@ -9,7 +9,7 @@ use crate::question::Question;
 use crate::record::Kept;
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
-use crate::time::Mono;
+use crate::time::{Mono, Wall};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub enum Event {
         session: SessionId,
         /// The failing step, as one sentence.
         fault: Arc<str>,
+        /// When it failed.
+        at: Wall,
     },
     /// The answer to [`Effect::Look`](crate::Effect::Look) and to
     /// [`Effect::Watch`](crate::Effect::Watch).

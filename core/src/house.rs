@@ -23,7 +23,7 @@ use crate::event::Event;
 use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
 use crate::message::{Outbox, Told};
 use crate::question::{Question, Questions};
-use crate::session::Session;
+use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
 use crate::timer::{Standing, Timers};
 use crate::wait::Wait;
@@ -143,7 +143,9 @@ impl House {
             Event::NobodyThere { call } => self.nobody_there(turn, call),
             Event::Watchers { count } => self.watchers_are(turn, count),
             Event::Started { session } => self.started(turn, session),
-            Event::StartFailed { session, fault } => self.start_failed(turn, session, fault),
+            Event::StartFailed { session, fault, at } => {
+                self.start_failed(turn, session, Phase::Failed { fault, at });
+            }
             Event::Grew {
                 session,
                 bytes,

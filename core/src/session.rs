@@ -55,6 +55,8 @@ pub enum Phase {
     Failed {
         /// Which step failed and how, as one sentence.
         fault: Arc<str>,
+        /// When it failed.
+        at: Wall,
     },
 }
 

@@ -65,8 +65,12 @@ fn as_many_sessions_run_as_may() {
     assert_eq!(house.counts().running, limit::RUNNING_SESSIONS);
     refuses(&house, run(limit, Asking::Never));
     let session = SessionId::from_bits(0);
-    let fault = "gone".into();
-    step(&mut house, Event::StartFailed { session, fault });
+    let failed = Event::StartFailed {
+        session,
+        fault: "gone".into(),
+        at: Wall(0),
+    };
+    step(&mut house, failed);
     let effects = step(&mut house, run(limit, Asking::Never));
     assert!(matches!(effects[0], Effect::Start { .. }), "{effects:?}");
 }
@@ -130,7 +134,10 @@ fn as_many_sessions_are_kept_as_may() {
             inactivity: None,
             unasked_until: Mono::default(),
             bytes: 0,
-            phase: Phase::Failed { fault: "no".into() },
+            phase: Phase::Failed {
+                fault: "no".into(),
+                at: Wall(0),
+            },
         };
         let session = SessionId::from_bits(n);
         let deadline = None;

@@ -8,6 +8,8 @@ export interface Session {
   cwd: string;
   pty: boolean;
   created_at: number;
+  /** When it ended, or could not be started. */
+  ended_at?: number;
   last_activity: number;
   duration: number;
   bytes_total: number;

@@ -56,6 +56,21 @@ test('a command that cannot be started says why', async ({ inside: page }) => {
   await expect(dialog.getByRole('alert')).toContainText('/no/such/folder');
 });
 
+test('a command that failed to start has ended when it failed, and ran for no time', async ({ abide, inside: page }) => {
+  await abide.cli('run', '--', '/no/such/program', 'x').catch(() => '');
+  await abide.cli('stop');
+  const { sessions } = JSON.parse(await abide.cli('session', 'list', '--all', '--json')) as { sessions: { ended_at: number }[] };
+  await page.goto(await abide.link());
+  const failed = new Date(sessions[0]?.ended_at ?? 0).toISOString();
+  const lately = page.getByRole('region', { name: 'Ended lately' }).getByRole('listitem');
+  await expect(lately).toContainText('could not be run');
+  await expect(lately.getByRole('time')).toHaveAttribute('datetime', failed);
+  await page.getByRole('link', { name: 'All sessions' }).click();
+  const row = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
+  await expect(row).not.toContainText('ran');
+  await expect(row.getByText('0s', { exact: true })).toBeVisible();
+});
+
 test('the log can be searched and downloaded', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'printf "one\\nneedle 7\\nthree\\n"' });
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();

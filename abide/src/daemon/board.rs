@@ -8,7 +8,7 @@ use std::sync::{Arc, RwLock};
 use abide_core::session::{Phase, Session};
 use abide_core::{
     Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, SessionId,
-    TimerId, limit,
+    TimerId, Wall, limit,
 };
 use tokio::sync::{Notify, broadcast};
 
@@ -49,6 +49,17 @@ impl SessionView {
         match &self.state.phase {
             Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending),
             Phase::Starting | Phase::Running { .. } | Phase::Failed { .. } => None,
+        }
+    }
+
+    /// When the leader ended, or could not be started.
+    pub fn ended_at(&self) -> Option<Wall> {
+        match &self.state.phase {
+            Phase::Leftover { ending } | Phase::Ended { ending } => {
+                Some(Wall(self.state.created.0.saturating_add(ending.duration.0)))
+            }
+            Phase::Failed { at, .. } => Some(*at),
+            Phase::Starting | Phase::Running { .. } => None,
         }
     }
 

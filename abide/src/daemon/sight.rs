@@ -23,7 +23,7 @@ impl Sessions for Sight {
             let mut changes = self.0.board().follow();
             loop {
                 let view = self.0.board().session(session)?;
-                if let Phase::Failed { fault } = &view.state.phase {
+                if let Phase::Failed { fault, .. } = &view.state.phase {
                     return Some(fault.to_string());
                 }
                 if let Some(ending) = view.ending() {

@@ -88,6 +88,8 @@ pub enum EndingFile {
         errno: i32,
         /// The failing step, as one sentence.
         sentence: String,
+        /// When it failed.
+        at_wall_ms: u64,
     },
 }
 
@@ -217,8 +219,13 @@ impl EndingFile {
                 lines.number("cpu_ms", exited.cpu_ms);
                 lines.number("max_rss_kb", exited.max_rss_kb);
             }
-            EndingFile::Failed { errno, sentence } => {
+            EndingFile::Failed {
+                errno,
+                sentence,
+                at_wall_ms,
+            } => {
                 lines.number("errno", *errno);
+                lines.number("at_wall_ms", *at_wall_ms);
                 lines.bytes("failed", sentence.as_bytes());
             }
         }
@@ -237,6 +244,7 @@ impl EndingFile {
             return Some(EndingFile::Failed {
                 errno: found.number("errno")?,
                 sentence,
+                at_wall_ms: found.number("at_wall_ms")?,
             });
         }
         let code = found.number("code").map(Exit::Code);

@@ -127,6 +127,8 @@ pub enum FromKeeper {
         errno: i32,
         /// The failing step, as one sentence.
         sentence: String,
+        /// When it failed.
+        at_wall_ms: u64,
     },
     /// How much output there is.
     Grew {
@@ -333,8 +335,15 @@ impl FromKeeper {
                     .u64(*at_mono_ms)
                     .u8(containment_code(*contained_by));
             }
-            FromKeeper::StartFailed { errno, sentence } => {
-                put.u8(3).u32(*errno as u32).bytes(sentence.as_bytes());
+            FromKeeper::StartFailed {
+                errno,
+                sentence,
+                at_wall_ms,
+            } => {
+                put.u8(3)
+                    .u32(*errno as u32)
+                    .bytes(sentence.as_bytes())
+                    .u64(*at_wall_ms);
             }
             FromKeeper::Grew {
                 bytes,
@@ -385,6 +394,7 @@ impl FromKeeper {
             3 => FromKeeper::StartFailed {
                 errno: take.u32()? as i32,
                 sentence: take.text()?,
+                at_wall_ms: take.u64()?,
             },
             4 => FromKeeper::Grew {
                 bytes: take.u64()?,
@@ -585,6 +595,7 @@ mod tests {
             FromKeeper::StartFailed {
                 errno: 2,
                 sentence: "no".into(),
+                at_wall_ms: 15,
             },
             FromKeeper::Grew {
                 bytes: 1,

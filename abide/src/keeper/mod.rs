@@ -36,7 +36,7 @@ pub use crash::crash_point;
 pub use nursery::main;
 pub use place::boot_id;
 
-use frame::FromKeeper;
+use clock::wall_ms;
 use line::Line;
 use place::{Place, Surroundings};
 use serve::Keeper;
@@ -54,10 +54,7 @@ fn keep(folder: &Path, socket: OwnedFd, around: &Surroundings) {
             crash_point("keeper.pre_handshake");
             Keeper::new(place, line).serve();
         }
-        Err(failure) => line.say(&FromKeeper::StartFailed {
-            errno: failure.errno,
-            sentence: failure.sentence,
-        }),
+        Err(failure) => line.say(&failure.at(wall_ms())),
     }
 }
 

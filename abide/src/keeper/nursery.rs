@@ -15,7 +15,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{Signal, WaitOptions};
 
 use super::birth;
-use super::frame::FromKeeper;
+use super::clock::wall_ms;
 use super::line::Line;
 use super::place::Surroundings;
 use super::proc::{self, Held};
@@ -112,10 +112,7 @@ impl Nursery {
             }
             Err(fault) => {
                 let failure = birth::no_process("cannot start a keeper", &fault);
-                Line::new(socket).say(&FromKeeper::StartFailed {
-                    errno: failure.errno,
-                    sentence: failure.sentence,
-                });
+                Line::new(socket).say(&failure.at(wall_ms()));
             }
             Ok(pid) => self.keepers.push(pid),
         }

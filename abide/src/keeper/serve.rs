@@ -13,7 +13,7 @@ use rustix::net::SocketFlags;
 use rustix::thread::sched_getcpu as processor;
 
 use super::birth::pause;
-use super::clock::{boot_ms, mono_ms};
+use super::clock::{boot_ms, mono_ms, wall_ms};
 use super::folder::{self, CTL, EndingFile, Meta};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
@@ -35,7 +35,7 @@ enum Stage {
     /// Started, and since then running or ended.
     Run(Box<Run>),
     /// Could not be started.
-    Failed(Failure),
+    Failed(FromKeeper),
 }
 
 /// One session's keeper.
@@ -363,7 +363,7 @@ impl Keeper {
                     say(&mut self.line, &frame);
                 }
             }
-            Stage::Failed(failure) => say(&mut self.line, &failed(failure)),
+            Stage::Failed(failed) => say(&mut self.line, failed),
         }
     }
 
@@ -441,9 +441,10 @@ impl Keeper {
                 }
             }
             Err(failure) => {
-                say(&mut self.line, &failed(&failure));
+                let failed = failure.at(wall_ms());
+                say(&mut self.line, &failed);
                 self.line = None;
-                self.stage = Stage::Failed(failure);
+                self.stage = Stage::Failed(failed);
             }
         }
     }
@@ -456,14 +457,17 @@ impl Keeper {
                 drop(unneeded);
             }
             Err(failure) => {
+                let at_wall_ms = wall_ms();
                 let ending = EndingFile::Failed {
                     errno: failure.errno,
                     sentence: failure.sentence.clone(),
+                    at_wall_ms,
                 };
                 // The connection carries the failure too; the disk may be what failed.
                 let _ = folder::put(&self.place.record, &ending.to_text());
-                say(&mut self.line, &failed(&failure));
-                self.stage = Stage::Failed(failure);
+                let failed = failure.at(at_wall_ms);
+                say(&mut self.line, &failed);
+                self.stage = Stage::Failed(failed);
             }
         }
     }
@@ -565,13 +569,6 @@ fn until(at: u64, now: u64) -> Timespec {
 fn say(line: &mut Option<Line>, frame: &FromKeeper) {
     if let Some(line) = line {
         line.say(frame);
-    }
-}
-
-fn failed(failure: &Failure) -> FromKeeper {
-    FromKeeper::StartFailed {
-        errno: failure.errno,
-        sentence: failure.sentence.clone(),
     }
 }
 

@@ -14,6 +14,7 @@ use rustix::termios::Winsize;
 
 use super::birth::{Expected, Plan, Pointers, Step, born};
 use super::cgroup::Leaf;
+use super::frame::FromKeeper;
 use super::launch::{Launch, Size, Stdin};
 use super::log::Stream;
 use super::mark;
@@ -54,6 +55,15 @@ impl Failure {
         Failure {
             errno: fault.raw_os_error().unwrap_or(0),
             sentence: format!("{what}: {fault}"),
+        }
+    }
+
+    /// The frame that reports a failure at this moment.
+    pub(super) fn at(self, at_wall_ms: u64) -> FromKeeper {
+        FromKeeper::StartFailed {
+            errno: self.errno,
+            sentence: self.sentence,
+            at_wall_ms,
         }
     }
 }

@@ -24,6 +24,41 @@ fn c11_lists_show_commands_and_no_escape_sequence() {
 }
 
 #[test]
+fn session_that_failed_to_start_ended_when_it_failed_and_ran_for_no_time() {
+    let abide = Abide::new();
+    let listed = || {
+        let list = abide.json(["session", "list", "--all", "--json"]);
+        list["sessions"].as_array().expect("sessions").clone()
+    };
+    abide.output(["run", "--", "true"]);
+    let failed = abide.output(["run", "--json", "--", "/no/such/program", "x"]);
+    let told: serde_json::Value = serde_json::from_slice(&failed.stdout).unwrap();
+    assert_eq!(told["duration"], 0.0, "{told}");
+    abide.output(["run", "--", "true"]);
+    let [after, failed, before] = &listed()[..] else {
+        panic!("three sessions were run");
+    };
+    let ended = failed["ended_at"].as_u64().expect("when it failed");
+    assert!(before["ended_at"].as_u64().unwrap() <= ended, "{failed}");
+    assert!(ended <= after["created_at"].as_u64().unwrap(), "{failed}");
+    // The next daemon says the same, however long it took to come.
+    abide.crash();
+    let again = &listed()[1];
+    assert_eq!(again["status"], "failed");
+    assert_eq!(again["duration"], 0.0, "{again}");
+    for field in ["ended_at", "last_activity"] {
+        assert_eq!(again[field], ended, "{field}: {again}");
+    }
+    let id = again["session_id"].as_str().unwrap();
+    let searched = abide.output(["session", "search", id, "x", "--json"]);
+    let searched: serde_json::Value = serde_json::from_slice(&searched.stdout).unwrap();
+    assert_eq!(searched["duration"], 0.0, "{searched}");
+    let rows = text(&abide.output(["session", "list", "--all"]).stdout);
+    let row = rows.lines().find(|row| row.contains(id)).unwrap();
+    assert!(row.contains("not started"), "{row}");
+}
+
+#[test]
 fn c11_logs_are_clean_to_read_and_exact_when_raw() {
     let abide = Abide::new();
     abide.output([

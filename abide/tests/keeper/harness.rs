@@ -354,8 +354,18 @@ impl Keeper {
     }
 
     pub fn expect_failed(&mut self) -> (i32, String) {
+        let (errno, sentence, _) = self.expect_failed_at();
+        (errno, sentence)
+    }
+
+    /// The same with the moment of the failure, in Unix milliseconds.
+    pub fn expect_failed_at(&mut self) -> (i32, String, u64) {
         match self.next() {
-            FromKeeper::StartFailed { errno, sentence } => (errno, sentence),
+            FromKeeper::StartFailed {
+                errno,
+                sentence,
+                at_wall_ms,
+            } => (errno, sentence, at_wall_ms),
             other => panic!("expected StartFailed, heard {other:?}"),
         }
     }

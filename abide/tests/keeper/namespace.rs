@@ -23,7 +23,9 @@ fn start(nursery: &Nursery, command: &str, change: impl FnOnce(&mut Launch)) -> 
             keeper.leader = pid;
             Some(keeper)
         }
-        FromKeeper::StartFailed { errno, sentence } if errno == libc::EPERM => {
+        FromKeeper::StartFailed {
+            errno, sentence, ..
+        } if errno == libc::EPERM => {
             assert!(sentence.contains("only root"), "{sentence}");
             eprintln!("skipped: {sentence}");
             None

@@ -25,11 +25,12 @@ fn refused_if(nursery: &Nursery, expected: bool, change: impl Fn(&mut Launch)) -
         keeper.say(&ToKeeper::Expect { for_ms: 600_000 });
     }
     keeper.start(launch);
-    let (errno, sentence) = keeper.expect_failed();
+    let (errno, sentence, at_wall_ms) = keeper.expect_failed_at();
     let ending = folder::read_ending(&keeper.folder).unwrap();
     let written = EndingFile::Failed {
         errno,
         sentence: sentence.clone(),
+        at_wall_ms,
     };
     assert_eq!(ending, Some(written));
     keeper.say(&ToKeeper::Ack);

@@ -1,7 +1,6 @@
 //! What keepers tell. A keeper that connects again tells again what it has told before: everything
 //! here may come twice, and counts once.
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::kept::Patience;
@@ -40,14 +39,14 @@ impl House {
         self.phase_changed(turn, id);
     }
 
-    pub(super) fn start_failed(&mut self, turn: &mut Turn<'_>, id: SessionId, fault: Arc<str>) {
+    pub(super) fn start_failed(&mut self, turn: &mut Turn<'_>, id: SessionId, failed: Phase) {
         let Some(kept) = self.sessions.get_mut(&id) else {
             return;
         };
         if kept.session.phase != Phase::Starting {
             return;
         }
-        kept.session.phase = Phase::Failed { fault };
+        kept.session.phase = failed;
         self.running -= 1;
         self.phase_changed(turn, id);
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use abide_core::session::Phase;
-use abide_core::{End, Ending, Event, Exit, Millis, Mono, Session, SessionId};
+use abide_core::{End, Ending, Event, Exit, Millis, Mono, Session, SessionId, Wall};
 
 use super::Tally;
 use super::random::Random;
@@ -135,6 +135,7 @@ impl Keeper {
             Truth::Starting { .. } => Phase::Starting,
             Truth::Failed => Phase::Failed {
                 fault: "it failed".into(),
+                at: Wall(0),
             },
             Truth::Running => Phase::Running {
                 quiet_since: self.quiet_since,
@@ -214,8 +215,12 @@ impl Keeper {
         let session = self.id;
         if fails {
             self.truth = Truth::Failed;
-            let fault = "it failed".into();
-            return self.say(Event::StartFailed { session, fault }, now, random);
+            let failed = Event::StartFailed {
+                session,
+                fault: "it failed".into(),
+                at: Wall(0),
+            };
+            return self.say(failed, now, random);
         }
         self.truth = Truth::Running;
         self.quiet_since = now;

@@ -68,6 +68,7 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "failed" => Event::StartFailed {
             session: words.session()?,
             fault: words.next()?.into(),
+            at: stage.now.wall,
         },
         "grew" => Event::Grew {
             session: words.session()?,

@@ -94,7 +94,7 @@ pub fn session(house: &House, id: SessionId, stage: &Stage) -> String {
         }
         Phase::Leftover { ending } => format!("leftover {}", ended(ending)),
         Phase::Ended { ending } => format!("ended {}", ended(ending)),
-        Phase::Failed { fault } => format!("failed: {fault}"),
+        Phase::Failed { fault, .. } => format!("failed: {fault}"),
     };
     let question = house.open_question_of(id).map_or("", |_| " asked");
     format!("{} {phase} bytes={}{question}", name(id), session.bytes)

@@ -32,7 +32,7 @@ function running(store: Keyed<HeldSession>): string[] {
   return sessions.map((session) => session.session_id);
 }
 
-const endOf = (session: HeldSession) => session.created_at + session.duration * 1_000;
+const endOf = (session: HeldSession) => session.ended_at ?? session.created_at;
 
 /** Under this name abide itself runs what wakes an agent. It is told with the message, and is not what anybody comes back for. */
 const WAKER = 'waker';

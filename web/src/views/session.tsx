@@ -65,10 +65,12 @@ export function Session({ id }: { id: string }) {
         </div>
         <Command text={session.command} />
         <div className="facts">
-          <span>
-            {alive ? 'age ' : 'ran '}
-            <b>{alive ? <Since stamp={session.created_at} /> : length(session.duration)}</b>
-          </span>
+          {session.status !== 'failed' && (
+            <span>
+              {alive ? 'age ' : 'ran '}
+              <b>{alive ? <Since stamp={session.created_at} /> : length(session.duration)}</b>
+            </span>
+          )}
           {alive && <Quiet session={session} pulse={pulse} />}
           <Load pulse={pulse} />
           {session.timeout != null && <span>limit {duration(session.timeout)}</span>}

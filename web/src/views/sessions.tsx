@@ -168,8 +168,8 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
           <OneLine text={session.command} />
         </Link>
         <span className="soft small one-line block">
-          {id}, {alive ? 'started' : 'ran'}{' '}
-          {alive ? <Ago stamp={session.created_at} /> : <>{length(session.duration)}, <Ago stamp={session.created_at} /></>}
+          {id}, {alive ? 'started ' : session.status === 'failed' ? '' : `ran ${length(session.duration)}, `}
+          <Ago stamp={session.created_at} />
         </span>
       </span>
       <span className="soft small one-line wide">{session.agent}</span>

@@ -37,6 +37,7 @@ bytes_dropped integer : written but not kept
 contained_by string|null
 still_running [any] : what it left in the background
 created_at integer : Unix milliseconds
+ended_at? integer : Unix milliseconds
 last_activity integer : Unix milliseconds
 cwd string
 pty boolean

@@ -173,6 +173,9 @@ pub fn facts(view: &SessionView) -> Map<String, Value> {
     facts.insert("command".into(), json!(state.command.as_ref()));
     facts.insert("agent".into(), json!(state.agent.0.as_ref()));
     facts.insert("created_at".into(), json!(state.created.0));
+    if let Some(ended) = view.ended_at() {
+        facts.insert("ended_at".into(), json!(ended.0));
+    }
     facts.insert("cwd".into(), json!(view.cwd.to_string_lossy()));
     facts.insert("pty".into(), json!(view.pty));
     let seconds = |limit: Option<Millis>| limit.map(|limit| limit.0 as f64 / 1_000.0);
@@ -188,7 +191,7 @@ pub fn facts(view: &SessionView) -> Map<String, Value> {
         .runs()
         .then(|| SystemClock.now().wall.0.saturating_sub(last) as f64 / 1_000.0);
     facts.insert("idle_for".into(), json!(idle_for));
-    if let Phase::Failed { fault } = &state.phase {
+    if let Phase::Failed { fault, .. } = &state.phase {
         facts.insert("error".into(), json!(fault.as_ref()));
     }
     facts
@@ -197,11 +200,11 @@ pub fn facts(view: &SessionView) -> Map<String, Value> {
 /// When it last showed life, in Unix milliseconds. What has ended is remembered; only for what runs
 /// the disk is asked.
 fn last_activity(view: &SessionView) -> u64 {
-    let created = view.state.created.0;
-    match (&view.state.phase, view.ending()) {
-        (Phase::Ended { .. }, Some(ending)) => created.saturating_add(ending.duration.0),
-        (Phase::Failed { .. }, _) => created,
-        _ => last_written(&view.folder).unwrap_or(0).max(created),
+    match (is_alive(view), view.ended_at()) {
+        (false, Some(ended)) => ended.0,
+        _ => last_written(&view.folder)
+            .unwrap_or(0)
+            .max(view.state.created.0),
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Session {
     /// Why it ended: `exited`, `signaled`, `deadline`, `idle_declined`, `user`, `agent`,
     /// `inactivity`, `out_of_memory`, `lost`.
     pub end: Option<String>,
-    /// Seconds it ran, or has run so far.
+    /// Seconds it ran, or has run so far; 0 where it could not be started.
     pub duration: f64,
     /// All bytes it wrote.
     pub bytes_total: u64,
@@ -56,6 +56,9 @@ pub struct Session {
     pub agent: String,
     /// When it was made, in Unix milliseconds.
     pub created_at: u64,
+    /// When it ended or could not be started, in Unix milliseconds; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
     /// Where it runs.
     pub cwd: String,
     /// Whether it has a terminal.

@@ -167,7 +167,12 @@ pub(super) fn bring_up_to_date(
     extent: Option<(u64, u64)>,
 ) {
     let ending = view.ending().filter(|_| !running);
-    let duration = ending.map_or_else(|| ran_until_now(view), |ending| ending.duration);
+    let duration = match (ending, &view.state.phase) {
+        (Some(ending), _) => ending.duration,
+        // What could not be started ran for no time.
+        (None, Phase::Failed { .. }) => Millis(0),
+        (None, _) => ran_until_now(view),
+    };
     let (total, dropped) = ending.map_or_else(
         || extent.unwrap_or_else(|| so_far(&Log::open(&view.folder))),
         |ending| (ending.bytes, ending.dropped),
@@ -233,7 +238,7 @@ fn ran_until_now(view: &SessionView) -> Millis {
 /// Why it could not be run at all.
 pub(super) fn fault(view: &SessionView) -> Option<String> {
     match &view.state.phase {
-        Phase::Failed { fault } => Some(visible(fault)),
+        Phase::Failed { fault, .. } => Some(visible(fault)),
         _ => None,
     }
 }

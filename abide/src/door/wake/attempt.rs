@@ -218,7 +218,7 @@ fn worked(handle: &Handle, id: SessionId, program: &str) -> Result<(), Fault> {
     let Some(view) = handle.board().session(id) else {
         return Err(Fault::Again(format!("{program}: its session is gone")));
     };
-    if let Phase::Failed { fault } = &view.state.phase {
+    if let Phase::Failed { fault, .. } = &view.state.phase {
         return Err(Fault::Again(fault.to_string()));
     }
     let exit = view.ending().and_then(|ending| ending.exit);

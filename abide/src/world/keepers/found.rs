@@ -105,9 +105,14 @@ fn phase(
     known: Option<EndingFile>,
 ) -> Phase {
     match &known {
-        Some(EndingFile::Failed { sentence, .. }) => {
+        Some(EndingFile::Failed {
+            sentence,
+            at_wall_ms,
+            ..
+        }) => {
             return Phase::Failed {
                 fault: sentence.as_str().into(),
+                at: Wall(*at_wall_ms),
             };
         }
         Some(EndingFile::Ended(exited)) if exited.empty && exited.closed => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::session::Ending;
-use abide_core::{Containment, End, Event, Millis, Mono, SessionId};
+use abide_core::{Containment, End, Event, Millis, Mono, SessionId, Wall};
 use rustix::process::Signal;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -603,7 +603,11 @@ fn translate(
             life.ready = true;
             None
         }
-        FromKeeper::StartFailed { sentence, .. } => {
+        FromKeeper::StartFailed {
+            sentence,
+            at_wall_ms,
+            ..
+        } => {
             if !life.ready {
                 tracing::warn!("a keeper could not be made: {sentence}");
             }
@@ -615,6 +619,7 @@ fn translate(
             Some(Event::StartFailed {
                 session,
                 fault: sentence.into(),
+                at: Wall(at_wall_ms),
             })
         }
         _ if !life.ready => None,

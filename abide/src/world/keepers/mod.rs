@@ -266,9 +266,15 @@ impl Keepers {
 
     /// Says that a session could not be started.
     pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
+        self.failed_at(session, why, SystemClock.now().wall);
+    }
+
+    /// The same of a failure that was seen at an earlier moment.
+    fn failed_at(self: &Arc<Self>, session: SessionId, why: &str, at: Wall) {
         let event = Event::StartFailed {
             session,
             fault: why.into(),
+            at,
         };
         let events = self.events.clone();
         tokio::spawn(async move {

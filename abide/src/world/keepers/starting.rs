@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 use super::Keepers;
 use crate::keeper::folder::{self, EndingFile};
 use crate::keeper::tree;
-use crate::world::clock::{SystemClock, pause};
+use crate::world::clock::{Clock, SystemClock, pause};
 
 /// How long a start may take, and how often it is looked whether one takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -140,6 +140,7 @@ fn is_given_up(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
 /// too.
 pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
     let path = keepers.folder(id);
+    let at = SystemClock.now().wall;
     let said = tokio::task::spawn_blocking(move || {
         let meta = folder::read_meta(&path).ok().flatten();
         let _ = meta.as_ref().map(tree::end_orphans);
@@ -148,13 +149,14 @@ pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
         let failed = EndingFile::Failed {
             errno: libc::ETIMEDOUT,
             sentence: sentence.clone(),
+            at_wall_ms: at.0,
         };
         if let Err(e) = folder::write_ending(&path, &failed) {
             tracing::warn!("cannot write the ending of {}: {e}", path.display());
         }
         sentence
     });
-    keepers.fail(id, &said.await.unwrap_or_else(|_| sentence(b"")));
+    keepers.failed_at(id, &said.await.unwrap_or_else(|_| sentence(b"")), at);
 }
 
 fn sentence(cwd: &[u8]) -> String {
