@@ -235,7 +235,7 @@ impl House {
             self.alarms.pop_first();
             match alarm {
                 Alarm::Standby(call) => self.standby_over(turn, call),
-                Alarm::Idle(session) => self.look(turn, session),
+                Alarm::Idle(session) => self.idle_due(turn, session),
                 Alarm::Inactive(session) => self.look_for_life(turn, session),
                 Alarm::Unheard(session) => self.nobody_came_back(turn, session),
                 Alarm::Overdue(session) => self.overdue(turn, session),

@@ -16,7 +16,7 @@ pub struct Session {
     pub key: Option<Key>,
     /// When it was created.
     pub created: Wall,
-    /// How long it may be quiet while somebody waits, before a person is asked.
+    /// How long it may be quiet before a person is asked, whether or not a call waits.
     pub idle: Option<Millis>,
     /// How long it may go without output, input or a reader before it is closed. `None`: for ever.
     pub inactivity: Option<Millis>,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::id::{CallId, QuestionId, SessionId, TimerId};
 use crate::message::Told;
-use crate::time::Mono;
+use crate::time::{Millis, Mono};
 use crate::timer::{self, Timer};
 
 /// Whether, and through what, this call can reach a person when its session is idle.
@@ -18,6 +18,9 @@ pub enum Asking {
     Elsewhere,
     /// The call's own door reaches a person (elicitation, a terminal).
     Here,
+    /// The call's own door reaches a person by answering the call with the question; the client calls
+    /// again with the answer. The client's call limit does not run while the person thinks.
+    ByReturning,
 }
 
 impl Asking {
@@ -25,7 +28,15 @@ impl Asking {
     pub const fn asks(self) -> bool {
         match self {
             Asking::Never => false,
-            Asking::Elsewhere | Asking::Here => true,
+            Asking::Elsewhere | Asking::Here | Asking::ByReturning => true,
+        }
+    }
+
+    /// Whether the call's own door reaches a person.
+    pub const fn reaches_a_person(self) -> bool {
+        match self {
+            Asking::Never | Asking::Elsewhere => false,
+            Asking::Here | Asking::ByReturning => true,
         }
     }
 }
@@ -70,8 +81,8 @@ pub enum Outcome {
     Ended(SessionId),
     /// It goes on; the call does not.
     Running(SessionId, WhyRunning),
-    /// A person said no; the tree is gone.
-    Declined(SessionId),
+    /// A person said no after being told this idle time; the tree is gone.
+    Declined(SessionId, Millis),
     /// The call was interrupted; the tree is gone.
     Cancelled(SessionId),
     /// It could not be run at all.
@@ -103,7 +114,7 @@ impl Outcome {
             Outcome::Started(id)
             | Outcome::Ended(id)
             | Outcome::Running(id, _)
-            | Outcome::Declined(id)
+            | Outcome::Declined(id, _)
             | Outcome::Cancelled(id)
             | Outcome::Failed(id) => Some(*id),
             Outcome::Done

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use abide::daemon::QuestionView;
 use abide::door::tools::{self, Context, ToolCall, ToolStep};
 use abide_core::request::Caller;
-use abide_core::{Answer, Outcome, Request};
+use abide_core::{Answer, Asking, Outcome, Request};
 use serde_json::{Value, json};
 
 use super::{Engine, comes_to_life, living, with_engine};
@@ -16,7 +16,7 @@ async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
         panic!("arguments are an object")
     };
     let context = Context {
-        reaches_person: true,
+        asking: Asking::Here,
         ..engine.context()
     };
     tools::begin(&engine.handle, "execute_command", arguments, context)
@@ -27,7 +27,7 @@ async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
 /// The same; the idle limit runs from when the command has written this, however slow it is.
 async fn idle_after(engine: &Engine, command: &str, wrote: &str, idle: f64) -> ToolCall {
     let context = Context {
-        reaches_person: true,
+        asking: Asking::Here,
         ..engine.context()
     };
     let arguments = json!({"command": command, "timeout": 600});
@@ -143,7 +143,10 @@ fn where_nobody_can_be_asked_the_agent_decides() {
         assert_eq!(result.facts["session_id"], session);
         assert!(result.text.contains(&session));
         assert_eq!(living(&line).len(), 1);
-        assert!(engine.handle.board().questions().is_empty());
+        // A person who comes later finds the question.
+        let open = engine.handle.board().questions();
+        assert_eq!(open.len(), 1, "{open:?}");
+        assert_eq!(open[0].state.session.to_string(), session);
         engine.kill(&session).await;
     });
 }

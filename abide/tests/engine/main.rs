@@ -79,7 +79,7 @@ impl Engine {
             agent: Agent::default(),
             root: self.dir.path().to_owned(),
             env: std::env::vars_os().collect(),
-            reaches_person: false,
+            asking: Asking::Elsewhere,
             standby: None,
             request_key: None,
             client: None,

@@ -4,6 +4,7 @@
 mod backlog;
 mod clients;
 mod harness;
+mod idle;
 mod legacy;
 mod life;
 mod loan;

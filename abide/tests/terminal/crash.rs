@@ -102,9 +102,14 @@ fn limits_that_were_moved_stay_moved() {
     );
     abide.kill_daemon();
     abide.start();
-    let idle_of = |id: &str| abide.get(&format!("/v1/sessions/{id}"))["idle"].clone();
-    assert_eq!(idle_of(&id), json!(777.0));
-    assert_eq!(idle_of(&untouched), Value::Null);
+    // Nobody is asked about a terminal session: its idle limit is that of inactivity.
+    let limit_of = |id: &str| {
+        let session = abide.get(&format!("/v1/sessions/{id}"));
+        assert_eq!(session["idle"], Value::Null, "{session}");
+        session["inactivity_timeout"].clone()
+    };
+    assert_eq!(limit_of(&id), json!(777.0));
+    assert_eq!(limit_of(&untouched), json!(300.0));
     for id in [id, untouched] {
         call(&abide, json!({"action": "kill", "session_id": id}));
     }

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use abide::config::{Config, Places};
 use abide::daemon::{Handle, Runtime};
 use abide::door::tools::{self, Context, NotCalled, ToolResult};
-use abide_core::Agent;
+use abide_core::{Agent, Asking};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
@@ -33,7 +33,7 @@ impl Engine {
             agent: Agent::default(),
             root: self.dir.path().to_owned(),
             env: std::env::vars_os().collect(),
-            reaches_person: false,
+            asking: Asking::Elsewhere,
             standby: None,
             request_key: None,
             client: None,

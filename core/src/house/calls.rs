@@ -20,6 +20,21 @@ struct Limits {
     inactivity: Option<Millis>,
 }
 
+impl Limits {
+    /// A session that is closed when it is inactive has no idle limit: nobody is asked about it, and an
+    /// idle limit given for it is its limit of inactivity.
+    fn meant_for(self, session: &Session) -> Self {
+        match (session.idle, session.inactivity) {
+            (None, Some(_)) => Limits {
+                idle: None,
+                inactivity: self.inactivity.or(self.idle),
+                ..self
+            },
+            _ => self,
+        }
+    }
+}
+
 impl House {
     /// A call. Whatever can be refused is refused before anything changes. An id that is waiting
     /// already names that older call, which will be answered.
@@ -198,6 +213,7 @@ impl House {
         if !kept.leader_runs() || kept.doom.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
+        let limits = limits.meant_for(&kept.session);
         if let Some(deadline) = limits.deadline {
             self.set_deadline(turn, session, deadline);
         }

@@ -64,16 +64,17 @@ impl House {
             kept.session.bytes = bytes;
             turn.push(Effect::Publish { session: id });
         }
-        match kept.patience {
-            Patience::Looking => self.looked(turn, id),
-            Patience::Asked(_) if more => {
+        // What is closed now is not asked about.
+        self.sign_of_life(turn, id);
+        match self.sessions.get(&id).map(|kept| kept.patience) {
+            Some(Patience::Looking) => self.looked(turn, id),
+            Some(Patience::Asked { .. }) if more => {
                 self.withdraw(turn, id);
                 self.wind(turn, id);
             }
-            Patience::Asked(_) => {}
-            Patience::Off | Patience::Armed { .. } => self.wind(turn, id),
+            Some(Patience::Off | Patience::Armed { .. }) => self.wind(turn, id),
+            Some(Patience::Asked { .. }) | None => {}
         }
-        self.sign_of_life(turn, id);
     }
 
     pub(super) fn exited(

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 
 use crate::id::{CallId, QuestionId};
+use crate::limit;
 use crate::session::{End, Ending, Phase, Session};
 use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait, WhyRunning};
@@ -16,12 +17,19 @@ pub(super) struct Kept {
     pub askers: usize,
     /// How many of these reach a person through their own door.
     pub here: usize,
+    /// When the last call that asks joined the session.
+    pub asker_since: Mono,
+    /// Calls that can be answered with the question itself, by when they would ask at the latest:
+    /// shortly before their client's limit.
+    pub cuts: BTreeSet<(Mono, CallId)>,
     pub patience: Patience,
     /// Quiet before this moment does not count: a person or the agent has decided to go on since.
     pub patience_from: Mono,
     pub vigil: Vigil,
     /// The last moment at which somebody was there: a call that waited, read or wrote.
     pub attended: Mono,
+    /// The idle time that was stated to the person who said no.
+    pub declined_idle: Option<Millis>,
     /// Set once the tree must go. The kill is sent once, and not before there is something to kill; again
     /// only for what did not die of it.
     pub doom: Option<End>,
@@ -46,14 +54,30 @@ pub(super) struct Kept {
 /// Where the idle clock of a session stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// It does not run: nobody asks, or there is nothing to ask about.
+    /// It does not run: there is no idle limit, or nothing to ask about.
     Off,
     /// It runs, as far as is known, until then.
     Armed { at: Mono },
     /// It may have run out; the keeper is being asked for the last sign of life.
     Looking,
-    /// It has run out, and a person is asked.
-    Asked(QuestionId),
+    /// It has run out, and a question is open.
+    Asked {
+        question: QuestionId,
+        /// When the calls that wait for the answer are handed over. `None`: none waits, or a person can
+        /// be reached.
+        hand_over_at: Option<Mono>,
+    },
+}
+
+impl Patience {
+    /// When it wants to be looked at.
+    pub fn alarm(self) -> Option<Mono> {
+        match self {
+            Patience::Off | Patience::Looking => None,
+            Patience::Armed { at } => Some(at),
+            Patience::Asked { hand_over_at, .. } => hand_over_at,
+        }
+    }
 }
 
 /// Where the clock of a session's inactivity stands.
@@ -74,10 +98,13 @@ impl Kept {
             waits: BTreeSet::new(),
             askers: 0,
             here: 0,
+            asker_since: Mono::default(),
+            cuts: BTreeSet::new(),
             patience: Patience::Off,
             patience_from: Mono::default(),
             vigil: Vigil::Off,
             attended: Mono::default(),
+            declined_idle: None,
             doom: None,
             undying: false,
             found: false,
@@ -92,7 +119,7 @@ impl Kept {
 
     pub fn question(&self) -> Option<QuestionId> {
         match self.patience {
-            Patience::Asked(question) => Some(question),
+            Patience::Asked { question, .. } => Some(question),
             Patience::Off | Patience::Armed { .. } | Patience::Looking => None,
         }
     }
@@ -102,21 +129,42 @@ impl Kept {
         matches!(self.session.phase, Phase::Starting | Phase::Running { .. })
     }
 
-    /// When it will have been quiet for too long, if that matters to anybody.
+    /// When a person is to be asked: at the idle limit, or shortly before the client's limit cuts off a
+    /// call that can be answered with the question, where it will have been quiet for half the idle
+    /// limit by then.
     pub fn idle_at(&self) -> Option<Mono> {
         match self.session.phase {
             Phase::Running {
                 quiet_since,
                 ending: None,
-            } if self.askers > 0 => {
-                let idle = quiet_since.max(self.patience_from) + self.session.idle?;
-                Some(idle.max(self.session.unasked_until))
+            } => {
+                let idle = self.session.idle?;
+                let since = quiet_since.max(self.patience_from);
+                let limit = (since + idle).max(self.session.unasked_until);
+                let half = (since + Millis(idle.0 / 2)).max(self.session.unasked_until);
+                let cut = self.cuts.first().map(|(at, _)| *at);
+                Some(cut.filter(|at| *at >= half).unwrap_or(limit).min(limit))
             }
             Phase::Starting
             | Phase::Running { .. }
             | Phase::Leftover { .. }
             | Phase::Ended { .. }
             | Phase::Failed { .. } => None,
+        }
+    }
+
+    /// The idle time that a question asked now states: the limit that was reached, or in whole seconds
+    /// how long it has been quiet where it is asked before.
+    pub fn idle_time(&self, now: Mono) -> Millis {
+        let limit = self.session.idle.unwrap_or_default();
+        match self.session.phase {
+            Phase::Running { quiet_since, .. }
+                if now.since(quiet_since.max(self.patience_from)) < limit =>
+            {
+                let quiet = now.since(quiet_since);
+                Millis(quiet.0 / 1_000 * 1_000)
+            }
+            _ => limit,
         }
     }
 
@@ -140,13 +188,17 @@ impl Kept {
     pub fn enter(&mut self, wait: &Wait) {
         self.waits.insert(wait.call);
         self.askers += usize::from(wait.asking.asks());
-        self.here += usize::from(wait.asking == Asking::Here);
+        self.here += usize::from(wait.asking.reaches_a_person());
+        self.cuts.extend(cut(wait));
     }
 
     pub fn leave(&mut self, wait: &Wait) {
         self.waits.remove(&wait.call);
         self.askers -= usize::from(wait.asking.asks());
-        self.here -= usize::from(wait.asking == Asking::Here);
+        self.here -= usize::from(wait.asking.reaches_a_person());
+        if let Some(cut) = cut(wait) {
+            self.cuts.remove(&cut);
+        }
     }
 
     /// How this wait is to be answered as things stand; `None`: not yet.
@@ -155,7 +207,10 @@ impl Kept {
         match (&self.session.phase, wait.goal) {
             (Phase::Failed { .. }, _) => Some(Outcome::Failed(id)),
             (Phase::Ended { ending }, goal) => Some(match (ending.end, goal) {
-                (End::IdleDeclined, _) if wait.asking.asks() => Outcome::Declined(id),
+                (End::IdleDeclined, _) if wait.asking.asks() => {
+                    let limit = self.session.idle.unwrap_or_default();
+                    Outcome::Declined(id, self.declined_idle.unwrap_or(limit))
+                }
                 (End::User, Goal::Interrupted) => Outcome::Cancelled(id),
                 _ => Outcome::Ended(id),
             }),
@@ -185,4 +240,13 @@ impl Kept {
     fn must_empty(&self, ending: &Ending) -> bool {
         self.doom.is_some() || ending.end.is_kill()
     }
+}
+
+/// When a call asks at the latest that can be answered with the question.
+fn cut(wait: &Wait) -> Option<(Mono, CallId)> {
+    let until = wait.until.filter(|_| wait.asking == Asking::ByReturning)?;
+    Some((
+        Mono(until.0.saturating_sub(limit::ASK_BEFORE_CUT.0)),
+        wait.call,
+    ))
 }

@@ -1,83 +1,121 @@
-//! The idle clock: when it runs, what happens when it runs out, and how a question is put and
-//! closed.
+//! The idle clock of a session: when it runs, what happens when it runs out, and how a question is
+//! put and closed. The clock belongs to the session: it runs whether or not a call waits.
 
 use super::kept::{Kept, Patience};
 use super::{Alarm, House, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
+use crate::limit;
 use crate::question::{Closing, Question};
 use crate::record::Record;
 use crate::session::{End, Phase};
+use crate::time::Mono;
 use crate::wait::{Outcome, WhyRunning};
 
 impl House {
     /// Brings the clocks of a session into line with everything else. Called after whatever may
     /// have changed who waits, how long they may be patient, or the last sign of life.
     pub(super) fn wind(&mut self, turn: &Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(kept) = self.sessions.get(&id) else {
             return;
         };
         let next = match (kept.patience, kept.idle_at()) {
-            (Patience::Asked(question), _) => Patience::Asked(question),
+            (Patience::Asked { question, .. }, _) => Patience::Asked {
+                question,
+                hand_over_at: self.hand_over_at(kept).map(|at| at.max(turn.now.mono)),
+            },
             (_, None) => Patience::Off,
             (Patience::Looking, Some(_)) => Patience::Looking,
             (Patience::Off | Patience::Armed { .. }, Some(at)) => Patience::Armed {
                 at: at.max(turn.now.mono),
             },
         };
-        if let Patience::Armed { at } = kept.patience {
-            self.alarms.remove(&(at, Alarm::Idle(id)));
-        }
-        if let Patience::Armed { at } = next {
-            self.alarms.insert((at, Alarm::Idle(id)));
-        }
-        kept.patience = next;
+        self.set_patience(id, next);
         self.keep_vigil(turn, id);
     }
 
-    /// The idle clock has run out as far as the house knows; the keeper knows better.
-    pub(super) fn look(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.patience = Patience::Looking;
-            turn.push(Effect::Look { session: id });
+    /// When the calls that wait for a question which nobody can answer are handed over: one idle limit
+    /// after the last of them began to wait.
+    fn hand_over_at(&self, kept: &Kept) -> Option<Mono> {
+        let stranded = kept.askers > 0 && !self.reaches_a_person(kept);
+        let idle = kept.session.idle.unwrap_or(limit::IDLE_DEFAULT);
+        stranded.then(|| kept.asker_since + idle)
+    }
+
+    /// Moves the idle clock, and its alarm with it.
+    pub(super) fn set_patience(&mut self, id: SessionId, next: Patience) {
+        let Some(kept) = self.sessions.get_mut(&id) else {
+            return;
+        };
+        if let Some(at) = kept.patience.alarm() {
+            self.alarms.remove(&(at, Alarm::Idle(id)));
+        }
+        if let Some(at) = next.alarm() {
+            self.alarms.insert((at, Alarm::Idle(id)));
+        }
+        kept.patience = next;
+    }
+
+    /// The alarm of the idle clock is due.
+    pub(super) fn idle_due(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        match self.sessions.get(&id).map(|kept| kept.patience) {
+            Some(Patience::Asked { .. }) => {
+                self.release_stranded(turn, id);
+                self.wind(turn, id);
+            }
+            // The clock has run out as far as the house knows; the keeper knows better.
+            Some(Patience::Off | Patience::Armed { .. } | Patience::Looking) => {
+                self.set_patience(id, Patience::Looking);
+                turn.push(Effect::Look { session: id });
+            }
+            None => {}
         }
     }
 
     /// The keeper has answered.
     pub(super) fn looked(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        self.set_patience(id, Patience::Off);
+        let Some(kept) = self.sessions.get(&id) else {
             return;
         };
-        kept.patience = Patience::Off;
         let idle = kept.idle_at().is_some_and(|at| at <= turn.now.mono);
         if !idle {
             self.wind(turn, id);
-        } else if self.reaches_a_person(id) {
+        } else if kept.askers == 0 || self.reaches_a_person(kept) {
             self.ask(turn, id);
         } else {
             self.hand_over(turn, id);
         }
     }
 
-    fn reaches_a_person(&self, id: SessionId) -> bool {
-        self.watchers > 0 || self.sessions.get(&id).is_some_and(|kept| kept.here > 0)
+    fn reaches_a_person(&self, kept: &Kept) -> bool {
+        self.watchers > 0 || kept.here > 0
     }
 
+    /// Opens a question. It is recorded whether or not anybody can see it now: the page, `abide answer`
+    /// and later calls show it for as long as it is open.
     fn ask(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(kept) = self.sessions.get(&id) else {
             return;
         };
+        let beyond = kept.session.bytes;
         let state = Question {
             session: id,
-            idle: kept.session.idle.unwrap_or_default(),
+            idle: kept.idle_time(turn.now.mono),
             asked: turn.now.wall,
         };
         let question = self.questions.open(state.clone());
-        kept.patience = Patience::Asked(question);
+        self.set_patience(
+            id,
+            Patience::Asked {
+                question,
+                hand_over_at: None,
+            },
+        );
         turn.push(Effect::Record(Record::Asked { question, state }));
         turn.push(Effect::Watch {
             session: id,
-            beyond: kept.session.bytes,
+            beyond,
         });
         turn.push(Effect::Ask { question });
         self.tell_askers(turn, id, Update::Asked(question));
@@ -95,13 +133,10 @@ impl House {
         let Some(id) = self.questions.get(question).map(|state| state.session) else {
             return;
         };
-        let kept = self.sessions.get_mut(&id);
-        let agent = kept.map(|kept| {
-            if kept.question() == Some(question) {
-                kept.patience = Patience::Off;
-            }
-            kept.session.agent.clone()
-        });
+        if self.open_question_of(id) == Some(question) {
+            self.set_patience(id, Patience::Off);
+        }
+        let agent = self.session(id).map(|session| session.agent.clone());
         self.questions.close(question, closing, agent);
         turn.push(Effect::Record(Record::Closed {
             question,
@@ -126,30 +161,25 @@ impl House {
         self.wind(turn, id);
     }
 
-    /// The agent decides instead of a person. Should it wait again, it has decided to go on, so
-    /// its next wait is not answered with the same silence at once.
-    pub(super) fn leave_it_to_the_agent(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        if self.open_question_of(id).is_some() {
-            self.withdraw(turn, id);
-            self.be_patient_again(turn, id);
-        }
-    }
-
-    /// Nobody can be asked: every wait that would have asked is answered; the session goes on.
+    /// Nobody can be asked: every wait that would have asked is answered. The session goes on, and so does
+    /// its supervision: the question is open for a person who comes later.
     fn hand_over(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        self.withdraw(turn, id);
         for call in self.askers_of(id) {
             let outcome = Outcome::Running(id, WhyRunning::NobodyToAsk);
             self.reply(turn, call, outcome);
         }
-        self.be_patient_again(turn, id);
+        if self.open_question_of(id).is_none() {
+            self.ask(turn, id);
+        }
+        self.wind(turn, id);
     }
 
-    /// Answers those who wait for a question that nobody can answer any more. Where nobody waits,
-    /// an open question stays: its call may come back.
+    /// Answers those who wait for a question that nobody can answer any more. The question stays open.
     pub(super) fn release_stranded(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let waited_for = |kept: &Kept| kept.askers > 0 && kept.question().is_some();
-        if self.sessions.get(&id).is_some_and(waited_for) && !self.reaches_a_person(id) {
+        let stranded = |kept: &Kept| {
+            kept.askers > 0 && kept.question().is_some() && !self.reaches_a_person(kept)
+        };
+        if self.sessions.get(&id).is_some_and(stranded) {
             self.hand_over(turn, id);
         }
     }

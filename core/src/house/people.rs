@@ -23,6 +23,7 @@ impl House {
         quiet_for: Option<Millis>,
     ) -> Result<(), Refusal> {
         let session = self.answerable(caller, question)?;
+        let idle = self.question(question).map(|state| state.idle);
         self.close(turn, question, Closing::Answered(answer));
         match answer {
             Answer::Yes => {
@@ -32,7 +33,12 @@ impl House {
                 }
                 self.be_patient_again(turn, session);
             }
-            Answer::No => self.condemn(turn, session, End::IdleDeclined),
+            Answer::No => {
+                if let Some(kept) = self.sessions.get_mut(&session) {
+                    kept.declined_idle = idle;
+                }
+                self.condemn(turn, session, End::IdleDeclined);
+            }
         }
         let outcome = Outcome::Done;
         turn.push(Effect::Reply { call, outcome });
@@ -63,15 +69,17 @@ impl House {
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };
-        if wait.asking != Asking::Here {
+        if !wait.asking.reaches_a_person() {
             return;
         }
-        wait.asking = Asking::Elsewhere;
         let id = wait.session;
         if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.here -= 1;
+            kept.leave(wait);
+            wait.asking = Asking::Elsewhere;
+            kept.enter(wait);
         }
         self.release_stranded(turn, id);
+        self.wind(turn, id);
     }
 
     pub(super) fn watchers_are(&mut self, turn: &mut Turn<'_>, count: u32) {

@@ -32,7 +32,7 @@ impl House {
         }
         if !self.sessions.contains_key(&id) {
             self.keep(id, kept);
-            self.keep_vigil(turn, id);
+            self.wind(turn, id);
             self.mind_its_end(id);
         }
     }
@@ -59,12 +59,20 @@ impl House {
             .collect();
         for (question, state) in open {
             let id = state.session;
-            match self.sessions.get_mut(&id) {
+            match self.sessions.get(&id) {
                 Some(kept) if still_idle(kept, &state, turn) => {
-                    kept.patience = Patience::Asked(question);
+                    let beyond = kept.session.bytes;
+                    let hand_over_at = None;
+                    self.set_patience(
+                        id,
+                        Patience::Asked {
+                            question,
+                            hand_over_at,
+                        },
+                    );
                     turn.push(Effect::Watch {
                         session: id,
-                        beyond: kept.session.bytes,
+                        beyond,
                     });
                     turn.push(Effect::Ask { question });
                 }

@@ -33,15 +33,13 @@ impl House {
         turn.push(accepted);
         let (id, call, asks) = (wait.session, wait.call, wait.asking.asks());
         self.begin_wait(wait);
-        if let Some(question) = self.open_question_of(id)
-            && asks
-        {
-            turn.push(Effect::Tell {
-                call,
-                update: Update::Asked(question),
-            });
+        if asks && let Some(kept) = self.sessions.get_mut(&id) {
+            kept.asker_since = turn.now.mono;
+            if let Some(question) = kept.question() {
+                let update = Update::Asked(question);
+                turn.push(Effect::Tell { call, update });
+            }
         }
-        self.release_stranded(turn, id);
         self.wind(turn, id);
         Ok(())
     }
@@ -105,15 +103,12 @@ impl House {
         kept.waits.iter().copied().filter(asks).collect()
     }
 
-    /// A call has waited for as long as it may.
+    /// A call has waited for as long as it may. An open question stays open.
     pub(super) fn standby_over(&mut self, turn: &mut Turn<'_>, call: CallId) {
         let Some(wait) = self.waits.get(&call) else {
             return;
         };
-        let (id, asks) = (wait.session, wait.asking.asks());
-        if asks && self.sessions.get(&id).is_some_and(|kept| kept.askers == 1) {
-            self.leave_it_to_the_agent(turn, id);
-        }
+        let id = wait.session;
         self.reply(turn, call, Outcome::Running(id, WhyRunning::Standby));
         self.release_stranded(turn, id);
         self.wind(turn, id);

@@ -54,7 +54,8 @@ impl Sim {
             kind,
             session: None,
             asks: asking.asks(),
-            here: asking == Asking::Here,
+            here: asking.reaches_a_person(),
+            returning: asking == Asking::ByReturning,
             until: standby.map(|standby| self.now.mono + standby),
             issued: self.now.mono,
             asked: None,
@@ -74,7 +75,8 @@ impl Sim {
         match self.random.below(10) {
             0..2 => Asking::Never,
             2..5 => Asking::Elsewhere,
-            _ => Asking::Here,
+            5..8 => Asking::Here,
+            _ => Asking::ByReturning,
         }
     }
 
@@ -218,6 +220,7 @@ impl Sim {
         let call = self.some_call();
         if let Some(call) = self.calls.get_mut(&call) {
             call.here = false;
+            call.returning = false;
         }
         self.step(Event::NobodyThere { call });
     }

@@ -53,6 +53,15 @@ impl Sim {
                 "a refused call changed something"
             );
         }
+        let closes = |effect: &Effect| matches!(effect, Effect::Record(Record::Closed { .. }));
+        if let Event::Tick
+        | Event::CallerGone { .. }
+        | Event::NobodyThere { .. }
+        | Event::Watchers { .. } = event
+        {
+            let closed = effects.iter().find(|effect| closes(effect));
+            assert_eq!(closed, None, "a question is the session's, not a call's");
+        }
         self.note_decisions(event, effects);
         self.check_answer(event, was_asked, effects);
     }
@@ -178,26 +187,59 @@ impl Sim {
             new && !self.closed.contains_key(&question),
             "{question} was put twice"
         );
-        let waiting = self
-            .calls
-            .values()
-            .any(|call| call.asks && call.session == Some(id));
-        assert!(waiting, "{question} was put for nobody");
-        assert!(self.reaches_a_person(id), "{question} was put to nobody");
+        let mut askers = self.calls.values().filter(|call| call.asks);
+        if !askers.any(|call| call.session == Some(id)) {
+            self.tally.count("ask while no call waits");
+        }
         assert_eq!(state.asked, self.now.wall);
-        self.check_idle(id, state.idle);
+        let life = &self.lives[&id];
+        let patient = self.now.mono.since(life.patient_since) >= state.idle;
+        if life.idle == Some(state.idle) && patient {
+            self.check_idle(id, state.idle);
+        } else {
+            self.tally.count("ask before the client's limit");
+            assert!(self.is_before_a_cut(id), "{id}: not its idle limit");
+            self.check_nearly_idle(id, state.idle);
+        }
+    }
+
+    /// Whether a call that can be answered with the question is about to be cut off.
+    fn is_before_a_cut(&self, id: SessionId) -> bool {
+        let now = self.now.mono;
+        self.calls.values().any(|call| {
+            let cut = call.until.filter(|_| call.returning);
+            call.session == Some(id)
+                && cut.is_some_and(|until| now + limit::ASK_BEFORE_CUT >= until)
+        })
+    }
+
+    /// It has been quiet for half its limit, and for as long as is said.
+    fn check_nearly_idle(&self, id: SessionId, said: Millis) {
+        let now = self.now.mono;
+        let life = &self.lives[&id];
+        let half = Millis(life.idle.expect("an idle limit").0 / 2);
+        self.check_quiet(id, half);
+        self.check_quiet(id, said);
+        let until = self.keepers[&id].given.unasked_until;
+        assert!(now >= until, "{id}: not to be asked about until {until:?}");
+        let patient = now.since(life.patient_since) >= half;
+        assert!(patient, "{id}: a person has just decided to go on");
+    }
+
+    /// Nothing was written for this long, but for what is still under way.
+    fn check_quiet(&self, id: SessionId, time: Millis) {
+        let now = self.now.mono;
+        let early = |at: &abide_core::Mono| now.since(*at) < time && now.since(*at) > SLACK;
+        let mut wrote = self.keepers[&id].wrote.iter().rev().take(50);
+        assert_eq!(wrote.find(|at| early(at)), None, "{id} was not idle");
     }
 
     /// It has really been quiet for its limit, but for what is still under way.
     pub(super) fn check_idle(&self, id: SessionId, idle: Millis) {
         let now = self.now.mono;
         let life = &self.lives[&id];
-        let keeper = &self.keepers[&id];
-        assert_eq!(Some(idle), life.idle, "{id}: not its idle limit");
-        let early = |at: &abide_core::Mono| now.since(*at) < idle && now.since(*at) > SLACK;
-        let wrote = keeper.wrote.iter().rev().take(50).find(|at| early(at));
-        assert_eq!(wrote, None, "{id} was not idle");
-        let until = keeper.given.unasked_until;
+        self.check_quiet(id, idle);
+        let until = self.keepers[&id].given.unasked_until;
         assert!(
             now >= until,
             "{id}: nobody wants to be asked until {until:?}"
@@ -272,7 +314,6 @@ impl Sim {
     }
 
     pub(super) fn check_told(&mut self, id: CallId, update: Update) {
-        let now = self.now.mono;
         let Some(call) = self.calls.get_mut(&id) else {
             panic!("{id:?} was told {update:?}, and does not wait");
         };
@@ -286,8 +327,6 @@ impl Sim {
                         self.tally.count("joined by key");
                     }
                 }
-                let life = self.lives.entry(session).or_default();
-                life.due_since = life.due_since.max(now);
             }
             Update::Asked(question) => {
                 assert!(
@@ -419,33 +458,49 @@ impl Sim {
         for (id, call) in &self.calls {
             let over = call.until.is_some_and(|until| until + LATE < now);
             assert!(!over, "{id:?} waits beyond its patience: {call:?}");
-            let session = call.session.expect("a waiting call has a session");
-            let phase = &self.house.session(session).expect("its session").phase;
-            let life = &self.lives[&session];
-            let Phase::Running { ending: None, .. } = phase else {
-                continue;
-            };
-            let Some(idle) = life.idle.filter(|_| call.asks) else {
-                continue;
-            };
-            if self.house.open_question_of(session).is_some() {
-                let stranded = !self.reaches_a_person(session);
-                assert!(!stranded, "{id:?} waits for an answer that nobody can give");
-                continue;
-            }
-            // One that answers nothing does not tell when its command wrote last.
-            if self.keepers[&session].was_stopped() {
-                continue;
-            }
-            let since = self.keepers[&session]
-                .quiet_since
-                .max(life.due_since)
-                .max(call.issued);
-            let unasked_until = self.keepers[&session].given.unasked_until;
-            let overdue = now.since((since + idle).max(unasked_until));
-            let bound = Millis(LATE.0 + SLACK.0 + SLACK.0);
-            assert!(overdue <= bound, "{session} is idle, and nobody was asked");
         }
+        for (id, session) in self.house.sessions() {
+            let Phase::Running { ending: None, .. } = session.phase else {
+                continue;
+            };
+            let Some(idle) = self.lives[&id].idle else {
+                continue;
+            };
+            if self.house.open_question_of(id).is_some() {
+                self.check_stranded(id, idle);
+            } else {
+                self.check_supervised(id, idle);
+            }
+        }
+    }
+
+    /// Who waits for an answer that nobody can give waits for one idle limit.
+    fn check_stranded(&self, id: SessionId, idle: Millis) {
+        if self.reaches_a_person(id) {
+            return;
+        }
+        let askers = (self.calls.values()).filter(|call| call.asks && call.session == Some(id));
+        if let Some(last) = askers.map(|call| call.issued).max() {
+            let stranded = self.now.mono.since(last) > Millis(idle.0 + LATE.0);
+            assert!(
+                !stranded,
+                "{id}: a call waits for an answer nobody can give"
+            );
+        }
+    }
+
+    /// A session that is quiet for its idle limit is asked about, whether or not a call waits.
+    fn check_supervised(&self, id: SessionId, idle: Millis) {
+        let keeper = &self.keepers[&id];
+        // A keeper that was stopped does not tell when its command wrote last.
+        if keeper.was_stopped() {
+            return;
+        }
+        let since = keeper.quiet_since.max(self.lives[&id].due_since);
+        let due = (since + idle).max(keeper.given.unasked_until);
+        let bound = Millis(LATE.0 + SLACK.0 + SLACK.0);
+        let overdue = self.now.mono.since(due);
+        assert!(overdue <= bound, "{id} is idle, and no question is open");
     }
 }
 

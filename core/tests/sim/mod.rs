@@ -49,6 +49,8 @@ impl Tally {
             "look",
             "watch",
             "ask",
+            "ask while no call waits",
+            "ask before the client's limit",
             "withdrawn",
             "yes",
             "no",
@@ -85,6 +87,8 @@ struct Call {
     session: Option<SessionId>,
     asks: bool,
     here: bool,
+    /// It can be answered with the question.
+    returning: bool,
     until: Option<Mono>,
     issued: Mono,
     asked: Option<QuestionId>,

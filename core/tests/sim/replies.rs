@@ -17,14 +17,14 @@ impl Sim {
                 self.check_own(&call, *id);
                 "started"
             }
-            Outcome::Ended(id) | Outcome::Declined(id) | Outcome::Cancelled(id) => {
+            Outcome::Ended(id) | Outcome::Declined(id, _) | Outcome::Cancelled(id) => {
                 self.check_own(&call, *id);
                 self.check_over(&call, *id, outcome)
             }
             Outcome::Running(id, WhyRunning::Standby) => {
                 assert_eq!(*event, Event::Tick);
                 self.check_own(&call, *id);
-                self.check_standby(&call, *id)
+                self.check_standby(&call)
             }
             Outcome::Running(id, WhyRunning::NobodyToAsk) => {
                 self.check_own(&call, *id);
@@ -74,8 +74,12 @@ impl Sim {
         };
         let gone = keeper.is_gone();
         assert!(gone || at_once, "{id} still lives: {call:?}");
+        let stated = match outcome {
+            Outcome::Declined(_, idle) => *idle,
+            _ => Millis(0),
+        };
         let (best, what) = match end {
-            End::IdleDeclined if call.asks && gone => (Outcome::Declined(id), "declined"),
+            End::IdleDeclined if call.asks && gone => (Outcome::Declined(id, stated), "declined"),
             End::User if call.interrupted => (Outcome::Cancelled(id), "cancelled"),
             _ => (Outcome::Ended(id), "ended"),
         };
@@ -83,24 +87,16 @@ impl Sim {
         what
     }
 
-    /// Its patience is over, and where nobody else asks, the agent decides from now on.
-    fn check_standby(&mut self, call: &Call, id: SessionId) -> &'static str {
+    /// Its patience is over.
+    fn check_standby(&self, call: &Call) -> &'static str {
         let now = self.now.mono;
         let over = call.until.is_some_and(|until| until <= now);
         assert!(over, "its patience is not over: {call:?}");
-        if call.asks && !self.somebody_asks(id) {
-            let open = self.house.open_question_of(id);
-            assert_eq!(open, None, "{id}: the agent decides now");
-        }
-        if let Some(life) = self.lives.get_mut(&id) {
-            life.due_since = now;
-        }
         "standby"
     }
 
-    /// Nobody could have been asked, and there was something to ask.
-    fn check_nobody(&mut self, call: &Call, id: SessionId, event: &Event) -> &'static str {
-        let now = self.now.mono;
+    /// Nobody could have been asked, and there was something to ask, which stays open.
+    fn check_nobody(&self, call: &Call, id: SessionId, event: &Event) -> &'static str {
         assert!(call.asks && !call.here, "it could have asked: {call:?}");
         assert!(!self.reaches_a_person(id), "somebody could have been asked");
         // In any other turn a question was open, and it was idle when that was put.
@@ -108,18 +104,9 @@ impl Sim {
             let idle = self.lives[&id].idle.expect("an idle limit");
             self.check_idle(id, idle);
         }
-        let last = !self.somebody_asks(id);
-        let life = self.lives.get_mut(&id).expect("a session with waits");
-        life.due_since = now;
-        if last {
-            life.patient_since = now;
-        }
+        let open = self.house.open_question_of(id);
+        assert!(open.is_some(), "{id}: handed over without a question");
         "nobody"
-    }
-
-    fn somebody_asks(&self, id: SessionId) -> bool {
-        let asks = |call: &Call| call.asks && call.session == Some(id);
-        self.calls.values().any(asks)
     }
 
     fn extended(&mut self, call: &Call, idle: Option<Millis>) -> &'static str {
@@ -127,7 +114,7 @@ impl Sim {
         self.check_own(call, session);
         if idle.is_some() {
             let life = self.lives.entry(session).or_default();
-            life.idle = idle;
+            life.idle = self.keepers[&session].given.idle;
             life.patient_since = self.now.mono;
             life.due_since = self.now.mono;
         }

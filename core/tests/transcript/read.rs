@@ -298,6 +298,7 @@ impl Words {
     fn asking(&mut self) -> Result<Asking, String> {
         match self.value("asking").as_deref() {
             Some("here") => Ok(Asking::Here),
+            Some("returning") => Ok(Asking::ByReturning),
             Some("elsewhere") => Ok(Asking::Elsewhere),
             None => Ok(Asking::Never),
             Some(other) => Err(format!("no such asking: {other}")),

@@ -157,7 +157,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Running(session, WhyRunning::Undying) => {
             format!("running {}: it does not die", name(*session))
         }
-        Outcome::Declined(session) => format!("declined {}", name(*session)),
+        Outcome::Declined(session, idle) => format!("declined {} idle={idle}", name(*session)),
         Outcome::Cancelled(session) => format!("cancelled {}", name(*session)),
         Outcome::Failed(session) => format!("failed {}", name(*session)),
         Outcome::Done => "done".into(),

@@ -65,7 +65,7 @@ pub async fn extend(
         session,
         deadline,
         idle,
-        inactivity: idle.filter(|_| view.state.inactivity.is_some()),
+        inactivity: None,
     };
     act(&state, &who, request).await?;
     Ok(Json(facts(&*who.session(&state, &id)?)))

@@ -214,9 +214,11 @@ impl Running {
     async fn hear(&mut self, step: Step) {
         match step {
             Step::Accepted(session) => self.begin(session),
-            Step::Asked(question) => self
+            // Only a person's terminal shows it.
+            Step::Asked(question) if self.asking.reaches_a_person() => self
                 .ready
                 .push_back(Frame::Question(question_facts(&question))),
+            Step::Asked(_) => {}
             Step::Closed(question) => self.ready.push_back(Frame::Closed(frame::closed(question))),
             Step::Done(Outcome::Running(
                 session,
@@ -290,8 +292,7 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
             ended.insert("wanted_end".into(), json!(wanted));
             ("undying", Some(crate::door::tools::undying(*session)))
         }
-        Outcome::Declined(_) => {
-            let idle = view.and_then(|view| view.state.idle).unwrap_or_default();
+        Outcome::Declined(_, idle) => {
             let error = format!("command execution timeout: no output for {idle}");
             ("declined", Some(error))
         }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
-use abide_core::Agent;
+use abide_core::{Agent, Asking};
 use axum::Json;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State as Shared};
@@ -136,7 +136,7 @@ pub(super) fn context(
         agent: agent.unwrap_or_default(),
         root: who::root(headers)?,
         env,
-        reaches_person: false,
+        asking: Asking::Elsewhere,
         standby: None,
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
         client: None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::request::Caller;
-use abide_core::{Answer, Millis, Mono, QuestionId, Request, SessionId};
+use abide_core::{Answer, Asking, Millis, Mono, QuestionId, Request, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
@@ -132,7 +132,11 @@ pub async fn run(
         agent: origin.agent.clone(),
         root: origin.root.clone(),
         env: origin.env.clone(),
-        reaches_person: client.person.is_some() && rounds < MOST_ROUNDS,
+        asking: match client.person {
+            Some(Person::ByAsking) => Asking::Here,
+            Some(Person::ByReturning) if rounds < MOST_ROUNDS => Asking::ByReturning,
+            Some(Person::ByReturning) | None => Asking::Elsewhere,
+        },
         standby: limits::standby(
             &client.name,
             &origin.way,

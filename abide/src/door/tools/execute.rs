@@ -4,7 +4,7 @@ use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
 use serde_json::{Map, Value, json};
 
 use super::report::{self, OutputLimits};
-use super::{Args, BadInput, Context, ToolResult, asking, key};
+use super::{Args, BadInput, Context, ToolResult, key};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch};
 
@@ -34,7 +34,7 @@ pub(super) fn read(
         deadline: None,
         idle: Some(idle),
         inactivity: None,
-        asking: asking(context),
+        asking: context.asking,
         standby: context.standby,
         detach: false,
         key: key(&mut args, context)?,
@@ -58,10 +58,8 @@ impl Execute {
         let mut facts = report::session_facts(&view, running);
         let mut last = None;
         let mut error = None;
-        // The limit may have been moved since the call was made.
-        let idle = view.state.idle.unwrap_or(self.idle);
         match &outcome {
-            Outcome::Declined(_) => {
+            Outcome::Declined(_, idle) => {
                 error = Some(format!("command execution timeout: no output for {idle}"));
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
@@ -71,6 +69,8 @@ impl Execute {
             }
             Outcome::Running(_, WhyRunning::NobodyToAsk) => {
                 let note = report::still_running(&view, standby, &mut facts);
+                // The limit may have been moved since the call was made.
+                let idle = view.state.idle.unwrap_or(self.idle);
                 last = Some(format!(
                     "[still running: no output for {idle} and nobody can be asked. {note}]"
                 ));

@@ -50,8 +50,8 @@ pub struct Context {
     pub root: PathBuf,
     /// The environment that commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
-    /// Whether this door itself reaches a person.
-    pub reaches_person: bool,
+    /// Whether, and how, this door itself reaches a person when a command is idle.
+    pub asking: Asking,
     /// The client's own call limit, less a margin: the answer must be there by then.
     pub standby: Option<Millis>,
     /// Names this very request, so that taking it up again never runs a command twice.
@@ -325,7 +325,7 @@ pub async fn resume(
     };
     let asking = match &tool {
         Tool::Shell(_) => Asking::Never,
-        Tool::Execute(_) => asking(&context),
+        Tool::Execute(_) => context.asking,
         Tool::Timer(_) | Tool::ReadMessages(_) => Asking::Never,
     };
     let agent = context.agent;
@@ -528,14 +528,6 @@ impl Decided {
                 _ => ToolResult::error("the messages cannot be read".into()),
             },
         }
-    }
-}
-
-fn asking(context: &Context) -> Asking {
-    if context.reaches_person {
-        Asking::Here
-    } else {
-        Asking::Elsewhere
     }
 }
 

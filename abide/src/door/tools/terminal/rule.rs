@@ -72,13 +72,11 @@ impl Desk {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
         };
-        // A terminal session that is quiet is inactive; nobody is asked about it.
-        let quiet = limits.idle.filter(|_| view.state.inactivity.is_some());
         let request = Request::Extend {
             session: view.id,
             deadline: limits.deadline,
             idle: limits.idle,
-            inactivity: limits.inactivity.or(quiet),
+            inactivity: limits.inactivity,
         };
         if let Err(sentence) = self.ask(request).await? {
             return Some(Err(sentence));

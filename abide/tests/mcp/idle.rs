@@ -1,0 +1,155 @@
+//! Idle supervision belongs to the session: it goes on after the call that started the command was handed
+//! over, cut off or lost.
+
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+/// The client's limit in these tests; a call is handed over after five sixths of it.
+const LIMIT: [(&str, &str); 1] = [("ABIDE_CALL_LIMIT", "1.2")];
+
+/// A client whose limit falls before the idle limit.
+fn hurried(home: &Home, era: Era) -> Client {
+    Client::start(home, setup_in(era, &LIMIT))
+}
+
+/// Starts a command that says its process and writes nothing more, and waits for the handover.
+fn handed_over(home: &Home, client: &mut Client, idle: f64) -> Process {
+    let ear = home.ear(&format!("ear{}", client.front()));
+    let say = "printf '\\033[32mgreen\\033[0m\\n'";
+    let command = format!("{say}; echo $$ > {}; exec sleep 1000", ear.path());
+    let arguments = json!({"command": command, "timeout": idle});
+    let id = client.begin("execute_command", arguments);
+    let process = Process::said_by(&ear);
+    let result = client.result(id);
+    assert_eq!(result["structuredContent"]["status"], "running", "{result}");
+    process
+}
+
+/// The open questions, as `abide answer --json` lists them once there are some.
+fn questions(home: &Home) -> Vec<Value> {
+    for look in 1.. {
+        assert!(look < 10_000, "no question was put");
+        let listed = home.abide(&["answer", "--json"]).output();
+        let listed = listed.expect("abide runs").stdout;
+        let listed: Value = serde_json::from_slice(&listed).expect("JSON");
+        let open = listed["questions"].as_array().expect("a list");
+        if !open.is_empty() {
+            return open.clone();
+        }
+    }
+    unreachable!()
+}
+
+fn the_question(home: &Home) -> Value {
+    let mut open = questions(home);
+    assert_eq!(open.len(), 1, "one question a session: {open:?}");
+    open.remove(0)
+}
+
+fn answer(home: &Home, question: &Value, word: &str) {
+    let id = question["question_id"].as_str().expect("an id");
+    let answered = home.abide(&["answer", id, word]).output();
+    let answered = answered.expect("abide runs");
+    assert!(answered.status.success(), "{answered:?}");
+}
+
+/// The text of the next messages.
+fn message(client: &mut Client) -> String {
+    for look in 1.. {
+        assert!(look < 1_000, "no message came");
+        let read = client.call("read_messages", json!({"timeout_seconds": 60}));
+        if text(&read).contains("[System] Session") {
+            return text(&read).to_owned();
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn handed_over_command_is_asked_about_at_its_idle_limit_and_no_ends_it() {
+    for era in ERAS {
+        let home = Home::new();
+        let mut client = hurried(&home, era);
+        // Quiet for less than half the idle limit when it is handed over: nothing is asked in the call.
+        let process = handed_over(&home, &mut client, 3.0);
+        let question = the_question(&home);
+        assert_eq!(
+            question["question"],
+            "Command has been idle for 3s. Continue waiting?"
+        );
+        answer(&home, &question, "yes");
+        assert!(process.is_alive());
+        let again = the_question(&home);
+        assert_ne!(again["question_id"], question["question_id"]);
+        answer(&home, &again, "no");
+        process.wait_gone();
+        let told = message(&mut client);
+        assert!(told.contains("ended by idle_declined"), "{told}");
+    }
+}
+
+#[test]
+fn extending_the_idle_limit_works_after_a_handover() {
+    let home = Home::new();
+    let mut client = hurried(&home, Era::Legacy);
+    let process = handed_over(&home, &mut client, 600.0);
+    home.be_impatient("200ms");
+    let question = the_question(&home);
+    assert_eq!(question["idle"], 0.2);
+    // Moved again, the question is withdrawn.
+    home.be_impatient("600s");
+    let late = ["answer", question["question_id"].as_str().unwrap(), "no"];
+    let late = home.abide(&late).output().expect("abide runs");
+    assert!(!late.status.success(), "{late:?}");
+    assert!(process.is_alive());
+}
+
+#[test]
+fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
+    let home = Home::new();
+    // Handed over after ten seconds; idle after fifteen.
+    let env = [("ABIDE_CALL_LIMIT", "12")];
+    let mut client = Client::start(&home, setup_in(Era::Modern, &env));
+    let ear = home.ear("ear");
+    let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+    let arguments = json!({"command": command, "timeout": 15});
+    let id = client.begin("execute_command", arguments.clone());
+    let process = Process::said_by(&ear);
+    let asked = client.result(id);
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let question = the_question(&home);
+    let idle = question["idle"].as_f64().expect("seconds");
+    assert!(
+        (7.0..15.0).contains(&idle),
+        "the real idle time: {question}"
+    );
+    let responses = json!({question["question_id"].as_str().unwrap(): {"action": "decline"}});
+    let id = client.request(
+        "tools/call",
+        json!({
+            "name": "execute_command",
+            "arguments": arguments,
+            "inputResponses": responses,
+            "requestState": asked["requestState"],
+        }),
+    );
+    let result = client.result(id);
+    let said = format!("command execution timeout: no output for {idle}s");
+    assert!(text(&result).starts_with(&said), "{result}");
+    process.wait_gone();
+}
+
+#[test]
+fn next_daemon_supervises_a_handed_over_command() {
+    let home = Home::new();
+    let mut client = hurried(&home, Era::Legacy);
+    let process = handed_over(&home, &mut client, 2.5);
+    home.kill_daemon();
+    let question = the_question(&home);
+    home.kill_daemon();
+    let again = the_question(&home);
+    assert_eq!(again["question_id"], question["question_id"]);
+    answer(&home, &again, "no");
+    process.wait_gone();
+}
