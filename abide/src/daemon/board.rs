@@ -10,7 +10,7 @@ use abide_core::{
     Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, SessionId,
     TimerId, Wall, limit,
 };
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 
 use crate::world::facts::Facts;
 
@@ -19,6 +19,7 @@ pub struct Board {
     sessions: RwLock<BTreeMap<SessionId, Arc<SessionView>>>,
     questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
+    questions_changed: watch::Sender<()>,
     crowded: Notify,
     unread: AtomicBool,
     timers: AtomicUsize,
@@ -121,6 +122,7 @@ impl Default for Board {
             sessions: RwLock::default(),
             questions: RwLock::default(),
             changes: broadcast::channel(CHANGES).0,
+            questions_changed: watch::Sender::new(()),
             crowded: Notify::new(),
             unread: AtomicBool::new(false),
             timers: AtomicUsize::new(0),
@@ -167,6 +169,11 @@ impl Board {
             .collect()
     }
 
+    /// Follows whether questions are put or closed from now on, and nothing else.
+    pub fn follow_questions(&self) -> watch::Receiver<()> {
+        self.questions_changed.subscribe()
+    }
+
     /// Follows what changes from now on.
     pub fn follow(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
@@ -207,6 +214,7 @@ impl Board {
     pub(super) fn ask(&self, view: Arc<QuestionView>) {
         self.show(view.clone());
         let _ = self.changes.send(Change::Asked(view));
+        self.questions_changed.send_replace(());
     }
 
     pub(super) fn close(&self, id: QuestionId, closing: Closing) {
@@ -215,6 +223,7 @@ impl Board {
             .expect("no holder panics")
             .remove(&id);
         let _ = self.changes.send(Change::Closed(id, closing));
+        self.questions_changed.send_replace(());
     }
 
     /// Whether any agent has an unread message.

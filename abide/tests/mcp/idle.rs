@@ -106,6 +106,75 @@ fn extending_the_idle_limit_works_after_a_handover() {
 }
 
 #[test]
+fn next_waiting_call_shows_the_question_of_a_handed_over_command() {
+    let home = Home::new();
+    let mut client = hurried(&home, Era::Legacy);
+    let process = handed_over(&home, &mut client, 600.0);
+    home.be_impatient("200ms");
+    the_question(&home);
+    let wait = json!({"total_duration": 600, "reason": "the build"});
+    // The call is cut to the client's limit, and the question goes away with it.
+    let id = client.begin("timer", wait.clone());
+    let first = client.asked();
+    let message = first["params"]["message"].as_str().expect("a message");
+    let begin = "Command has been idle for 200ms. Continue waiting?\n";
+    assert!(message.starts_with(begin), "{message}");
+    let result = client.result(id);
+    assert_eq!(result["structuredContent"]["status"], "running", "{result}");
+    let withdrawn = client.notified("notifications/cancelled");
+    assert_eq!(withdrawn["requestId"], first["id"]);
+    // Of two calls that wait at once one shows it.
+    let timers = [
+        client.begin("timer", wait.clone()),
+        client.begin("timer", wait),
+    ];
+    let second = client.asked();
+    client.reply(&second, "decline");
+    process.wait_gone();
+    for id in timers {
+        client.result(id);
+    }
+    let asked = |message: &Value| message["method"] == "elicitation/create";
+    assert!(!client.has_heard(asked), "asked twice about one session");
+}
+
+#[test]
+fn client_that_says_nobody_is_there_is_not_asked_the_same_again() {
+    let home = Home::new();
+    let mut client = hurried(&home, Era::Legacy);
+    let process = handed_over(&home, &mut client, 600.0);
+    home.be_impatient("200ms");
+    let question = the_question(&home);
+    for round in 0..2 {
+        let wait = json!({"total_duration": 600, "reason": "the build"});
+        let id = client.begin("timer", wait);
+        if round == 0 {
+            let asked = client.asked();
+            client.reply(&asked, "cancel");
+        }
+        client.result(id);
+    }
+    let asked = |message: &Value| message["method"] == "elicitation/create";
+    assert!(!client.has_heard(asked), "asked again");
+    assert_eq!(the_question(&home)["question_id"], question["question_id"]);
+    assert!(process.is_alive());
+}
+
+#[test]
+fn another_connection_is_not_asked_about_a_handed_over_command() {
+    let home = Home::new();
+    let mut client = hurried(&home, Era::Legacy);
+    handed_over(&home, &mut client, 600.0);
+    home.be_impatient("200ms");
+    the_question(&home);
+    let mut other = hurried(&home, Era::Legacy);
+    let wait = json!({"total_duration": 600, "reason": "the build"});
+    other.call("timer", wait);
+    let asked = |message: &Value| message["method"] == "elicitation/create";
+    assert!(!other.has_heard(asked), "asked in another conversation");
+}
+
+#[test]
 fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
     let home = Home::new();
     // Handed over after ten seconds; idle after fifteen.

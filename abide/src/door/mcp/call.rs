@@ -2,24 +2,24 @@
 //! the client's generation of the protocol has for that, and the client may lose interest.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Millis, Mono, QuestionId, Request, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses,
-    ProgressNotificationParam, ProgressToken, RequestId, ServerRequest,
+    ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses, RequestId,
+    ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
 use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value};
 
 use super::ask::{self, Reply};
+use super::other_questions::{Claim, Other, OtherQuestions};
 use super::out::Turn;
+use super::progress::Progress;
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way, is_modern};
 use super::wire::Note;
@@ -28,14 +28,10 @@ use crate::daemon::QuestionView;
 use crate::door::tools::{
     self, Context, LastLook, NotCalled, Receipt, ToolCall, ToolResult, ToolStep,
 };
-use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::clock::SystemClock;
 
 /// Clients give up a call that returns to ask for the tenth time; ours asks less often than that.
 const MOST_ROUNDS: u32 = 8;
-/// How often a client hears that the call is alive.
-const PROGRESS: Duration = Duration::from_secs(12);
-/// A call that starts no command is waiting if it is not answered by then.
-const FIRST: Duration = Duration::from_millis(100);
 
 /// What a call is answered with.
 pub struct Answered {
@@ -179,6 +175,10 @@ pub async fn run(
             return Err(ErrorData::invalid_params(unknown.to_string(), None));
         }
     };
+    let others = client.can_show_others().then(|| {
+        let (handle, shown) = (server.handle.clone(), server.shown.clone());
+        OtherQuestions::of(handle, shown, origin.clone())
+    });
     let mut wait = Wait {
         server,
         origin,
@@ -193,6 +193,9 @@ pub async fn run(
         asked_for: Millis(0),
         settled: None,
         nobody: false,
+        others,
+        own: None,
+        other: None,
         progress: Progress::new(&cx),
         turn: None,
         cx,
@@ -286,6 +289,12 @@ impl Client {
             .unwrap_or_default();
         Client { name, person }
     }
+
+    /// Whether a call of this client can show a question about another session for as long as it waits. The
+    /// question must go away with the call, whatever became of it.
+    fn can_show_others(&self) -> bool {
+        self.person == Some(Person::ByAsking) && !ask::outlives(&self.name)
+    }
 }
 
 /// A call that waits.
@@ -307,6 +316,12 @@ struct Wait<'a> {
     settled: Option<QuestionId>,
     /// This client's way to a person leads nowhere.
     nobody: bool,
+    /// Open questions about other sessions of this client.
+    others: Option<OtherQuestions>,
+    /// While this call waits for its session, no other call shows a question about that.
+    own: Option<Claim>,
+    /// The question about another session that the client shows now.
+    other: Option<(Asked, Claim)>,
     progress: Option<Progress>,
     /// The turn to render the answer.
     turn: Option<Turn>,
@@ -326,6 +341,8 @@ enum Through {
 enum Happened {
     Step(Option<ToolStep>),
     Replied(Reply),
+    Other(Other),
+    RepliedToOther(Reply),
     Cancelled,
     Told,
 }
@@ -352,6 +369,8 @@ impl Wait<'_> {
                 Happened::Told => {}
                 Happened::Cancelled => return Through::Cancelled,
                 Happened::Replied(reply) => Box::pin(self.replied(reply)).await,
+                Happened::Other(other) => Box::pin(self.other(other)).await,
+                Happened::RepliedToOther(reply) => Box::pin(self.replied_to_other(reply)).await,
                 Happened::Step(None) => return Through::Stopping,
                 Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
                 Happened::Step(Some(ToolStep::Ended)) if self.takes_turn().await => {}
@@ -366,8 +385,8 @@ impl Wait<'_> {
                     }
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
-                    if self.asked.is_some() {
-                        Box::pin(self.withdraw()).await;
+                    if self.asked.is_some() || self.other.is_some() {
+                        Box::pin(self.withdraw_all()).await;
                     }
                     if self.progress.is_some() {
                         Box::pin(self.settle_progress()).await;
@@ -412,6 +431,12 @@ impl Wait<'_> {
             Some(reply) = OptionFuture::from(self.asked.as_mut().map(|asked| &mut asked.reply)) => {
                 Happened::Replied(reply)
             }
+            Some(reply) = OptionFuture::from(self.other.as_mut().map(|(asked, _)| &mut asked.reply)) => {
+                Happened::RepliedToOther(reply)
+            }
+            Some(other) = OptionFuture::from(self.others.as_mut().map(OtherQuestions::next)) => {
+                Happened::Other(other)
+            }
             Some(()) = OptionFuture::from(self.progress.as_mut().map(Progress::tell)) => {
                 Happened::Told
             }
@@ -419,6 +444,7 @@ impl Wait<'_> {
     }
 
     fn accepted(&mut self, session: SessionId) {
+        self.own = (self.others.as_ref()).map(|_| self.server.shown.hold(session));
         if let Some(progress) = &mut self.progress {
             let view = self.server.handle.board().session(session);
             progress.begin(view.map(|view| view.state.created.0));
@@ -447,10 +473,45 @@ impl Wait<'_> {
     }
 
     async fn put(&mut self, question: Arc<QuestionView>) {
-        self.withdraw().await;
+        self.withdraw_all().await;
         match Asked::put(&self.cx.peer, question, &self.client.name).await {
             Ok(asked) => self.asked = Some(asked),
             Err(_) => self.nobody_there(),
+        }
+    }
+
+    /// A question about another session is open, or the one that is shown has been closed.
+    async fn other(&mut self, other: Other) {
+        match other {
+            Other::Open(question, claim) if self.asked.is_none() => {
+                match Asked::put(&self.cx.peer, question, &self.client.name).await {
+                    Ok(asked) => self.other = Some((asked, claim)),
+                    Err(_) => self.others = None,
+                }
+            }
+            Other::Open(..) => {}
+            Other::Closed => self.withdraw_other().await,
+        }
+    }
+
+    async fn replied_to_other(&mut self, reply: Reply) {
+        let Some((asked, _claim)) = self.other.take() else {
+            return;
+        };
+        self.asked_for.0 += asked.shown_for().0;
+        match reply {
+            Reply::Said(said) => give(self.server, &self.origin, asked.shown, said).await,
+            Reply::Nobody => {
+                let server = self.server;
+                server.shown.unanswered(&server.handle, asked.shown);
+            }
+        }
+        self.look_for_others();
+    }
+
+    fn look_for_others(&mut self) {
+        if let Some(others) = &mut self.others {
+            others.look_again();
         }
     }
 
@@ -484,10 +545,12 @@ impl Wait<'_> {
             (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now).await,
             (Reply::Said(said), Some(now)) => give(self.server, &self.origin, now.id, said).await,
         }
+        self.look_for_others();
     }
 
     fn nobody_there(&mut self) {
         self.nobody = true;
+        self.others = None;
         self.call.nobody_there();
     }
 
@@ -503,13 +566,28 @@ impl Wait<'_> {
         }
     }
 
-    /// Takes an open question away from the client.
+    /// Takes the open questions away from the client.
+    async fn withdraw_all(&mut self) {
+        self.withdraw().await;
+        self.withdraw_other().await;
+    }
+
     async fn withdraw(&mut self) {
-        let Some(asked) = self.asked.take() else {
-            return;
-        };
+        if let Some(asked) = self.asked.take() {
+            self.take_back(asked).await;
+        }
+    }
+
+    async fn withdraw_other(&mut self) {
+        if let Some((asked, _claim)) = self.other.take() {
+            self.take_back(asked).await;
+        }
+        self.look_for_others();
+    }
+
+    async fn take_back(&mut self, asked: Asked) {
         self.asked_for.0 += asked.shown_for().0;
-        let reason = Some("the question no longer matters".into());
+        let reason = Some("the question can no longer be answered here".into());
         let told = CancelledNotificationParam::new(Some(asked.request), reason);
         let _ = self.cx.peer.notify_cancelled(told).await;
     }
@@ -522,7 +600,7 @@ impl Wait<'_> {
         let cancelled = self.note.as_ref().and_then(|note| note.cancelled());
         if let Some(reason) = cancelled {
             let interrupted = !cancel::time_ran_out(reason, waited);
-            self.withdraw().await;
+            self.withdraw_all().await;
             if interrupted {
                 self.call.interrupt();
                 tokio::spawn(self.call.result_only());
@@ -602,76 +680,5 @@ impl Asked {
 
     fn shown_for(&self) -> Millis {
         SystemClock.mono().since(self.at)
-    }
-}
-
-/// Tells a client that asked for it that its call is alive: once the command is there, or the call is not answered
-/// at once, and then every so often. A call that is taken up again goes on counting where it was: what is told must grow.
-struct Progress {
-    peer: Peer<RoleServer>,
-    token: ProgressToken,
-    /// When the command began, on the calendar.
-    since: u64,
-    last: f64,
-    /// What it is doing, in a word.
-    what: &'static str,
-    doing: Doing,
-}
-
-enum Doing {
-    Telling(BoxFuture<'static, ()>),
-    Pausing(BoxFuture<'static, ()>),
-}
-
-impl Progress {
-    fn new(cx: &RequestContext<RoleServer>) -> Option<Self> {
-        Some(Progress {
-            peer: cx.peer.clone(),
-            token: cx.meta.get_progress_token()?,
-            since: SystemClock.now().wall.0,
-            last: -1.0,
-            what: "waiting",
-            doing: Doing::Pausing(Box::pin(pause(FIRST))),
-        })
-    }
-
-    fn begin(&mut self, since: Option<u64>) {
-        self.since = since.unwrap_or(self.since);
-        self.what = "running";
-        self.doing = self.telling();
-    }
-
-    fn telling(&mut self) -> Doing {
-        let run = Millis(SystemClock.now().wall.0.saturating_sub(self.since));
-        // It must grow, whatever the calendar does.
-        self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
-        let whole = Millis(run.0 / 1_000 * 1_000);
-        let told = ProgressNotificationParam::new(self.token.clone(), self.last)
-            .with_message(format!("{} for {whole}", self.what));
-        let peer = self.peer.clone();
-        Doing::Telling(Box::pin(async move {
-            let _ = peer.notify_progress(told).await;
-        }))
-    }
-
-    /// One step of it: something was told, or is about to be. Can be let go of and called again.
-    async fn tell(&mut self) {
-        match &mut self.doing {
-            Doing::Telling(telling) => {
-                telling.await;
-                self.doing = Doing::Pausing(Box::pin(pause(PROGRESS)));
-            }
-            Doing::Pausing(pausing) => {
-                Pin::new(pausing).await;
-                self.doing = self.telling();
-            }
-        }
-    }
-
-    /// What is being told has been told: nothing of it may follow the answer.
-    async fn settle(self) {
-        if let Doing::Telling(telling) = self.doing {
-            telling.await;
-        }
     }
 }

@@ -22,6 +22,7 @@ use serde_json::Value;
 use super::call::{self, Answered};
 use super::hello::Hello;
 use super::news::{Level, Listener};
+use super::other_questions::Shown;
 use super::seal::Seal;
 use super::slip::Slip;
 use super::wire::Note;
@@ -38,6 +39,7 @@ const FRESH_MS: u64 = 5 * 60 * 1_000;
 pub struct Server {
     pub(super) handle: Handle,
     pub(super) seal: Arc<Seal>,
+    pub(super) shown: Arc<Shown>,
     /// `None`: every request over HTTP brings its own.
     origin: Option<Arc<Origin>>,
     level: Arc<Level>,
@@ -118,6 +120,7 @@ impl Server {
             origin: Some(Arc::new(origin)),
             level: Arc::default(),
             listens: Arc::default(),
+            shown: Arc::default(),
             client: Arc::default(),
         }
     }
@@ -130,6 +133,7 @@ impl Server {
             origin: None,
             level: Arc::default(),
             listens: Arc::default(),
+            shown: Arc::default(),
             client: Arc::default(),
         }
     }
