@@ -133,7 +133,7 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Watch { beyond, ahead });
                 }
-                Effect::Ask { question } => self.ask(house, question, now),
+                Effect::Ask { question } => self.ask(house, question),
                 Effect::Close { question, closing } => {
                     self.asking
                         .lock()
@@ -301,7 +301,7 @@ impl Performer {
 
     /// Shows the question in lists at once, and wherever people look as soon as it is known what the
     /// command is doing.
-    fn ask(&self, house: &House, id: QuestionId, now: Now) {
+    fn ask(&self, house: &House, id: QuestionId) {
         crash_point("ask.pending");
         let Some(question) = house.question(id).cloned() else {
             return;
@@ -315,7 +315,8 @@ impl Performer {
             id,
             command: session.command.clone(),
             agent: session.agent.clone(),
-            ran: Millis(now.wall.0.saturating_sub(session.created.0)),
+            // When it was asked, which a daemon before this one may have done.
+            ran: Millis(question.asked.0.saturating_sub(session.created.0)),
             last_line: tail::last_line(&folder),
             facts: meta.as_ref().map(facts),
             cpu_percent: 0,

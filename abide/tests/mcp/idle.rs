@@ -210,7 +210,7 @@ fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
 }
 
 #[test]
-fn next_daemon_supervises_a_handed_over_command() {
+fn next_daemon_supervises_a_handed_over_command_and_states_the_same_running_time() {
     let home = Home::new();
     let mut client = hurried(&home, Era::Legacy);
     let process = handed_over(&home, &mut client, 2.5);
@@ -219,6 +219,8 @@ fn next_daemon_supervises_a_handed_over_command() {
     home.kill_daemon();
     let again = the_question(&home);
     assert_eq!(again["question_id"], question["question_id"]);
+    assert_eq!(again["running_for"], question["running_for"]);
+    assert_eq!(again["asked_at"], question["asked_at"]);
     answer(&home, &again, "no");
     process.wait_gone();
 }
