@@ -88,8 +88,8 @@ pub struct QuestionView {
     pub agent: Agent,
     /// For how long the command had run when it was asked.
     pub ran: abide_core::Millis,
-    /// Its last line of output, as raw bytes; doors make it safe to show.
-    pub last_line: Vec<u8>,
+    /// Its last lines of output, as raw bytes; doors make them safe to show.
+    pub last_lines: Vec<Vec<u8>>,
     /// What the kernel knows of it, where it could be asked.
     pub facts: Option<Facts>,
     /// How much of one processor it used just now, in percent.

@@ -31,6 +31,9 @@ use crate::world::tail;
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
 
+/// Lines among which the last is looked for that shows anything.
+const LAST_LINES: usize = 20;
+
 /// Calls to be told of a question once the facts beside it have been gathered.
 type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<News>>>>>;
 
@@ -317,7 +320,7 @@ impl Performer {
             agent: session.agent.clone(),
             // When it was asked, which a daemon before this one may have done.
             ran: Millis(question.asked.0.saturating_sub(session.created.0)),
-            last_line: tail::last_line(&folder),
+            last_lines: tail::last_lines(&folder, LAST_LINES),
             facts: meta.as_ref().map(facts),
             cpu_percent: 0,
             state: question,

@@ -78,6 +78,7 @@ fn handed_over_command_is_asked_about_at_its_idle_limit_and_no_ends_it() {
             question["question"],
             "Command has been idle for 3s. Continue waiting?"
         );
+        assert_eq!(question["last_line"], "green");
         answer(&home, &question, "yes");
         assert!(process.is_alive());
         let again = the_question(&home);
@@ -119,6 +120,7 @@ fn next_waiting_call_shows_the_question_of_a_handed_over_command() {
     let message = first["params"]["message"].as_str().expect("a message");
     let begin = "Command has been idle for 200ms. Continue waiting?\n";
     assert!(message.starts_with(begin), "{message}");
+    assert!(message.ends_with("; last output: green"), "{message}");
     let result = client.result(id);
     assert_eq!(result["structuredContent"]["status"], "running", "{result}");
     let withdrawn = client.notified("notifications/cancelled");

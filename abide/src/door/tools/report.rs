@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
-use crate::daemon::{Handle, Launch, QuestionView, SessionView};
-use crate::door::digest::{Digest, Digested, Gap, Limits, counted, one_line, visible};
+use crate::daemon::{Handle, Launch, SessionView};
+use crate::door::digest::{Digest, Digested, Gap, Limits, counted, visible};
 use crate::door::mask::{self, Mask};
 use crate::keeper::folder;
 use crate::keeper::tree;
@@ -269,7 +269,7 @@ pub(super) fn ending_line(view: &SessionView) -> String {
 }
 
 /// A duration as people write it; what is shorter than a second counts as none.
-fn spoken(duration: Millis) -> String {
+pub(super) fn spoken(duration: Millis) -> String {
     Millis(duration.0 / 1_000 * 1_000).to_string()
 }
 
@@ -561,7 +561,7 @@ fn told_of(now: Option<&Facts>, cpu: u32) -> Late {
 }
 
 /// What a command does, in words, with its use of the processor.
-fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
+pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     match (facts.map(|facts| facts.doing), cpu_percent) {
         (Some(Doing::Busy), cpu) => format!("busy (CPU {cpu}%)"),
         (Some(Doing::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),
@@ -572,50 +572,6 @@ fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     }
 }
 
-/// The question as a person reads it: its line, and under it what it is about. Three lines, because
-/// Claude Code shows no more.
-pub fn question_text(question: &QuestionView) -> String {
-    let mut text = format!(
-        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
-        question.state.idle,
-        safe(&question.command),
-        spoken(ran_by_now(question)),
-        doing(question.facts.as_ref(), question.cpu_percent)
-    );
-    let last = String::from_utf8_lossy(&question.last_line);
-    let last = last.trim_end();
-    if !last.is_empty() {
-        text.push_str("; last output: ");
-        text.push_str(&safe(last));
-    }
-    text
-}
-
-/// It runs on while it waits for an answer, which may come much later.
-fn ran_by_now(question: &QuestionView) -> Millis {
-    let asked = question.state.asked.0;
-    question.ran + Millis(SystemClock.now().wall.0.saturating_sub(asked))
-}
-
-/// The same as fields.
-pub fn question_facts(question: &QuestionView) -> Value {
-    json!({
-        "question_id": question.id.to_string(),
-        "session_id": question.state.session.to_string(),
-        "question": format!("Command has been idle for {}. Continue waiting?", question.state.idle),
-        "command": question.command.as_ref(),
-        "agent": question.agent.0.as_ref(),
-        "idle": question.state.idle.0 as f64 / 1_000.0,
-        "running_for": question.ran.0 as f64 / 1_000.0,
-        "last_line": safe(String::from_utf8_lossy(&question.last_line).trim_end()),
-        "doing": doing(question.facts.as_ref(), question.cpu_percent),
-        "waiting_for_input": question.facts.is_some_and(|facts| facts.waiting_for_input()),
-        "cpu": question.cpu_percent,
-        "asked_at": question.state.asked.0,
-        "text": question_text(question),
-    })
-}
-
 /// Text that cannot reprogram a terminal and stays on its line.
 pub(crate) fn safe(text: &str) -> String {
     crate::door::digest::one_line(text)
@@ -623,36 +579,11 @@ pub(crate) fn safe(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use abide_core::{Agent, Question, QuestionId, Wall};
-
     use super::*;
 
     #[test]
     fn nothing_is_digested_to_nothing() {
         let nothing = Digest::new(&Limits::new("session_1")).finish();
         assert_eq!(nothing, Digested::default());
-    }
-
-    #[test]
-    fn who_is_asked_late_is_told_how_long_it_has_run_by_then() {
-        let now = SystemClock.now().wall.0;
-        let question = QuestionView {
-            id: QuestionId::from_bits(1),
-            state: Question {
-                session: SessionId::from_bits(1),
-                idle: Millis(60_000),
-                asked: Wall(now - 3_600_000),
-            },
-            command: "make".into(),
-            agent: Agent("default".into()),
-            ran: Millis(60_000),
-            last_line: b"cc main.c".to_vec(),
-            facts: None,
-            cpu_percent: 0,
-        };
-        let text = question_text(&question);
-        let begin =
-            "Command has been idle for 60s. Continue waiting?\n  command: make\n  running for 1h1m";
-        assert!(text.starts_with(begin), "{text}");
     }
 }
