@@ -226,3 +226,37 @@ fn next_daemon_supervises_a_handed_over_command_and_states_the_same_running_time
     answer(&home, &again, "no");
     process.wait_gone();
 }
+
+#[test]
+fn read_that_was_cut_to_the_clients_limit_says_so() {
+    let home = Home::new();
+    let env = [("ABIDE_CALL_LIMIT", "0.6")];
+    for era in ERAS {
+        let mut client = Client::start(&home, setup_in(era, &env));
+        let arguments = json!({"action": "start", "command": "echo one; exec sleep 1000"});
+        let started = client.call("terminal_session", arguments);
+        let session = started["structuredContent"]["session_id"].clone();
+        let mut read = |more: Value| {
+            let mut arguments = json!({"action": "read_output", "session_id": session});
+            for (name, value) in more.as_object().expect("fields") {
+                arguments[name] = value.clone();
+            }
+            text(&client.call("terminal_session", arguments)).to_owned()
+        };
+        let all = json!({"since": "0", "until": "two", "timeout_seconds": 600});
+        let mut unmatched = read(all.clone());
+        while !unmatched.starts_with("one\n") {
+            unmatched = read(all.clone());
+        }
+        let cut = "\n[still running; no match in 500ms (limit of this client)]";
+        assert!(unmatched.ends_with(cut), "{unmatched}");
+        read(json!({}));
+        let nothing = read(json!({"timeout_seconds": 600}));
+        assert_eq!(
+            nothing,
+            "Still running; no output in 500ms (limit of this client)"
+        );
+        assert_eq!(read(json!({"timeout_seconds": 0.1})), "No output available");
+        assert_eq!(read(json!({})), "No output available");
+    }
+}

@@ -412,6 +412,9 @@ fn answers_shortly_before_the_clients_own_limit() {
             let waited = result["structuredContent"]["effective_timeout"].as_f64();
             let shortly_before = waited.is_some_and(|waited| (1.0..2.0).contains(&waited));
             assert!(shortly_before, "{result}");
+            let cut =
+                "still running; this call waited 1s (limit of this client). It goes on as session_";
+            assert!(text(&result).contains(cut), "{result}");
             assert!(process.is_alive());
         }
     }

@@ -84,6 +84,8 @@ fn waits_are_fitted_to_what_the_client_can_wait() {
         assert_eq!(facts["timeout"], true, "{result}");
         assert_eq!(facts["status"], "running");
         assert_eq!(facts["effective_timeout"], 0.5);
+        let cut = "\nThis call waited 500ms (limit of this client).\n";
+        assert!(text(&result).contains(cut), "{result}");
         let id = facts["timer_id"].clone();
         let again = client.call("timer", json!({"timer_id": id}));
         assert_eq!(
@@ -97,13 +99,14 @@ fn waits_are_fitted_to_what_the_client_can_wait() {
             short["structuredContent"]["effective_timeout"].is_null(),
             "{short}"
         );
+        assert!(!text(&short).contains("limit of this client"), "{short}");
         let none = client.call("read_messages", json!({"timeout_seconds": 600}));
         assert_eq!(
             none["structuredContent"]["effective_timeout"], 0.5,
             "{none}"
         );
         assert!(
-            text(&none).starts_with("No messages came within 500ms."),
+            text(&none).starts_with("No messages came within 500ms (limit of this client)."),
             "{none}"
         );
         client.call("stop_timer", json!({"timer_id": id}));

@@ -78,7 +78,8 @@ impl Execute {
             }
             Outcome::Running(_, WhyRunning::Standby) => {
                 let note = report::still_running(&view, standby, &mut facts);
-                last = Some(format!("[still running. {note}]"));
+                let cut = standby.map(report::cut_at).unwrap_or_default();
+                last = Some(format!("[still running; this call waited {cut}. {note}]"));
                 report::kernel_facts(&view, &mut facts).await;
             }
             _ => match report::fault(&view) {

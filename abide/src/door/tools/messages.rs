@@ -52,10 +52,10 @@ impl ReadMessages {
         if let Some(fitted) = self.fitted {
             facts.insert("effective_timeout".into(), secs(fitted));
         }
+        let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
             [] if self.waited.0 > 0 => format!(
-                "No messages came within {}. End your turn: you are told when there is one.",
-                self.waited
+                "No messages came within {waited}. End your turn: you are told when there is one."
             ),
             [] => "No messages.".into(),
             messages => {

@@ -495,6 +495,13 @@ fn processes(view: &SessionView, facts: &mut Map<String, Value>) -> Option<Strin
     Some(names.join(", "))
 }
 
+/// How long a call waited that was cut to its client's limit.
+pub(super) fn cut_at(limit: Millis) -> String {
+    let whole = Millis(limit.0 / 1_000 * 1_000);
+    let shown = if whole.0 > 0 { whole } else { limit };
+    format!("{shown} (limit of this client)")
+}
+
 /// Tells an agent that is handed a running session what to do next.
 pub(super) fn still_running(
     view: &SessionView,

@@ -108,7 +108,9 @@ impl Shell {
         if undying {
             warnings.extend(report::undying(&view, &mut facts));
         } else if running {
-            warnings.push(report::still_running(&view, standby, &mut facts));
+            let note = report::still_running(&view, standby, &mut facts);
+            let cut = standby.map(report::cut_at).unwrap_or_default();
+            warnings.push(format!("still running; this call waited {cut}. {note}"));
             report::kernel_facts(&view, &mut facts).await;
         }
         facts.insert("status".into(), json!(status));

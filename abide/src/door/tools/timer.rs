@@ -346,6 +346,8 @@ impl TimerTool {
                 facts.insert("effective_timeout".into(), secs(fitted));
             }
         }
+        let cut = self.fitted.map(super::report::cut_at);
+        let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
         let text = match why {
             Why::Completed | Why::Ended if timer.status != Status::Stopped => {
                 row.as_ref().map_or_else(
@@ -359,7 +361,7 @@ impl TimerTool {
                 seconds(timer.remaining)
             ),
             Why::StandbyOver => format!(
-                "Timer '{id}' is still {}: {counted}.{reason}{last_look}\nTo go on waiting call timer with \
+                "Timer '{id}' is still {}: {counted}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
                  timer_id '{id}'; polling is not needed. cancel_timer lets it run on and tell you by a \
                  message.",
                 timer.status.as_str()

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::last::LastLook;
 use super::rehearse::rehearse;
-use super::tail::Tail;
+use super::tail::{Found, Tail};
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
@@ -84,7 +84,7 @@ impl Desk {
         let unread = self.handle.unread().of(&view.folder);
         let from = read.since.unwrap_or_else(|| self.position(&view, &unread));
         let mut reading = self.reading(&view, timeout);
-        let found = match reading.find(from, &read).await {
+        let mut found = match reading.find(from, &read).await {
             Ok(found) => found,
             Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
         };
@@ -97,6 +97,7 @@ impl Desk {
             more.insert("matched".into(), json!(matched));
         }
         if timeout < read.timeout {
+            found.cut = Some(timeout);
             more.insert(
                 "effective_timeout".into(),
                 json!(timeout.0 as f64 / 1_000.0),
@@ -209,7 +210,7 @@ impl Desk {
             ));
         }
         if found.lines.is_empty() {
-            text.push_str("No output available");
+            text.push_str(&found.nothing(view.runs()));
         } else {
             for line in &found.lines {
                 text.push_str(line);
@@ -221,6 +222,8 @@ impl Desk {
         }
         if found.full {
             text.push_str("\n[there is more to read]");
+        } else if let Some(cut) = found.unmatched(view.runs()) {
+            text.push_str(&cut);
         } else if !view.runs() {
             let ending = match report::fault(view) {
                 Some(fault) => format!("[could not be run: {fault}]"),
@@ -248,18 +251,6 @@ fn all_facts(view: &SessionView) -> Map<String, Value> {
         facts.insert(name.into(), Value::Null);
     }
     facts
-}
-
-/// What a reader gets.
-#[derive(Default)]
-pub(super) struct Found {
-    pub lines: Vec<String>,
-    pub cursor: Cursor,
-    pub full: bool,
-    /// Lines that were passed over, and where they begin.
-    pub skipped: Option<(usize, Cursor)>,
-    /// Whether the pattern was found, where one was looked for.
-    pub matched: Option<bool>,
 }
 
 /// Reads a session's output as it comes.
@@ -616,17 +607,6 @@ impl Reading {
 fn unprefixed(line: &str) -> &[u8] {
     let line = line.strip_prefix("[stdout] ").unwrap_or(line);
     line.strip_prefix("[stderr] ").unwrap_or(line).as_bytes()
-}
-
-impl From<Page> for Found {
-    fn from(page: Page) -> Self {
-        Found {
-            lines: page.lines,
-            cursor: page.cursor,
-            full: page.full,
-            ..Found::default()
-        }
-    }
 }
 
 #[cfg(test)]

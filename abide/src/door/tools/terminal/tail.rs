@@ -2,8 +2,53 @@
 
 use std::collections::VecDeque;
 
-use super::read::Found;
-use crate::door::lines::Cursor;
+use abide_core::Millis;
+
+use crate::door::lines::{Cursor, Page};
+use crate::door::tools::report;
+
+/// What a reader gets.
+#[derive(Default)]
+pub(super) struct Found {
+    pub lines: Vec<String>,
+    pub cursor: Cursor,
+    pub full: bool,
+    /// Lines that were passed over, and where they begin.
+    pub skipped: Option<(usize, Cursor)>,
+    /// Whether the pattern was found, where one was looked for.
+    pub matched: Option<bool>,
+    /// The client's limit, where the call waits no longer because of it.
+    pub cut: Option<Millis>,
+}
+
+impl Found {
+    /// What is said where there are no lines, of a session that still runs or of one that does not.
+    pub fn nothing(&self, runs: bool) -> String {
+        match self.cut.filter(|_| runs) {
+            Some(limit) => format!("Still running; no output in {}", report::cut_at(limit)),
+            None => "No output available".into(),
+        }
+    }
+
+    /// What is said below lines among which none matched before the client's limit.
+    pub fn unmatched(&self, runs: bool) -> Option<String> {
+        let unmatched = runs && self.matched == Some(false) && !self.lines.is_empty();
+        let limit = self.cut.filter(|_| unmatched)?;
+        let cut = report::cut_at(limit);
+        Some(format!("\n[still running; no match in {cut}]"))
+    }
+}
+
+impl From<Page> for Found {
+    fn from(page: Page) -> Self {
+        Found {
+            lines: page.lines,
+            cursor: page.cursor,
+            full: page.full,
+            ..Found::default()
+        }
+    }
+}
 
 /// The last lines of many.
 pub(super) struct Tail {
@@ -44,6 +89,7 @@ impl Tail {
             full: false,
             skipped: (self.skipped > 0).then_some((self.skipped, self.from)),
             matched,
+            cut: None,
         }
     }
 }
