@@ -13,7 +13,7 @@ use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
 use crate::daemon::{Handle, Launch, SessionView};
-use crate::door::digest::{Digest, Digested, Gap, Limits, counted, visible};
+use crate::door::digest::{Digest, Digested, Gap, Limits, counted, one_line, visible};
 use crate::door::mask::{self, Mask};
 use crate::keeper::folder;
 use crate::keeper::tree;
