@@ -370,7 +370,7 @@ impl Sim {
             "waits and unanswered calls: {:?}",
             self.calls
         );
-        assert!(counts.alarms <= counts.waits + 2 * counts.sessions);
+        assert!(counts.alarms <= counts.waits + 3 * counts.sessions);
         assert!(counts.waits <= limit::WAITS && counts.closed <= limit::CLOSED_QUESTIONS);
         if *event == Event::Tick {
             assert!(
