@@ -334,10 +334,14 @@ fn the_terminal_is_given_back_as_it_was() {
 #[test]
 fn what_a_model_wrote_steers_no_terminal() {
     let abide = Abide::new();
-    let block = "<tool name=\"shell\"><command>echo \u{1b}]52;c;QQ==\u{7}end</command></tool>";
-    std::fs::write(abide.path("text"), block).expect("a text");
+    let blocks = "<tool name=\"shell\"><command>echo \u{1b}]52;c;QQ==\u{7}end</command></tool>\
+                  <tool name=\"shell\"><raw>true</raw>\
+                  <command>printf 'raw \\033]52;c;QQ==\\007output'</command></tool>";
+    std::fs::write(abide.path("text"), blocks).expect("a text");
     let (status, shown) = Seat::at(abide.command(["call", "text"])).end();
     assert_eq!(status.code(), Some(0), "{shown}");
-    assert!(shown.contains("COMMAND: echo end\r\n"), "{shown:?}");
+    let command = "COMMAND: echo \\u{1b}]52;c;QQ==\\u{7}end\r\n";
+    assert!(shown.contains(command), "{shown:?}");
+    assert!(shown.contains("\nraw output\r\n"), "{shown:?}");
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
 }
