@@ -40,6 +40,69 @@ fn what_cannot_be_run_exits_as_in_a_shell() {
 }
 
 #[test]
+fn mistyped_option_is_refused_with_a_suggestion_and_nothing_is_run() {
+    let abide = Abide::new();
+    for (words, sentence) in [
+        (
+            &["run", "--timout", "5s", "--", "touch", "made"][..],
+            "error: unexpected option '--timout'; did you mean '--timeout'?\n",
+        ),
+        (
+            &["run", "--timout=5s", "touch", "made"],
+            "error: unexpected option '--timout'; did you mean '--timeout'?\n",
+        ),
+        (
+            &["run", "--idle", "5s", "-x", "touch made"],
+            "error: unexpected option '-x'\n",
+        ),
+        (
+            &["session", "start", "--no-ptty", "--", "touch made"],
+            "error: unexpected option '--no-ptty'; did you mean '--no-pty'?\n",
+        ),
+        (
+            &["session", "send", "session_k3v9x2bc", "--keys"],
+            "error: unexpected option '--keys'; did you mean '--key'?\n",
+        ),
+        (
+            &["wait", "--comand", "touch made", "--for", "1s"],
+            "error: unexpected option '--comand'; did you mean '--command'?\n",
+        ),
+    ] {
+        let output = abide.output(words);
+        let said = text(&output.stderr);
+        assert!(said.starts_with(sentence), "{words:?}: {said}");
+        assert!(said.contains("\n\nUsage: abide "), "{words:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(output.stdout.is_empty(), "{words:?}: {output:?}");
+    }
+    // Not even a daemon was started.
+    assert!(!abide.path("abide").exists() && !abide.path("made").exists());
+}
+
+#[test]
+fn options_after_the_command_or_after_two_dashes_are_the_commands() {
+    let abide = Abide::new();
+    for words in [
+        &["run", "printf", "%s|", "--timeout", "-x"][..],
+        &["run", "--", "printf", "%s|", "--timeout", "-x"],
+        &["run", "--timeout", "1m", "printf", "%s|", "--timeout", "-x"],
+    ] {
+        let output = abide.output(words);
+        assert_eq!(text(&output.stdout), "--timeout|-x|", "{words:?}");
+    }
+    // The first word after the two dashes is the program, whatever it begins with.
+    let program = abide.path("-odd");
+    std::fs::write(&program, "#!/bin/sh\necho \"$@\"\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let found = abide
+        .command(["run", "--", "-odd", "--", "a"])
+        .env("PATH", abide.path("").to_str().unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(text(&found.stdout), "-- a\n", "{found:?}");
+}
+
+#[test]
 fn streams_stay_apart() {
     let abide = Abide::new();
     let output = abide.output(["run", "--", "echo out; echo err >&2; printf 'no newline'"]);

@@ -102,6 +102,9 @@ One word is a command line for the shell; several are executed as they are:
   abide run -- 'cargo build && cargo test'
   abide run -- cargo test --workspace
 
+Options of abide come before the command. `--` ends them: every word after it belongs to the
+command. Without `--` the command begins at the first word that is not an option.
+
 More examples:
   abide run --idle 5m -- ./migrate.sh        ask only after five quiet minutes
   abide run --timeout 100s -- make check     and not a second longer
@@ -150,12 +153,7 @@ pub struct Run {
     #[arg(long)]
     pub json: bool,
     /// The command
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -250,12 +248,7 @@ pub struct Start {
     #[command(flatten)]
     pub json: Json,
     /// The command; one word is a command line for the shell
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "COMMAND"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -289,7 +282,8 @@ const SEND_HELP: &str = "\
 Examples:
   abide session send session_k3v9x2bc 'print(6 * 7)' --key enter
   abide session send session_k3v9x2bc --key ctrl-c
-  abide session send session_k3v9x2bc --key esc --key up";
+  abide session send session_k3v9x2bc --key esc --key up
+  abide session send session_k3v9x2bc --key enter -- '-v'   text that begins with a dash";
 
 /// Type text and press keys, and show what came back
 #[derive(Debug, Args)]
@@ -298,7 +292,6 @@ pub struct Send {
     /// Which session
     pub session: String,
     /// Text to type
-    #[arg(allow_hyphen_values = true)]
     pub text: Option<String>,
     /// Keys to press after it, such as enter, ctrl-c, up or f5
     #[arg(long = "key", short, value_name = "KEY")]

@@ -33,6 +33,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use serde_json::json;
 
@@ -48,7 +49,10 @@ pub fn main() -> ExitCode {
     let line = match Line::try_parse() {
         Ok(line) => line,
         Err(said) => {
-            let _ = said.print();
+            match unexpected_option(&said) {
+                Some(sentence) => drop(writeln!(std::io::stderr(), "{sentence}")),
+                None => drop(said.print()),
+            }
             return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2));
         }
     };
@@ -59,6 +63,32 @@ pub fn main() -> ExitCode {
             ExitCode::from(trouble.code)
         }
     }
+}
+
+/// What to say of an option that does not exist, with the one that was probably meant.
+fn unexpected_option(said: &clap::Error) -> Option<String> {
+    if said.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let ContextValue::String(given) = said.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    if !given.starts_with('-') {
+        return None;
+    }
+    let mut sentence = format!("unexpected option '{given}'");
+    if let Some(ContextValue::String(meant)) = said.get(ContextKind::SuggestedArg) {
+        sentence.push_str(&format!("; did you mean '{meant}'?"));
+    }
+    // Where a value could stand as well, clap suggests to put `--` before it.
+    if said.get(ContextKind::Suggested).is_some() {
+        sentence.push_str("\n  words that follow `--` are not read as options");
+    }
+    if let Some(usage) = said.get(ContextKind::Usage) {
+        sentence.push_str(&format!("\n\n{usage}"));
+    }
+    let safe = safe::Cleaner::default().clean(sentence.as_bytes());
+    Some(format!("error: {safe}"))
 }
 
 fn obey(command: Command) -> Result<u8, Trouble> {
