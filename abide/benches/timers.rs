@@ -65,6 +65,7 @@ fn within<T>(places: &Places, work: impl AsyncFnOnce(Handle) -> T) -> (Duration,
 async fn call(handle: &Handle, request: timer::Request) -> Outcome {
     let caller = Caller {
         agent: Some(Agent("bench".into())),
+        conversation: None,
     };
     let pending = handle.call(caller, Request::Timer(request), None).await;
     pending.done().await.expect("an answer")

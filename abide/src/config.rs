@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-pub use wakers::{Secret, WakerConfig, WakingWay, Webhook};
+pub use wakers::{Secret, WakerConfig, WakesFor, WakingWay, Webhook};
 
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]

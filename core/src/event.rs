@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::id::{Agent, CallId, QuestionId, SessionId, TimerId};
+use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::question::Question;
 use crate::record::Kept;
 use crate::request::{Caller, Request};
@@ -139,6 +139,27 @@ pub enum Event {
         agent: Agent,
         /// Their numbers.
         messages: Vec<u64>,
+    },
+    /// A connection of a conversation has opened. It may have several.
+    Connected {
+        /// Whose it is.
+        agent: Agent,
+        /// Which.
+        conversation: Conversation,
+    },
+    /// One of its connections has ended.
+    Disconnected {
+        /// Whose it is.
+        agent: Agent,
+        /// Which.
+        conversation: Conversation,
+    },
+    /// These conversations of an agent can be resumed by a waker when they are closed, and no others.
+    Resumable {
+        /// Whose they are.
+        agent: Agent,
+        /// Which.
+        conversations: Vec<Conversation>,
     },
     /// Time has passed; the earliest alarm may be due.
     Tick,

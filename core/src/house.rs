@@ -18,10 +18,11 @@ mod waits;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
+use crate::conversation::Conversations;
 use crate::effect::Effect;
 use crate::event::Event;
 use crate::id::{Agent, CallId, Key, QuestionId, SessionId};
-use crate::message::{Outbox, Told};
+use crate::message::Outbox;
 use crate::question::{Question, Questions};
 use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
@@ -46,8 +47,9 @@ pub struct House {
     timers: Timers,
     standing: Standing,
     outbox: Outbox,
+    conversations: Conversations,
     /// What was posted in this step and nobody has heard of yet.
-    posted: Vec<(Agent, Told)>,
+    posted: Vec<(Agent, u64)>,
     /// The calls about timers and messages since the last settling.
     asked: Vec<CallId>,
     /// What was heard since then, and from before what is to be heard again.
@@ -118,6 +120,7 @@ impl House {
             timers: Timers::default(),
             standing: Standing::default(),
             outbox: Outbox::default(),
+            conversations: Conversations::default(),
             posted: Vec::new(),
             asked: Vec::new(),
             heard: Vec::new(),
@@ -171,6 +174,18 @@ impl House {
             Event::Held { timer, seen } => self.held(turn, timer, seen),
             Event::Delivered { call } => self.delivered(turn, call),
             Event::Woken { agent, messages } => self.woken(turn, &agent, &messages),
+            Event::Connected {
+                agent,
+                conversation,
+            } => self.conversations.connected(agent, conversation),
+            Event::Disconnected {
+                agent,
+                conversation,
+            } => self.disconnected(turn, agent, conversation),
+            Event::Resumable {
+                agent,
+                conversations,
+            } => self.conversations.resumable(agent, conversations),
             Event::Tick => self.tick(turn),
         }
         self.announce(turn);
@@ -244,6 +259,7 @@ impl House {
         self.timers_due(turn);
         // Whoever waits for messages gets all that came due at once, even in its last moment.
         self.announce(turn);
+        self.released(turn);
         self.readers_due(turn);
     }
 }

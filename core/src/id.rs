@@ -180,6 +180,11 @@ impl Default for Agent {
     }
 }
 
+/// One conversation of an agent: its client's own id for it, else its connection. Messages belong to
+/// the conversation that made what they are about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Conversation(pub Arc<str>);
+
 /// An idempotency key: the same key from the same agent never starts a second command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub Arc<str>);

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod conversation;
 pub mod effect;
 pub mod event;
 pub mod house;
@@ -28,7 +29,7 @@ pub mod wake;
 pub use effect::{Effect, Update};
 pub use event::Event;
 pub use house::House;
-pub use id::{Agent, CallId, Key, MessageId, QuestionId, SessionId, TimerId};
+pub use id::{Agent, CallId, Conversation, Key, MessageId, QuestionId, SessionId, TimerId};
 pub use message::About;
 pub use question::{Answer, Closing, Question};
 pub use record::Record;

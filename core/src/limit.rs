@@ -51,5 +51,10 @@ pub const COMMIT_RETRY: Millis = Millis::from_secs(1);
 /// After a start, so long those who waited for a session before may take to come back for how it
 /// ended; then its owner is told by a message.
 pub const TAKE_UP: Millis = Millis::from_secs(2);
+/// After a conversation's last connection ended, or the daemon started, so long its client may take to
+/// connect again; then another conversation of the agent may get its messages.
+pub const RECONNECT: Millis = Millis::from_secs(5);
+/// So long a message is kept for a conversation that is closed and that a waker can resume.
+pub const RESUME: Millis = Millis::from_secs(24 * 3_600);
 /// How far the calendar and the machine's own clock may drift apart before the anchor is moved.
 pub const CLOCK_DISAGREEMENT: Millis = Millis::from_secs(1);

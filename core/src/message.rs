@@ -7,11 +7,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::id::{Agent, CallId, MessageId, SessionId, Shuffle, TimerId};
+use crate::conversation::{Conversations, Released};
+use crate::id::{Agent, CallId, Conversation, MessageId, SessionId, Shuffle, TimerId};
 use crate::time::{Steady, Wall};
 
 /// What a message is about. Its text is made from that when it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
     /// This timer has completed.
     Timer(TimerId),
@@ -19,8 +20,19 @@ pub enum About {
     Session(SessionId),
 }
 
+/// What a message is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// What it is about.
+    pub about: About,
+    /// The conversation that it belongs to. `None`: any of its agent.
+    pub conversation: Option<Conversation>,
+    /// Whether its agent asked to be woken by it.
+    pub wakes: bool,
+}
+
 /// A message as it is handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Its id.
     pub id: MessageId,
@@ -30,6 +42,10 @@ pub struct Told {
     pub about: About,
     /// Whether it may have been told before.
     pub repeated: bool,
+    /// The caller is told of what it is about anyway.
+    pub known: bool,
+    /// The conversation that it was for, where that is gone and not the caller's.
+    pub taken_over: Option<Conversation>,
 }
 
 /// What is recorded of messages.
@@ -43,8 +59,8 @@ pub enum Record {
         id: MessageId,
         /// To whom.
         agent: Agent,
-        /// What about.
-        about: About,
+        /// What about, and for whom.
+        subject: Subject,
         /// Whether the answer of a call that stood by tells it. Where that arrives, there was no need
         /// for a message.
         told: bool,
@@ -77,13 +93,19 @@ pub struct Kept {
     pub agent: Agent,
     /// What about.
     pub about: About,
+    /// The conversation that it belongs to.
+    pub conversation: Option<Conversation>,
+    /// When it was made.
+    pub made: Wall,
     /// Whether it was being told.
     pub told: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     about: About,
+    conversation: Option<Conversation>,
+    made: Steady,
     repeated: bool,
     /// The call that is telling it.
     with: Option<CallId>,
@@ -92,9 +114,42 @@ struct Entry {
 /// A call that waits for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reader {
-    pub agent: Agent,
+    pub whose: Whose,
     pub most: usize,
     pub until: Steady,
+}
+
+/// Who reads messages: a conversation of an agent, or a caller without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whose {
+    pub agent: Agent,
+    pub conversation: Option<Conversation>,
+}
+
+/// By what it is decided which messages somebody may read.
+#[derive(Clone, Copy)]
+pub(crate) struct Rule<'a> {
+    pub now: Steady,
+    pub conversations: &'a Conversations,
+}
+
+impl Rule<'_> {
+    /// Which messages of a conversation may be read by this reader: all where it is its own, or
+    /// nobody's in particular.
+    fn released(self, whose: &Whose, conversation: Option<&Conversation>) -> Released {
+        match conversation {
+            Some(of) if whose.conversation.as_ref() != Some(of) => {
+                self.conversations.released(self.now, &whose.agent, of)
+            }
+            Some(_) | None => Released::All,
+        }
+    }
+
+    /// Whether this one may be.
+    fn lets(self, whose: &Whose, entry: &Entry) -> bool {
+        self.released(whose, entry.conversation.as_ref())
+            .has(entry.made)
+    }
 }
 
 /// All messages that have not been seen, and the calls that wait for one.
@@ -103,6 +158,9 @@ pub(crate) struct Outbox {
     shuffle: Shuffle,
     next: u64,
     boxes: BTreeMap<Agent, BTreeMap<u64, Entry>>,
+    /// The same by the conversations that they belong to, and by what they are about.
+    of: BTreeMap<Agent, BTreeMap<Option<Conversation>, BTreeSet<u64>>>,
+    about: BTreeSet<(About, u64)>,
     in_flight: BTreeMap<CallId, (Agent, Vec<u64>)>,
     readers: BTreeMap<CallId, Reader>,
     alarms: BTreeSet<(Steady, CallId)>,
@@ -117,19 +175,34 @@ enum Undo {
 }
 
 impl Outbox {
-    pub fn open(&mut self, shuffle: Shuffle, next: u64, kept: Vec<Kept>) {
+    /// Takes in what was kept; `made` tells when, on the clock that everything here goes by.
+    pub fn open(
+        &mut self,
+        shuffle: Shuffle,
+        next: u64,
+        kept: Vec<Kept>,
+        made: impl Fn(Wall) -> Steady,
+    ) {
         self.shuffle = shuffle.for_messages();
         self.next = next;
         for message in kept {
             let entry = Entry {
                 about: message.about,
+                conversation: message.conversation,
+                made: made(message.made),
                 repeated: message.told,
                 with: None,
             };
             self.next = self.next.max(message.number + 1);
-            let agents = self.boxes.entry(message.agent).or_default();
-            agents.insert(message.number, entry);
+            self.restore(&message.agent, message.number, Some(entry));
         }
+    }
+
+    /// The agents that have messages for certain conversations.
+    pub fn agents_with_conversations(&self) -> impl Iterator<Item = Agent> {
+        let certain = |all: &BTreeMap<Option<Conversation>, _>| all.keys().any(Option::is_some);
+        let found = self.of.iter().filter(move |(_, all)| certain(all));
+        found.map(|(agent, _)| agent.clone())
     }
 
     /// Messages that have not been seen, those in flight included.
@@ -141,16 +214,19 @@ impl Outbox {
         self.readers.len()
     }
 
-    pub fn post(&mut self, agent: &Agent, about: About) -> Told {
+    /// Takes in a new message. Returns its id and its number.
+    pub fn post(&mut self, now: Steady, agent: &Agent, subject: &Subject) -> (MessageId, u64) {
         let number = self.next;
         self.next += 1;
         let entry = Entry {
-            about,
+            about: subject.about,
+            conversation: subject.conversation.clone(),
+            made: now,
             repeated: false,
             with: None,
         };
         self.put(agent, number, Some(entry));
-        self.told(number, entry)
+        (self.id(number), number)
     }
 
     /// These are being told by a call, together with what it tells already.
@@ -159,7 +235,7 @@ impl Outbox {
         let (_, mut numbers) = flight.unwrap_or_else(|| (agent.clone(), Vec::new()));
         for number in told {
             let entry = self.boxes.get(agent).and_then(|all| all.get(number));
-            if let Some(entry) = entry.copied() {
+            if let Some(entry) = entry.cloned() {
                 let with = Some(call);
                 self.put(agent, *number, Some(Entry { with, ..entry }));
                 numbers.push(*number);
@@ -170,19 +246,71 @@ impl Outbox {
         }
     }
 
-    /// Hands the oldest unread messages to a call.
-    pub fn take(&mut self, agent: &Agent, call: CallId, most: usize) -> Vec<Told> {
-        let Some(all) = self.boxes.get(agent) else {
-            return Vec::new();
-        };
-        let taken: Vec<Told> = (all.iter())
-            .filter(|(_, entry)| entry.with.is_none())
-            .take(most)
-            .map(|(number, entry)| self.told(*number, *entry))
+    /// Hands the oldest unread messages to a call, and those besides that are about what it knows.
+    pub fn take(
+        &mut self,
+        whose: &Whose,
+        call: CallId,
+        most: usize,
+        known: &[About],
+        rule: Rule<'_>,
+    ) -> Vec<Told> {
+        let known: BTreeSet<u64> = self.known(whose, known, rule).collect();
+        let mut unread = BTreeSet::new();
+        for (conversation, numbers) in self.of.get(&whose.agent).into_iter().flatten() {
+            let released = rule.released(whose, conversation.as_ref());
+            let readable = self.readable(&whose.agent, numbers, released);
+            let new =
+                |number: &u64| self.is_unread(&whose.agent, *number) && !known.contains(number);
+            unread.extend(readable.filter(new).take(most));
+        }
+        let oldest = unread.into_iter().take(most);
+        let numbers: BTreeSet<u64> = known.iter().copied().chain(oldest).collect();
+        let taken: Vec<Told> = (numbers.iter())
+            .filter_map(|number| {
+                let entry = self.boxes.get(&whose.agent)?.get(number)?;
+                let foreign = entry.conversation.clone();
+                Some(Told {
+                    id: self.id(*number),
+                    number: *number,
+                    about: entry.about,
+                    repeated: entry.repeated,
+                    known: known.contains(number),
+                    taken_over: foreign.filter(|of| whose.conversation.as_ref() != Some(of)),
+                })
+            })
             .collect();
-        let numbers: Vec<u64> = taken.iter().map(|message| message.number).collect();
-        self.tell(agent, &numbers, call);
+        let numbers: Vec<u64> = numbers.into_iter().collect();
+        self.tell(&whose.agent, &numbers, call);
         taken
+    }
+
+    /// The unread messages about these things that a reader may have.
+    fn known(&self, whose: &Whose, known: &[About], rule: Rule<'_>) -> impl Iterator<Item = u64> {
+        let all = known.iter().flat_map(|about| {
+            let found = self.about.range((*about, 0)..=(*about, u64::MAX));
+            found.map(|(_, number)| *number)
+        });
+        all.filter(move |number| {
+            let entry = self.boxes.get(&whose.agent).and_then(|all| all.get(number));
+            entry.is_some_and(|entry| entry.with.is_none() && rule.lets(whose, entry))
+        })
+    }
+
+    /// Of the messages of one conversation, which are in the order in which they were made, those
+    /// that are released.
+    fn readable<'a>(
+        &'a self,
+        agent: &Agent,
+        numbers: &'a BTreeSet<u64>,
+        released: Released,
+    ) -> impl Iterator<Item = u64> + 'a {
+        let all = self.boxes.get(agent);
+        let has = move |number: &u64| {
+            let entry = all.and_then(|all| all.get(number));
+            entry.is_some_and(|entry| released.has(entry.made))
+        };
+        numbers.iter().copied().take_while(has)
     }
 
     /// What a call was told has left the house. Returns the numbers of what has been seen.
@@ -196,13 +324,13 @@ impl Outbox {
         numbers
     }
 
-    /// Nobody knows whether what a call was told has arrived: it is unread again. Returns what and whose.
-    pub fn undelivered(&mut self, call: CallId) -> Option<(Agent, Vec<Told>)> {
+    /// Nobody knows whether what a call was told has arrived: it is unread again. Returns which and whose.
+    pub fn undelivered(&mut self, call: CallId) -> Option<(Agent, Vec<u64>)> {
         let (agent, numbers) = self.set_flight(call, None)?;
         let mut unread = Vec::new();
         for number in numbers {
             let entry = self.boxes.get(&agent).and_then(|all| all.get(&number));
-            if let Some(entry) = entry.copied() {
+            if let Some(entry) = entry.cloned() {
                 let (with, repeated) = (None, true);
                 let entry = Entry {
                     with,
@@ -210,7 +338,7 @@ impl Outbox {
                     ..entry
                 };
                 self.put(&agent, number, Some(entry));
-                unread.push(self.told(number, entry));
+                unread.push(number);
             }
         }
         Some((agent, unread))
@@ -221,7 +349,7 @@ impl Outbox {
         let mut told = Vec::new();
         for number in numbers {
             let entry = self.boxes.get(agent).and_then(|all| all.get(number));
-            if let Some(entry) = entry.copied().filter(|entry| !entry.repeated) {
+            if let Some(entry) = entry.cloned().filter(|entry| !entry.repeated) {
                 let repeated = true;
                 self.put(agent, *number, Some(Entry { repeated, ..entry }));
                 told.push(*number);
@@ -236,11 +364,25 @@ impl Outbox {
         entry.is_some_and(|entry| entry.with.is_none())
     }
 
-    /// How many messages an agent could read now.
-    pub fn unread(&self, agent: &Agent) -> usize {
-        let all = self.boxes.get(agent).map_or(0, BTreeMap::len);
-        let flights = self.in_flight.values().filter(|(whose, _)| whose == agent);
-        all - flights.map(|(_, numbers)| numbers.len()).sum::<usize>()
+    /// How many messages somebody could read now.
+    pub fn unread(&self, whose: &Whose, rule: Rule<'_>) -> usize {
+        let of = self.of.get(&whose.agent).into_iter().flatten();
+        let all =
+            of.map(
+                |(conversation, numbers)| match rule.released(whose, conversation.as_ref()) {
+                    Released::All => numbers.len(),
+                    Released::Nothing => 0,
+                    some => self.readable(&whose.agent, numbers, some).count(),
+                },
+            );
+        let all: usize = all.sum();
+        let flights = self.in_flight.values();
+        let flights = flights.filter(|(agent, _)| *agent == whose.agent);
+        let told = flights.flat_map(|(_, numbers)| numbers).filter(|number| {
+            let entry = self.boxes.get(&whose.agent).and_then(|all| all.get(number));
+            entry.is_some_and(|entry| rule.lets(whose, entry))
+        });
+        all.saturating_sub(told.count())
     }
 
     pub fn any_unread(&self) -> bool {
@@ -267,20 +409,34 @@ impl Outbox {
         self.readers.contains_key(&call)
     }
 
-    /// The call of an agent that has waited longest.
-    pub fn reader_of(&self, agent: &Agent) -> Option<(CallId, usize)> {
+    /// Of the calls that wait and may have this message, the one that has waited longest.
+    pub fn reader_for(&self, agent: &Agent, number: u64, rule: Rule<'_>) -> Option<CallId> {
+        let entry = self.boxes.get(agent)?.get(&number)?;
         let mut readers = self.readers.iter();
-        let (call, reader) = readers.find(|(_, reader)| reader.agent == *agent)?;
-        Some((*call, reader.most))
+        let lets =
+            |reader: &Reader| reader.whose.agent == *agent && rule.lets(&reader.whose, entry);
+        readers
+            .find(|(_, reader)| lets(reader))
+            .map(|(call, _)| *call)
+    }
+
+    /// A call of this agent that waits although there is something for it to read.
+    pub fn reader_with_unread(&self, agent: &Agent, rule: Rule<'_>) -> Option<CallId> {
+        let mut readers = self.readers.iter();
+        let has =
+            |reader: &Reader| reader.whose.agent == *agent && self.unread(&reader.whose, rule) > 0;
+        readers
+            .find(|(_, reader)| has(reader))
+            .map(|(call, _)| *call)
     }
 
     /// A call whose wait is over.
-    pub fn pop_over(&mut self, now: Steady) -> Option<CallId> {
+    pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, Reader)> {
         let &(until, call) = self.alarms.first()?;
         if until >= now {
             return None;
         }
-        self.leave(call).map(|_| call)
+        self.leave(call).map(|reader| (call, reader))
     }
 
     pub fn alarm(&self) -> Option<Steady> {
@@ -315,35 +471,51 @@ impl Outbox {
         back
     }
 
-    fn told(&self, number: u64, entry: Entry) -> Told {
-        Told {
-            id: MessageId::from_bits(self.shuffle.mix(number)),
-            number,
-            about: entry.about,
-            repeated: entry.repeated,
-        }
+    pub fn id(&self, number: u64) -> MessageId {
+        MessageId::from_bits(self.shuffle.mix(number))
     }
 
     fn put(&mut self, agent: &Agent, number: u64, after: Option<Entry>) {
         let before = self.boxes.get(agent).and_then(|all| all.get(&number));
         self.undo
-            .push(Undo::Entry(agent.clone(), number, before.copied()));
+            .push(Undo::Entry(agent.clone(), number, before.cloned()));
         self.restore(agent, number, after);
     }
 
     fn restore(&mut self, agent: &Agent, number: u64, entry: Option<Entry>) {
         match entry {
             Some(entry) => {
+                let of = self.of.entry(agent.clone()).or_default();
+                of.entry(entry.conversation.clone())
+                    .or_default()
+                    .insert(number);
+                self.about.insert((entry.about, number));
                 let all = self.boxes.entry(agent.clone()).or_default();
                 all.insert(number, entry);
             }
-            None => {
-                if let Some(all) = self.boxes.get_mut(agent) {
-                    all.remove(&number);
-                    if all.is_empty() {
-                        self.boxes.remove(agent);
-                    }
+            None => self.remove(agent, number),
+        }
+    }
+
+    fn remove(&mut self, agent: &Agent, number: u64) {
+        let Some(all) = self.boxes.get_mut(agent) else {
+            return;
+        };
+        let removed = all.remove(&number);
+        if all.is_empty() {
+            self.boxes.remove(agent);
+        }
+        let Some(removed) = removed else { return };
+        self.about.remove(&(removed.about, number));
+        if let Some(of) = self.of.get_mut(agent) {
+            if let Some(numbers) = of.get_mut(&removed.conversation) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    of.remove(&removed.conversation);
                 }
+            }
+            if of.is_empty() {
+                self.of.remove(agent);
             }
         }
     }

@@ -2,8 +2,10 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use crate::id::{Agent, Key, QuestionId, SessionId};
+use crate::id::{Agent, Conversation, Key, QuestionId, SessionId};
+use crate::message::About;
 use crate::question::Answer;
 use crate::session::End;
 use crate::time::Millis;
@@ -59,6 +61,9 @@ pub enum Request {
         standby: Millis,
         /// At most so many.
         most: usize,
+        /// What the caller is told of anyway. Messages about it count as seen together with the
+        /// others, and are marked as known.
+        known: Vec<About>,
     },
 }
 
@@ -110,4 +115,14 @@ pub enum Refusal {
 pub struct Caller {
     /// The agent it speaks for. A person at the command line sees every agent's things: `None`.
     pub agent: Option<Agent>,
+    /// The agent's conversation that it speaks in, where it has one.
+    pub conversation: Option<Conversation>,
+}
+
+impl Caller {
+    /// A person at the command line.
+    pub const PERSON: Self = Caller {
+        agent: None,
+        conversation: None,
+    };
 }

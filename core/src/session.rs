@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::id::{Agent, Key};
+use crate::id::{Agent, Conversation, Key};
 use crate::time::{Millis, Mono, Wall};
 
 /// What the core knows of a session. Bytes of output are never here, only how many there are.
@@ -10,6 +10,8 @@ use crate::time::{Millis, Mono, Wall};
 pub struct Session {
     /// Whose it is.
     pub agent: Agent,
+    /// The conversation that started it.
+    pub conversation: Option<Conversation>,
     /// The command as given.
     pub command: Arc<str>,
     /// The key it was started under, if any.

@@ -11,7 +11,7 @@ mod table;
 
 use alloc::sync::Arc;
 
-use crate::id::{Agent, Key, TimerId};
+use crate::id::{Agent, Conversation, Key, TimerId};
 use crate::time::{Millis, Steady, Wall};
 
 pub use anchor::Anchor;
@@ -119,6 +119,11 @@ pub struct Timer {
     pub number: u64,
     /// Whose it is.
     pub agent: Agent,
+    /// The conversation that made it.
+    pub conversation: Option<Conversation>,
+    /// Whether its agent asked to be woken by it: a mission, or a wait that was cancelled into the
+    /// background.
+    pub wakes: bool,
     /// What it is for.
     pub kind: Kind,
     /// Where it stands.
@@ -162,6 +167,8 @@ pub enum Record {
         id: TimerId,
         /// Whose it is.
         agent: Agent,
+        /// The conversation that made it.
+        conversation: Option<Conversation>,
         /// What it is for.
         kind: Kind,
         /// The reason or the mission.
@@ -257,6 +264,8 @@ pub struct Kept {
     pub number: u64,
     /// Whose it is.
     pub agent: Agent,
+    /// The conversation that made it.
+    pub conversation: Option<Conversation>,
     /// What it is for.
     pub kind: Kind,
     /// How it stood.

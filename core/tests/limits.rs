@@ -10,7 +10,10 @@ use abide_core::{
 fn run(call: u64, asking: Asking) -> Event {
     Event::Called {
         call: CallId(call),
-        caller: Caller { agent: None },
+        caller: Caller {
+            agent: None,
+            conversation: None,
+        },
         spare: SessionId::from_bits(call),
         request: Request::Run(Run {
             command: "true".into(),
@@ -28,7 +31,10 @@ fn run(call: u64, asking: Asking) -> Event {
 fn ask(call: u64, request: Request) -> Event {
     Event::Called {
         call: CallId(call),
-        caller: Caller { agent: None },
+        caller: Caller {
+            agent: None,
+            conversation: None,
+        },
         spare: SessionId::from_bits(call),
         request,
     }
@@ -127,6 +133,7 @@ fn as_many_sessions_are_kept_as_may() {
     for n in 0..limit::SESSIONS as u64 {
         let state = Session {
             agent: Agent::default(),
+            conversation: None,
             command: "true".into(),
             key: None,
             created: Wall(0),

@@ -19,8 +19,8 @@ use abide_core::request::Caller;
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Course, Create, Kind, Place, Status, Timer, Why};
 use abide_core::{
-    Agent, CallId, Effect, Event, House, Key, MessageId, Millis, Mono, Now, Outcome, Record,
-    Refusal, Request, SessionId, TimerId, Wall,
+    Agent, CallId, Conversation, Effect, Event, House, Key, MessageId, Millis, Mono, Now, Outcome,
+    Record, Refusal, Request, SessionId, TimerId, Wall,
 };
 use book::Book;
 
@@ -138,7 +138,9 @@ impl Stage {
                 let _ = writeln!(out, "  = {due}");
             }
             "unread" => {
-                let unread = self.house.unread(&Agent("ann".into()));
+                let conversation = words.conversation();
+                let ann = Agent("ann".into());
+                let unread = self.house.unread(self.now, &ann, conversation.as_ref());
                 let _ = writeln!(out, "  = {unread}");
             }
             _ => {
@@ -212,7 +214,10 @@ fn event(verb: &str, words: &mut Words) -> Event {
             };
             Event::Called {
                 call,
-                caller: Caller { agent },
+                caller: Caller {
+                    agent,
+                    conversation: words.conversation(),
+                },
                 spare: SessionId::from_bits(call.0),
                 request: request(words),
             }
@@ -225,6 +230,18 @@ fn event(verb: &str, words: &mut Words) -> Event {
         },
         "delivered" => Event::Delivered {
             call: CallId(words.number()),
+        },
+        "connect" => Event::Connected {
+            agent: Agent("ann".into()),
+            conversation: Conversation(words.next().into()),
+        },
+        "disconnect" => Event::Disconnected {
+            agent: Agent("ann".into()),
+            conversation: Conversation(words.next().into()),
+        },
+        "resumable" => Event::Resumable {
+            agent: Agent("ann".into()),
+            conversations: vec![Conversation(words.next().into())],
         },
         "held" => Event::Held {
             timer: words.timer(),
@@ -271,6 +288,7 @@ fn request(words: &mut Words) -> Request {
         "messages" => Request::ReadMessages {
             standby: words.time("standby").unwrap_or_default(),
             most: words.value("most").map_or(10, |n| n.parse().expect("most")),
+            known: words.known().into_iter().collect(),
         },
         other => panic!("no such request: {other}"),
     }
@@ -322,6 +340,16 @@ impl Words {
         let name = self.next();
         let number: u64 = name[1..].parse().expect("a timer such as t1");
         TimerId::from_bits(Shuffle { key: 7 }.mix(number - 1))
+    }
+
+    fn conversation(&mut self) -> Option<Conversation> {
+        self.value("in").map(|name| Conversation(name.into()))
+    }
+
+    fn known(&mut self) -> Option<About> {
+        let number: u64 = self.value("known")?[1..].parse().expect("such as t1");
+        let timer = TimerId::from_bits(Shuffle { key: 7 }.mix(number - 1));
+        Some(About::Timer(timer))
     }
 
     fn act(&mut self, act: Act) -> Request {
@@ -424,12 +452,20 @@ fn noted(record: &message::Record) -> String {
         message::Record::Posted {
             id,
             agent,
-            about,
+            subject: of,
             told,
             ..
         } => {
             let told = if *told { ", being told" } else { "" };
-            format!("{} to {} about {}{told}", m(*id), agent.0, subject(*about))
+            let conversation = of.conversation.as_ref();
+            let conversation = conversation.map_or(String::new(), |of| format!(" in {}", of.0));
+            let wakes = if of.wakes { "" } else { ", unasked" };
+            let about = subject(of.about);
+            format!(
+                "{} to {}{conversation} about {about}{wakes}{told}",
+                m(*id),
+                agent.0
+            )
         }
         message::Record::Told { numbers, .. } => format!("{} being told", all(numbers)),
         message::Record::Seen { numbers, .. } => format!("{} seen", all(numbers)),
@@ -484,8 +520,11 @@ fn state(timer: &Timer) -> String {
 
 fn told(message: &Told) -> String {
     let repeated = if message.repeated { " repeated" } else { "" };
+    let known = if message.known { " known" } else { "" };
+    let whose = message.taken_over.as_ref();
+    let whose = whose.map_or(String::new(), |of| format!(" taken over from {}", of.0));
     format!(
-        "{} about {}{repeated}",
+        "{} about {}{repeated}{known}{whose}",
         m(message.id),
         subject(message.about)
     )

@@ -6,13 +6,14 @@ mod book;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abide_core::message::About;
+use abide_core::limit;
+use abide_core::message::{About, Told};
 use abide_core::request::Caller;
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Create, Kind, Status, Timer, Why};
 use abide_core::{
-    Agent, CallId, Effect, Event, House, MessageId, Millis, Mono, Now, Outcome, Refusal, Request,
-    SessionId, TimerId, Wall,
+    Agent, CallId, Conversation, Effect, Event, House, MessageId, Millis, Mono, Now, Outcome,
+    Refusal, Request, SessionId, TimerId, Wall,
 };
 use book::Book;
 
@@ -102,6 +103,19 @@ struct World {
     heard: BTreeMap<MessageId, u32>,
     seen: BTreeSet<MessageId>,
     agents: Vec<Agent>,
+    /// In which conversation each call was made.
+    called_in: BTreeMap<CallId, Option<Conversation>>,
+    /// Connections of each agent's conversations, and when the last one ended.
+    present: BTreeMap<(Agent, Conversation), (u32, u64)>,
+    /// When the daemon started.
+    started: u64,
+}
+
+/// The conversations that agents have; a waker can resume the first.
+const CONVERSATIONS: [&str; 3] = ["resumable", "plain", "other"];
+
+fn conversation(n: u64) -> Conversation {
+    Conversation(CONVERSATIONS[n as usize].into())
 }
 
 impl World {
@@ -121,6 +135,9 @@ impl World {
             heard: BTreeMap::new(),
             seen: BTreeSet::new(),
             agents: ["ann", "bob"].map(|name| Agent(name.into())).to_vec(),
+            called_in: BTreeMap::new(),
+            present: BTreeMap::new(),
+            started: 0,
         };
         world.start();
         world
@@ -136,7 +153,7 @@ impl World {
 
     fn live(&mut self) {
         for _ in 0..120 {
-            match self.dice.roll(20) {
+            match self.dice.roll(22) {
                 0..=7 => self.call(),
                 8 => self.crash(),
                 9 => {
@@ -161,6 +178,7 @@ impl World {
                 12..=13 => self.deliver(),
                 14 => self.lose(),
                 15 => self.hold(),
+                16..=17 => self.connect_or_leave(),
                 _ => self.pass(),
             }
         }
@@ -169,8 +187,15 @@ impl World {
 
     fn start(&mut self) {
         self.house = House::new(1);
+        self.started = self.time;
+        self.present.clear();
         let kept = Box::new(self.book.kept(self.boot_id));
-        self.turn(vec![Event::Kept(kept)], false);
+        let mut events = vec![Event::Kept(kept)];
+        events.extend(self.agents.iter().map(|agent| Event::Resumable {
+            agent: agent.clone(),
+            conversations: vec![conversation(0)],
+        }));
+        self.turn(events, false);
         self.turn(vec![Event::Tick], false);
         self.check_views();
     }
@@ -211,10 +236,16 @@ impl World {
             let call = CallId(self.next_call);
             let request = self.request();
             let agent = self.agents[self.dice.roll(2) as usize].clone();
+            let at = self.dice.roll(4);
+            let conversation = (at < 3).then(|| conversation(at));
             self.open.insert(call, request.clone());
+            self.called_in.insert(call, conversation.clone());
             events.push(Event::Called {
                 call,
-                caller: Caller { agent: Some(agent) },
+                caller: Caller {
+                    agent: Some(agent),
+                    conversation,
+                },
                 spare: SessionId::from_bits(0),
                 request,
             });
@@ -261,7 +292,13 @@ impl World {
             8 => {
                 let standby = maybe(&mut self.dice).unwrap_or_default();
                 let most = 1 + self.dice.roll(5) as usize;
-                return Request::ReadMessages { standby, most };
+                let known = self.dice.one_in(4).then(|| self.some_timer());
+                let known = known.into_iter().map(About::Timer).collect();
+                return Request::ReadMessages {
+                    standby,
+                    most,
+                    known,
+                };
             }
             _ => timer::Request::Read {
                 asks: true,
@@ -288,6 +325,52 @@ impl World {
         };
         let fails = self.dice.one_in(6);
         self.turn(vec![Event::CallerGone { call }], fails);
+    }
+
+    fn connect_or_leave(&mut self) {
+        let agent = self.agents[self.dice.roll(2) as usize].clone();
+        let conversation = conversation(self.dice.roll(3));
+        let key = (agent.clone(), conversation.clone());
+        let connections = self.present.get(&key).map_or(0, |(count, _)| *count);
+        let leaves = connections > 0 && self.dice.one_in(2);
+        let event = if leaves {
+            self.present.insert(key, (connections - 1, self.time));
+            Event::Disconnected {
+                agent,
+                conversation,
+            }
+        } else {
+            self.present.insert(key, (connections + 1, self.time));
+            Event::Connected {
+                agent,
+                conversation,
+            }
+        };
+        self.turn(vec![event], false);
+    }
+
+    /// A message is handed to its own conversation, and to another only when that is gone, with the
+    /// mark that says so.
+    fn check_conversation(&self, call: CallId, message: &Told) {
+        let letter = &self.book.messages[&message.number];
+        let caller = &self.called_in[&call];
+        let Some(of) = &letter.conversation else {
+            assert_eq!(message.taken_over, None);
+            return;
+        };
+        if caller.as_ref() == Some(of) {
+            assert_eq!(message.taken_over, None);
+            return;
+        }
+        assert_eq!(message.taken_over.as_ref(), Some(of), "{message:?}");
+        let present = self.present.get(&(letter.agent.clone(), of.clone()));
+        let (connections, left) = present.copied().unwrap_or((0, self.started));
+        assert_eq!(
+            connections, 0,
+            "{message:?} was told to another conversation"
+        );
+        let away = self.time - left;
+        assert!(away > limit::RECONNECT.0, "it may be about to come back");
     }
 
     fn hold(&mut self) {
@@ -405,6 +488,7 @@ impl World {
             }
             Outcome::Messages(messages, _) => {
                 for message in messages {
+                    self.check_conversation(call, &message);
                     let times = self.heard.entry(message.id).or_default();
                     *times += 1;
                     assert!(!self.seen.contains(&message.id) || message.repeated);
@@ -445,6 +529,7 @@ impl World {
                 call: CallId(self.next_call),
                 caller: Caller {
                     agent: Some(agent.clone()),
+                    conversation: None,
                 },
                 spare: SessionId::from_bits(0),
                 request: Request::Timer(request),
@@ -477,19 +562,28 @@ impl World {
             self.time += 10_000;
         }
         self.crash();
+        // Now every conversation is gone, the one that a waker could resume too.
+        self.time += limit::RESUME.0 + limit::RECONNECT.0;
         assert_eq!(self.house.counts().timers, 0, "something never ended");
         for agent in self.agents.clone() {
             loop {
                 self.next_call += 1;
                 let call = CallId(self.next_call);
-                let (standby, most) = (Millis(0), 50);
+                let (standby, most, known) = (Millis(0), 50, Vec::new());
+                let conversation = self.dice.one_in(2).then(|| conversation(2));
+                self.called_in.insert(call, conversation.clone());
                 let event = Event::Called {
                     call,
                     caller: Caller {
                         agent: Some(agent.clone()),
+                        conversation,
                     },
                     spare: SessionId::from_bits(0),
-                    request: Request::ReadMessages { standby, most },
+                    request: Request::ReadMessages {
+                        standby,
+                        most,
+                        known,
+                    },
                 };
                 self.turn(vec![event], false);
                 let told = self.answered.remove(&call).expect("an answer");

@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use abide_core::Conversation;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use crate::world::clients::ClientKind;
 use crate::world::web::Address;
 
 /// One way to wake one agent, or all.
@@ -17,6 +19,8 @@ pub struct WakerConfig {
     pub agent: String,
     /// By what.
     pub way: WakingWay,
+    /// For which messages.
+    pub wakes_for: WakesFor,
     /// Where a command runs; the client's own folder where that is known, else the home folder.
     pub cwd: Option<PathBuf>,
     /// Seconds that a message waits to be read before the agent is woken.
@@ -25,11 +29,22 @@ pub struct WakerConfig {
     pub most_per_hour: usize,
 }
 
+/// For which messages an agent is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WakesFor {
+    /// Those that it asked to be woken by: of a mission timer, or of a wait that it cancelled into the
+    /// background. A conversation that is open is told of the others too.
+    Asked,
+    /// All.
+    All,
+}
+
 /// By what an agent is woken.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WakingWay {
-    /// A command; `{text}` and `{agent}` are filled in, and the message is its input too. It has
-    /// worked with exit code 0, or by still running after ten seconds.
+    /// A command; `{text}` and `{agent}` are filled in. Where no word has `{text}`, the message is its
+    /// input. It has worked with exit code 0, or by still running after ten seconds.
     Command(Vec<String>),
     /// A web server that is sent every message, signed.
     Webhook(Webhook),
@@ -116,6 +131,7 @@ struct Written {
     cwd: Option<PathBuf>,
     after: Option<f64>,
     most_per_hour: Option<usize>,
+    r#for: Option<WakesFor>,
 }
 
 impl TryFrom<Written> for WakerConfig {
@@ -129,11 +145,14 @@ impl TryFrom<Written> for WakerConfig {
                 "`wakers.after` must be 0 to 86400 seconds; got {after}"
             ));
         }
-        // Messages to a web server and to a person's desktop cost no model anything.
-        let usual = match way {
-            WakingWay::Webhook(_) => 3_600,
-            WakingWay::Desktop => 60,
-            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => 12,
+        // Messages to a web server and to a person's desktop cost no model anything; the others start
+        // turns that somebody pays for.
+        let (usual, wakes_for) = match way {
+            WakingWay::Webhook(_) => (3_600, WakesFor::All),
+            WakingWay::Desktop => (60, WakesFor::All),
+            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => {
+                (12, WakesFor::Asked)
+            }
         };
         let most_per_hour = written.most_per_hour.unwrap_or(usual);
         if !(1..=3_600).contains(&most_per_hour) {
@@ -144,6 +163,7 @@ impl TryFrom<Written> for WakerConfig {
         Ok(WakerConfig {
             agent: written.agent.unwrap_or_else(|| "*".into()),
             way,
+            wakes_for: written.r#for.unwrap_or(wakes_for),
             cwd: written.cwd,
             after,
             most_per_hour,
@@ -210,12 +230,31 @@ impl WakingWay {
             WakingWay::Webhook(_) | WakingWay::Desktop => false,
         }
     }
+
+    /// The kind of clients that it wakes.
+    pub const fn client(&self) -> Option<ClientKind> {
+        match self {
+            WakingWay::ClaudeCode => Some(ClientKind::ClaudeCode),
+            WakingWay::Codex => Some(ClientKind::Codex),
+            WakingWay::Command(_) | WakingWay::Webhook(_) | WakingWay::Desktop => None,
+        }
+    }
 }
 
 impl WakerConfig {
     /// Whether it wakes this agent.
     pub fn is_for(&self, agent: &str) -> bool {
         self.agent == "*" || self.agent == agent
+    }
+
+    /// Whether this agent is woken by it in this conversation when something comes that it asked for.
+    pub fn wakes(&self, agent: &str, conversation: Option<&Conversation>) -> bool {
+        let way = match (&self.way, self.way.client()) {
+            (_, Some(kind)) => conversation.is_some_and(|of| kind.session_of(of).is_some()),
+            (WakingWay::Command(_), None) => true,
+            (_, None) => false,
+        };
+        way && self.is_for(agent)
     }
 
     /// What it is called where deliveries are shown. A path may be a secret and is left out.
@@ -248,6 +287,37 @@ mod tests {
 
     fn read(text: &str) -> Result<WakerConfig, String> {
         toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_starts_a_turn_wakes_for_what_was_asked_for_unless_told_otherwise() {
+        for (text, wakes_for) in [
+            ("command = ['x']", WakesFor::Asked),
+            ("claude_code = true", WakesFor::Asked),
+            ("codex = true", WakesFor::Asked),
+            ("codex = true\nfor = 'all'", WakesFor::All),
+            ("desktop = true", WakesFor::All),
+            ("desktop = true\nfor = 'asked'", WakesFor::Asked),
+        ] {
+            assert_eq!(read(text).expect(text).wakes_for, wakes_for, "{text}");
+        }
+        let refused = read("codex = true\nfor = 'everything'").expect_err("an unknown word");
+        assert!(refused.contains("asked"), "{refused}");
+    }
+
+    #[test]
+    fn a_client_is_woken_in_conversations_of_its_own_kind_only() {
+        let claude = ClientKind::ClaudeCode.conversation("c0ffee");
+        let front = Conversation("front:x".into());
+        let waker = read("claude_code = true\nagent = 'a'").expect("a waker");
+        assert!(waker.wakes("a", Some(&claude)));
+        assert!(!waker.wakes("b", Some(&claude)));
+        assert!(!waker.wakes("a", Some(&front)));
+        assert!(!waker.wakes("a", None));
+        let command = read("command = ['x']").expect("a waker");
+        assert!(command.wakes("b", Some(&front)) && command.wakes("b", None));
+        let desktop = read("desktop = true").expect("a waker");
+        assert!(!desktop.wakes("a", Some(&claude)));
     }
 
     const SECRET: &str = "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'";

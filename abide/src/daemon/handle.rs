@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use abide_core::request::Caller;
 use abide_core::timer::Why;
 use abide_core::{
-    Agent, Asking, CallId, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
+    Agent, Asking, CallId, Conversation, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -225,9 +225,36 @@ impl Handle {
         &self.shared.clients
     }
 
+    /// A conversation of an agent is connected until the guard is dropped.
+    pub async fn connected(&self, agent: &Agent, conversation: &Conversation) -> Present {
+        self.tell(Event::Connected {
+            agent: agent.clone(),
+            conversation: conversation.clone(),
+        })
+        .await;
+        Present {
+            inbox: self.inbox.clone(),
+            agent: agent.clone(),
+            conversation: conversation.clone(),
+        }
+    }
+
+    /// Which conversations of an agent a waker can resume, as the core is told.
+    pub(super) fn resumable(&self, agent: &str) -> Event {
+        let wakers = self.config().wakers.iter();
+        let kinds = wakers.filter(|waker| waker.is_for(agent));
+        let kinds = kinds.filter_map(|waker| waker.way.client());
+        let conversations = kinds.flat_map(|kind| self.clients().conversations(agent, kind));
+        Event::Resumable {
+            agent: Agent(agent.into()),
+            conversations: conversations.collect(),
+        }
+    }
+
     /// An agent speaks through this client, over the connection of this name.
     pub fn heard_of(&self, agent: &Agent, client: Client, connection: Option<&str>) {
         if let Some(row) = self.clients().heard(&agent.0, client, connection) {
+            send_soon(&self.inbox, self.resumable(&agent.0));
             let note = Note::Client(row, SystemClock.now().wall.0);
             let noted = self.store().note(note);
             tokio::spawn(async move {
@@ -391,6 +418,23 @@ impl Handle {
             .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
         let count = before.wrapping_add(by.cast_unsigned());
         send_soon(&self.inbox, Event::Watchers { count });
+    }
+}
+
+/// A connection of a conversation.
+pub struct Present {
+    inbox: mpsc::Sender<Input>,
+    agent: Agent,
+    conversation: Conversation,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let event = Event::Disconnected {
+            agent: self.agent.clone(),
+            conversation: self.conversation.clone(),
+        };
+        send_soon(&self.inbox, event);
     }
 }
 

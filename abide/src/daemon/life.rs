@@ -413,6 +413,8 @@ impl Runtime {
                 .into_iter()
                 .map(|(question, state)| Event::Reopened { question, state }),
         );
+        let agents = handle.clients().agents();
+        recovered.extend(agents.iter().map(|agent| handle.resumable(agent)));
         recovered.push(Event::Kept(Box::new(kept)));
         recovered.push(Event::Recovered);
         recovered.extend(unheard);

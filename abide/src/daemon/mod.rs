@@ -9,5 +9,7 @@ mod retention;
 mod sight;
 
 pub use board::{Board, Change, QuestionView, SessionView};
-pub use handle::{Attached, Handle, Input, Launch, Pending, SendAgain, Stdin, Step, Watcher};
+pub use handle::{
+    Attached, Handle, Input, Launch, Pending, Present, SendAgain, Stdin, Step, Watcher,
+};
 pub use life::Runtime;

@@ -291,6 +291,7 @@ impl Performer {
             log_quota: config.log_quota,
             created_wall_ms: created.0,
             key: session.key.as_ref().map(|key| key.0.to_string()),
+            conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
             heritage: launch.heritage,

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use abide_core::Conversation;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -21,7 +22,9 @@ use tokio::net::UnixStream;
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::http::frame::Frame;
-use crate::door::http::wire::{AGENT_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
+use crate::door::http::wire::{
+    AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
+};
 use crate::world::entropy;
 use crate::world::peer::Peer;
 
@@ -97,6 +100,15 @@ impl Client {
         let said = serde_json::to_vec(what).ok();
         let said = said.and_then(|said| HeaderValue::try_from(said).ok());
         client.besides.extend(said.map(|said| (header, said)));
+        client
+    }
+
+    /// The same, in one conversation of its agent. What no header can hold is not said.
+    pub fn in_conversation(&self, conversation: &Conversation) -> Self {
+        let mut client = self.clone();
+        let said = HeaderValue::from_str(&conversation.0).ok();
+        let said = said.map(|said| (CONVERSATION_HEADER, said));
+        client.besides.extend(said);
         client
     }
 

@@ -52,6 +52,8 @@ pub struct Meta {
     pub created_wall_ms: u64,
     /// The key it was started under.
     pub key: Option<String>,
+    /// The conversation that it was started in.
+    pub conversation: Option<String>,
     /// How long a process may take to end after it was asked to.
     pub grace_ms: u32,
     /// By what means its tree is held together.
@@ -113,6 +115,7 @@ impl Meta {
             log_quota: launch.log_quota,
             created_wall_ms: launch.created_wall_ms,
             key: launch.key.clone(),
+            conversation: launch.conversation.clone(),
             grace_ms: launch.grace_ms,
             contained_by,
             cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
@@ -146,6 +149,9 @@ impl Meta {
         lines.number("created_wall_ms", self.created_wall_ms);
         if let Some(key) = &self.key {
             lines.bytes("key", key.as_bytes());
+        }
+        if let Some(conversation) = &self.conversation {
+            lines.bytes("conversation", conversation.as_bytes());
         }
         lines.number("grace_ms", self.grace_ms);
         lines.bytes("contained_by", self.contained_by.as_str().as_bytes());
@@ -182,6 +188,7 @@ impl Meta {
             log_quota: found.number("log_quota")?,
             created_wall_ms: found.number("created_wall_ms")?,
             key: found.text("key"),
+            conversation: found.text("conversation"),
             grace_ms: found.number("grace_ms")?,
             contained_by: match found.text("contained_by")?.as_str() {
                 "cgroup" => Containment::Cgroup,

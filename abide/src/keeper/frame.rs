@@ -506,6 +506,7 @@ mod tests {
             log_quota: 1 << 28,
             created_wall_ms: 7,
             key: Some("k".into()),
+            conversation: Some("c".into()),
             grace_ms: 2_000,
             containment: Hold::Auto,
             heritage: Some(Heritage {

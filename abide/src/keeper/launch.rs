@@ -34,6 +34,8 @@ pub struct Launch {
     pub created_wall_ms: u64,
     /// The key it was started under.
     pub key: Option<String>,
+    /// The conversation that it was started in.
+    pub conversation: Option<String>,
     /// How long a process may take to end after it was asked to, where nothing else is said.
     pub grace_ms: u32,
     /// By what means its tree must be held together.
@@ -155,6 +157,10 @@ impl Launch {
             None => put.u8(0),
             Some(key) => put.u8(1).bytes(key.as_bytes()),
         };
+        match &self.conversation {
+            None => put.u8(0),
+            Some(conversation) => put.u8(1).bytes(conversation.as_bytes()),
+        };
         put.u32(self.grace_ms).u8(match self.containment {
             Hold::Auto => 0,
             Hold::Cgroup => 1,
@@ -197,6 +203,10 @@ impl Launch {
             log_quota: take.u64()?,
             created_wall_ms: take.u64()?,
             key: match take.u8()? {
+                0 => None,
+                _ => Some(take.text()?),
+            },
+            conversation: match take.u8()? {
                 0 => None,
                 _ => Some(take.text()?),
             },

@@ -57,6 +57,7 @@ fn launch() -> Launch {
         log_quota: 0,
         created_wall_ms: 0,
         key: None,
+        conversation: None,
         grace_ms: 0,
         containment: Hold::Auto,
         heritage: None,

@@ -1,11 +1,13 @@
 //! Through which clients the agents speak: what a waker needs to find one that is idle, or to take up
 //! a session that was closed. Kept per agent and kind, over restarts; never a secret.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use abide_core::Conversation;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::store::ClientRow;
 
@@ -27,6 +29,17 @@ impl ClientKind {
             ClientKind::Codex => "codex",
         }
     }
+
+    /// The conversation that a client of this kind calls so.
+    pub fn conversation(self, session: &str) -> Conversation {
+        Conversation(format!("{}:{session}", self.as_str()).into())
+    }
+
+    /// What a client of this kind calls a conversation, where it is one of this kind.
+    pub fn session_of(self, conversation: &Conversation) -> Option<&str> {
+        let session = conversation.0.strip_prefix(self.as_str())?;
+        session.strip_prefix(':')
+    }
 }
 
 /// One client.
@@ -45,7 +58,7 @@ pub struct Client {
 }
 
 /// Conversations that are remembered of one agent and kind; the one that was silent longest is forgotten.
-const CONVERSATIONS: usize = 16;
+const CONVERSATIONS: usize = 64;
 /// Connections that are remembered of one conversation: it may have been closed and taken up again.
 const FRONTS: usize = 8;
 
@@ -56,6 +69,8 @@ pub struct Clients {
     known: Mutex<HashMap<(String, ClientKind), Vec<Known>>>,
     /// The connections that are there now, and whose they are.
     connected: Mutex<HashMap<String, String>>,
+    /// Told when a conversation has a new connection.
+    came: Notify,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,6 +122,7 @@ impl Clients {
         Arc::new(Clients {
             known: Mutex::new(rows.into_iter().filter_map(read).collect()),
             connected: Mutex::default(),
+            came: Notify::new(),
         })
     }
 
@@ -143,6 +159,9 @@ impl Clients {
             fronts: before.map(|known| known.fronts).unwrap_or_default(),
         };
         let came_anew = now.came_by(connection);
+        if came_anew {
+            self.came.notify_one();
+        }
         all.push(now);
         let old = all.len().saturating_sub(CONVERSATIONS);
         all.drain(..old);
@@ -156,27 +175,47 @@ impl Clients {
         })
     }
 
-    /// The conversation of an agent that speaks over a connection, as its client calls it.
-    pub fn conversation(&self, agent: &str, kind: ClientKind, front: &str) -> Option<String> {
-        let known = self.known.lock().expect("no holder panics");
-        let all = known.get(&(agent.to_owned(), kind))?;
-        let by_it = |known: &&Known| known.fronts.iter().any(|other| other == front);
-        let found = all.iter().rev().find(by_it)?;
-        Some(found.client.session.clone())
+    /// Waits until a conversation has a new connection.
+    pub async fn came(&self) {
+        self.came.notified().await;
     }
 
-    /// The client of this conversation, or else that through which an agent last spoke, and whether it
-    /// is there now.
+    /// The agents that are known here.
+    pub fn agents(&self) -> BTreeSet<String> {
+        let known = self.known.lock().expect("no holder panics");
+        known.keys().map(|(agent, _)| agent.clone()).collect()
+    }
+
+    /// The conversations of an agent with clients of one kind.
+    pub fn conversations(&self, agent: &str, kind: ClientKind) -> Vec<Conversation> {
+        let known = self.known.lock().expect("no holder panics");
+        let all = known.get(&(agent.to_owned(), kind)).into_iter().flatten();
+        all.map(|known| kind.conversation(&known.client.session))
+            .collect()
+    }
+
+    /// Where the client of a session works.
+    pub fn folder_of(&self, kind: ClientKind, session: &str) -> Option<PathBuf> {
+        let known = self.known.lock().expect("no holder panics");
+        let mut all = known.values().flatten();
+        let is = |known: &&Known| known.client.kind == kind && known.client.session == session;
+        all.find(is).map(|known| known.client.cwd.clone())
+    }
+
+    /// The client of this session, or without one that through which an agent last spoke, and whether
+    /// it is there now.
     pub fn of(
         &self,
         agent: &str,
         kind: ClientKind,
-        conversation: Option<&str>,
+        session: Option<&str>,
     ) -> Option<(Client, bool)> {
         let known = self.known.lock().expect("no holder panics");
         let all = known.get(&(agent.to_owned(), kind))?;
-        let named = |known: &&Known| Some(known.client.session.as_str()) == conversation;
-        let known = all.iter().find(named).or(all.last())?;
+        let known = match session {
+            Some(session) => all.iter().find(|known| known.client.session == session)?,
+            None => all.last()?,
+        };
         let connected = self.connected.lock().expect("no holder panics");
         let live = known
             .fronts
@@ -217,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn each_conversation_is_found_by_its_connections() {
+    fn each_conversation_is_found_by_its_own_name_only() {
         let clients = Clients::new(Vec::new());
         let kind = ClientKind::ClaudeCode;
         clients.heard("a", client("1"), Some("f1"));
@@ -226,15 +265,17 @@ mod tests {
         let row = clients.heard("a", client("1"), Some("f3"));
         let later = Clients::new(row.into_iter().collect());
         let there = later.connected("a", "f2");
-        for (front, session, live) in [("f1", "1", false), ("f2", "2", true), ("f3", "1", false)] {
-            let found = later.conversation("a", kind, front);
-            assert_eq!(found.as_deref(), Some(session), "{front}");
-            let found = later.of("a", kind, found.as_deref());
-            assert_eq!(found, Some((client(session), live)), "{front}");
+        for (session, live) in [("1", false), ("2", true)] {
+            let found = later.of("a", kind, Some(session));
+            assert_eq!(found, Some((client(session), live)), "{session}");
         }
         drop(there);
-        assert_eq!(later.conversation("a", kind, "f9"), None);
-        assert_eq!(later.of("a", kind, Some("9")), Some((client("1"), false)));
+        assert_eq!(later.of("a", kind, None), Some((client("1"), false)));
+        assert_eq!(later.of("a", kind, Some("9")), None);
+        let both = ["2", "1"].map(|session| kind.conversation(session));
+        assert_eq!(later.conversations("a", kind), both);
+        assert_eq!(kind.session_of(&both[0]), Some("2"));
+        assert_eq!(ClientKind::Codex.session_of(&both[0]), None);
     }
 
     #[test]
@@ -250,10 +291,6 @@ mod tests {
         for n in 0..CONVERSATIONS {
             clients.heard("a", client(&n.to_string()), Some(&format!("f{n}")));
         }
-        let last = (CONVERSATIONS - 1).to_string();
-        assert_eq!(
-            clients.of("a", kind, Some("old")),
-            Some((client(&last), false))
-        );
+        assert_eq!(clients.of("a", kind, Some("old")), None);
     }
 }

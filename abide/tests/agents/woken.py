@@ -103,7 +103,7 @@ def a_closed_session_of_claude_code(model):
     with Place(model, "[[wakers]]\nclaude_code = true\nafter = 0.2\n") as place:
         ended = place.run(*place.claude(BEGIN))
         check(ended.returncode == 0, ended.stdout + ended.stderr)
-        check(MISSION in (model.woken() or ""), "the session was not taken up again")
+        check((model.woken() or "").count(MISSION) == 1, "the session was not taken up again with the text once")
 
 
 def an_open_session_of_claude_code(model):
@@ -133,7 +133,7 @@ def a_closed_thread_of_codex(model):
         place.set_up_codex()
         ended = place.run("codex", "exec", "--skip-git-repo-check", BEGIN)
         check(ended.returncode == 0, ended.stdout + ended.stderr)
-        check(MISSION in (model.woken() or ""), "the thread was not taken up again")
+        check((model.woken() or "").count(MISSION) == 1, "the thread was not taken up again with the text once")
 
 
 def an_open_thread_of_codex(model):

@@ -380,3 +380,17 @@ fn a_configuration_of_ours_that_makes_no_sense_stops_all_of_it() {
     assert!(text(&output.stderr).contains("config.toml was left as it is"));
     assert!(!home(&abide, ".claude.json").exists());
 }
+
+#[test]
+fn setup_says_what_the_waker_does_and_that_its_turns_cost() {
+    let abide = Abide::new();
+    for (client, resumes) in [
+        ("claude-code", "`claude -p --resume`"),
+        ("codex", "`codex exec resume`"),
+    ] {
+        let said = done(&abide, &[client, "--yes"]).replace('\n', " ");
+        assert!(said.contains(resumes) && said.contains("billed"), "{said}");
+    }
+    let said = done(&abide, &["cursor", "--yes"]);
+    assert!(!said.contains("billed"), "there is no waker: {said}");
+}

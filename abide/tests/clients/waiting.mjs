@@ -98,8 +98,9 @@ async function standby({ call }, other) {
 async function mission({ call }, other) {
   const made = await call('timer', { total_duration: 0.1, mission: 'look at the logs' });
   assert.equal(made.timer_type, 'mission');
-  assert.match(made.text, /End your turn now/);
-  const words = await told(other, made.timer_id);
+  assert.match(made.text, /told with your next abide call/);
+  const words = await told({ call }, made.timer_id);
+  await nothingIsTold(other);
   const first = `[System] Timer '${made.timer_id}' has completed.\nMission: look at the logs\n`;
   assert.ok(words.startsWith(`${first}Total duration: 0.1 seconds\nElapsed time: 0.1 seconds`), words);
   await nothingIsTold({ call });
@@ -175,7 +176,7 @@ async function background({ call }, other, name) {
   await other.call('cancel_timer', { timer_id: id });
   assert.match((await standing).text, /was cancelled: /);
   writeFileSync(file, '');
-  const words = await told(other, id);
+  const words = await told({ call }, id);
   assert.ok(words.includes(`Reason: in the background\n`), words);
   assert.ok(words.includes(`\nCondition: file ${file} is there`), words);
 }
@@ -289,7 +290,7 @@ async function conditions({ call }, other, name) {
   assert.equal(timer.completed_by, 'time');
   const last = `The condition did not hold. Last look: port ${two}: connection refused`;
   assert.ok(timer.text.includes(`\n${last}`), timer.text);
-  await other.call('read_messages', {});
+  await call('read_messages', {});
 }
 
 /** The daemon is killed while two calls stand by: both are answered, and nothing is told besides. */

@@ -53,10 +53,7 @@ async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Out
         answer,
         quiet_for: None,
     };
-    let pending = engine
-        .handle
-        .call(Caller { agent: None }, request, None)
-        .await;
+    let pending = engine.handle.call(Caller::PERSON, request, None).await;
     pending.done().await.expect("the engine runs")
 }
 

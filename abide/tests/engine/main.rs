@@ -82,6 +82,7 @@ impl Engine {
             asking: Asking::Elsewhere,
             standby: None,
             request_key: None,
+            conversation: None,
             client: None,
             sees_all: false,
             heritage: None,
@@ -96,10 +97,7 @@ impl Engine {
             session,
             end: End::Agent,
         };
-        let pending = self
-            .handle
-            .call(Caller { agent: None }, request, None)
-            .await;
+        let pending = self.handle.call(Caller::PERSON, request, None).await;
         pending.done().await.expect("the engine runs");
     }
 
@@ -111,10 +109,7 @@ impl Engine {
             asking: Asking::Never,
             standby: None,
         };
-        let pending = self
-            .handle
-            .call(Caller { agent: None }, request, None)
-            .await;
+        let pending = self.handle.call(Caller::PERSON, request, None).await;
         let outcome = pending.done().await.expect("the engine runs");
         assert_eq!(outcome, Outcome::Ended(session));
         self.handle.board().session(session).expect("it is there")

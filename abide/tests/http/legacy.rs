@@ -283,3 +283,35 @@ fn a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
     let mut later = client.call(1, "shell", &json!({"command": "true"}));
     assert_eq!(later.event()["id"], 1, "it may be used again");
 }
+
+#[test]
+fn message_of_one_session_is_told_in_another_only_after_the_first_was_deleted() {
+    let abide = Abide::new();
+    let (one, two) = (
+        Client::new(&abide, json!({})),
+        Client::new(&abide, json!({})),
+    );
+    let due = abide.path("due");
+    let mission = json!({"total_duration": 600, "mission": "over http", "until": {"file": due}});
+    let made = one.call(1, "timer", &mission).event();
+    assert_eq!(made["result"]["isError"], false, "{made}");
+    std::fs::write(&due, "").expect("a file");
+    // A person sees all messages.
+    while abide.json(&["messages", "--json"])["messages"] == json!([]) {}
+    let messages = |client: &Client<'_>, id: u32, seconds: u32| {
+        let read = json!({"timeout_seconds": seconds});
+        let read = client.call(id, "read_messages", &read).event();
+        read["result"]["structuredContent"].clone()
+    };
+    let none = messages(&two, 1, 0);
+    assert_eq!(none["messages"], json!([]), "{none}");
+    let ended = abide.ask("DELETE /mcp", &one.headers, &Value::Null);
+    assert_eq!(ended.0, 202, "{ended:?}");
+    let told = messages(&two, 2, 40);
+    let text = told["text"].as_str().expect("a text");
+    assert!(text.contains("Mission: over http"), "{told}");
+    assert!(
+        text.contains("another conversation of this agent"),
+        "{told}"
+    );
+}

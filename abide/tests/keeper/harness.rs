@@ -271,6 +271,7 @@ impl Keeper {
             log_quota: 256 << 20,
             created_wall_ms: 1,
             key: None,
+            conversation: None,
             grace_ms: 2_000,
             containment: Hold::Auto,
             heritage: None,

@@ -30,7 +30,8 @@ fn a_mission_comes_back_with_the_next_result() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let made = client.call("timer", json!({"total_duration": 0.1, "mission": "look"}));
-        assert!(text(&made).contains("End your turn now"), "{made}");
+        let told = "told with your next abide call";
+        assert!(text(&made).contains(told), "{made}");
         let id = made["structuredContent"]["timer_id"]
             .as_str()
             .expect("an id")

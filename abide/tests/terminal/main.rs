@@ -36,6 +36,7 @@ impl Engine {
             asking: Asking::Elsewhere,
             standby: None,
             request_key: None,
+            conversation: None,
             client: None,
             sees_all: false,
             heritage: None,

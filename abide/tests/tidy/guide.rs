@@ -127,6 +127,7 @@ fn fields(source: &str, structure: &str) -> Vec<String> {
     let body = body.split_once("\n}").expect("its end").0;
     let name = |line: &str| {
         let (name, _) = line.trim().trim_start_matches("pub ").split_once(": ")?;
+        let name = name.trim_start_matches("r#");
         let plain = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
         plain.then(|| name.to_owned())
     };

@@ -10,16 +10,17 @@ use crate::harness::{Abide, look_for};
 use crate::{appears, come_due, configured, delivered, due, newest, program};
 
 /// An MCP client of a few lines: `abide mcp` in its hands.
-struct Client {
+pub struct Client {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     /// How the server answered the handshake.
     opening: Value,
+    calls: u64,
 }
 
 impl Client {
-    fn start(abide: &Abide, env: &[(&str, &str)]) -> Self {
+    pub fn start(abide: &Abide, env: &[(&str, &str)]) -> Self {
         let mut child = abide
             .command(["mcp"])
             .envs(env.iter().copied())
@@ -34,8 +35,13 @@ impl Client {
             input: input.expect("its input"),
             output: BufReader::new(output.expect("its output")),
             opening: Value::Null,
+            calls: 0,
         };
-        let client_info = json!({"name": "a-client", "version": "1"});
+        let claude = env
+            .iter()
+            .any(|(name, _)| *name == "CLAUDE_CODE_SESSION_ID");
+        let name = if claude { "claude-code" } else { "a-client" };
+        let client_info = json!({"name": name, "version": "1"});
         let params = json!({
             "protocolVersion": "2025-06-18",
             "capabilities": {},
@@ -70,7 +76,7 @@ impl Client {
 
     /// Makes a mission; what it waits for is left to [`come_due`]. Whatever becomes of it comes after the
     /// answer, which tells nothing of it.
-    fn mission(&mut self, abide: &Abide, text: &str, meta: Value) -> PathBuf {
+    pub fn mission(&mut self, abide: &Abide, text: &str, meta: Value) -> PathBuf {
         let due = due(abide, text);
         let arguments = json!({"total_duration": 600, "mission": text, "until": {"file": due}});
         let params = json!({"name": "timer", "arguments": arguments, "_meta": meta});
@@ -79,7 +85,20 @@ impl Client {
         due
     }
 
-    fn leave(mut self) {
+    /// Calls a tool; its result.
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.call_with(tool, arguments, json!({}))
+    }
+
+    /// The same with what the client says of the call besides.
+    pub fn call_with(&mut self, tool: &str, arguments: Value, meta: Value) -> Value {
+        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        self.calls += 1;
+        let id = 1_000 + self.calls;
+        self.ask(json!({"id": id, "method": "tools/call", "params": params}))
+    }
+
+    pub fn leave(mut self) {
         drop(self.input);
         let mut rest = String::new();
         let _ = self.output.read_to_string(&mut rest);
@@ -92,7 +111,7 @@ fn path(abide: &Abide) -> String {
 }
 
 /// A program that says what it was called with, and from where.
-fn stand_in(abide: &Abide, name: &str) {
+pub fn stand_in(abide: &Abide, name: &str) {
     fs::create_dir_all(abide.path("bin")).expect("a folder");
     let script = "#!/bin/sh\n{ for word; do echo \"<$word>\"; done; pwd; env | grep ^CLAUDE; } \
         > \"$ABIDE_DIR/draft\"\nmv \"$ABIDE_DIR/draft\" \"$ABIDE_DIR/called\"\n";
@@ -237,7 +256,7 @@ fn an_agent_whose_client_is_unknown_is_said_to_be() {
     );
 }
 
-fn hook(abide: &Abide, session: &str) -> Child {
+pub fn hook(abide: &Abide, session: &str) -> Child {
     let mut child = abide
         .command(["messages", "--hook", "claude-code"])
         .stdin(Stdio::piped())

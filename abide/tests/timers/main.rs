@@ -8,6 +8,7 @@ mod harness;
 mod clients;
 mod clocks;
 mod conditions;
+mod conversations;
 mod crashes;
 mod faults;
 mod messages;

@@ -3,7 +3,7 @@ use std::fs;
 use std::path::Path;
 
 use abide::world::store::{Opened, Sqlite, Store};
-use abide_core::message::{self, About};
+use abide_core::message::{self, About, Subject};
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, By, Kind, Status};
 use abide_core::{Agent, MessageId, Record, TimerId};
@@ -30,6 +30,7 @@ fn made(number: u64) -> Record {
         number,
         id: TimerId::from_bits(number),
         agent: Agent("ann".into()),
+        conversation: None,
         kind: Kind::Mission,
         text: format!(
             "mission {number} {}",
@@ -66,7 +67,11 @@ fn completed(number: u64) -> [Record; 2] {
         number,
         id: MessageId::from_bits(number),
         agent: Agent("ann".into()),
-        about: About::Timer(id),
+        subject: Subject {
+            about: About::Timer(id),
+            conversation: None,
+            wakes: true,
+        },
         told: false,
         at,
     };

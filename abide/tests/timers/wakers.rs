@@ -10,7 +10,12 @@ fn an_idle_agent_is_woken_with_the_message() {
     let config = r#"
         [[wakers]]
         agent = "default"
-        command = ["sh", "-c", "echo \"$1\" > \"$ABIDE_DIR/woken\"; env > \"$ABIDE_DIR/env\"; cat > \"$ABIDE_DIR/input\"; echo >> \"$ABIDE_DIR/input\"", "wake", "{agent}: {text}"]
+        command = ["sh", "-c", "echo \"$1\" > \"$ABIDE_DIR/woken\"; env > \"$ABIDE_DIR/env\"; cat > \"$ABIDE_DIR/none\"; echo end >> \"$ABIDE_DIR/none\"", "wake", "{agent}: {text}"]
+        after = 0.05
+
+        [[wakers]]
+        agent = "default"
+        command = ["sh", "-c", "cat > \"$ABIDE_DIR/input\"; echo >> \"$ABIDE_DIR/input\""]
         after = 0.05
     "#;
     let abide = configured(config);
@@ -18,7 +23,9 @@ fn an_idle_agent_is_woken_with_the_message() {
     let id = mission(&abide, "it's \"time\"; $(no)");
     let text = format!("[System] Timer '{id}' has completed.\nMission: it's \"time\"; $(no)");
     assert!(appears(&abide, "woken").starts_with(&format!("default: {text}")));
+    // Without a place for it among the words, it is the input.
     assert!(appears(&abide, "input").starts_with(&text));
+    assert_eq!(appears(&abide, "none"), "end\n");
     assert!(appears(&abide, "env").contains("ABIDE_AGENT=default\n"));
     let message = newest(&abide, |message| message["woken_at"].is_u64());
     assert_eq!(message["wake_fault"], Value::Null, "{message}");

@@ -6,7 +6,7 @@ use alloc::string::String;
 use super::kept::Kept;
 use super::{House, Turn};
 use crate::effect::{Effect, Update};
-use crate::id::{Agent, CallId, SessionId};
+use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
 use crate::session::{End, Phase, Session};
@@ -50,25 +50,32 @@ impl House {
         {
             return;
         }
-        let caller = caller.agent;
+        let Caller {
+            agent: caller,
+            conversation,
+        } = caller;
         let taken = match request {
-            Request::Run(run) => self.run(turn, call, caller, spare, run),
+            Request::Run(run) => self.run(turn, call, caller, conversation, spare, run),
             Request::Join {
                 session,
                 asking,
                 standby,
             } => self.seen(&caller, session).map(drop).and_then(|()| {
+                let owner = self.is_owner(session, &caller, conversation.as_ref());
                 let wait = Wait {
                     call,
                     session,
                     asking,
                     until: standby.map(|standby| turn.now.mono + standby),
                     goal: Goal::Ended,
-                    for_owner: caller.is_some() || asking.asks(),
+                    for_owner: owner || (caller.is_none() && asking.asks()),
                 };
                 self.wait_for(turn, wait)
             }),
-            Request::Kill { session, end } => self.kill(turn, call, &caller, session, end),
+            Request::Kill { session, end } => {
+                let owner = self.is_owner(session, &caller, conversation.as_ref());
+                self.kill(turn, call, &caller, owner, session, end)
+            }
             Request::Extend {
                 session,
                 deadline,
@@ -87,9 +94,23 @@ impl House {
                 answer,
                 quiet_for,
             } => self.answered(turn, call, &caller, question, answer, quiet_for),
-            Request::Timer(request) => self.timer_called(turn, call, caller, request),
-            Request::ReadMessages { standby, most } => {
-                self.read_messages(turn, call, caller, standby, most)
+            Request::Timer(request) => {
+                let caller = Caller {
+                    agent: caller,
+                    conversation,
+                };
+                self.timer_called(turn, call, caller, request)
+            }
+            Request::ReadMessages {
+                standby,
+                most,
+                known,
+            } => {
+                let caller = Caller {
+                    agent: caller,
+                    conversation,
+                };
+                self.read_messages(turn, call, caller, standby, most, &known)
             }
         };
         if let Err(refusal) = taken {
@@ -103,6 +124,7 @@ impl House {
         turn: &mut Turn<'_>,
         call: CallId,
         caller: Option<Agent>,
+        conversation: Option<Conversation>,
         spare: SessionId,
         run: Run,
     ) -> Result<(), Refusal> {
@@ -131,6 +153,7 @@ impl House {
         self.has_room_to_wait()?;
         let session = Session {
             agent,
+            conversation,
             command: run.command,
             key: run.key,
             created: turn.now.wall,
@@ -179,6 +202,7 @@ impl House {
         turn: &mut Turn<'_>,
         call: CallId,
         caller: &Option<Agent>,
+        for_owner: bool,
         session: SessionId,
         end: End,
     ) -> Result<(), Refusal> {
@@ -188,7 +212,7 @@ impl House {
             asking: Asking::Never,
             until: None,
             goal: Goal::Gone,
-            for_owner: caller.is_some(),
+            for_owner,
         };
         if let Some(outcome) = self.seen(caller, session)?.verdict(&wait) {
             self.heard_by(turn, &wait);
@@ -270,6 +294,18 @@ impl House {
             None => {}
         }
         self.mind_its_end(session);
+    }
+
+    /// Whether a session's owner hears what this caller is told: the agent's conversation that started
+    /// it, or any of the agent where none is known.
+    fn is_owner(
+        &self,
+        session: SessionId,
+        caller: &Option<Agent>,
+        conversation: Option<&Conversation>,
+    ) -> bool {
+        let started_in = self.session(session).and_then(|s| s.conversation.as_ref());
+        caller.is_some() && (started_in.is_none() || started_in == conversation)
     }
 
     /// A session this caller may know of: its own, or any for a person at the command line.

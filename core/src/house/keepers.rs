@@ -103,6 +103,7 @@ impl House {
         };
         self.running -= 1;
         let agent = kept.session.agent.clone();
+        let conversation = kept.session.conversation.clone();
         let mut waits = kept.waits.iter().filter_map(|call| self.waits.get(call));
         let attended = waits.any(|wait| wait.for_owner);
         if !attended && kept.found && turn.now.mono < self.take_up_until {
@@ -110,7 +111,7 @@ impl House {
         }
         self.phase_changed(turn, id);
         if !attended && !self.is_unheard(id) {
-            self.left_alone(turn, agent, id);
+            self.left_alone(turn, agent, conversation, id);
         }
     }
 

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use super::{House, Turn};
 use crate::effect::Effect;
-use crate::id::{Agent, CallId, SessionId, TimerId};
+use crate::id::{Agent, CallId, Conversation, SessionId, TimerId};
 use crate::limit;
-use crate::message::{self, About, Reader};
+use crate::message::{self, About, Reader, Rule, Subject, Whose};
 use crate::record::{Kept, Record};
-use crate::request::Refusal;
-use crate::time::{Boot, Millis, Now, Steady};
+use crate::request::{Caller, Refusal};
+use crate::time::{Boot, Millis, Now, Steady, Wall};
 use crate::timer;
 use crate::wait::Outcome;
 use crate::wake;
@@ -22,7 +22,7 @@ pub(super) enum Heard {
     Delivered(CallId),
     Gone(CallId),
     Held(TimerId, Arc<str>),
-    Alone(Agent, SessionId),
+    Alone(Agent, Option<Conversation>, SessionId),
 }
 
 impl House {
@@ -48,8 +48,33 @@ impl House {
             let (timer, until) = (self.timers.id_of(number), None);
             turn.push(Effect::Probe { timer, until });
         }
+        let now = self.timers.steady(turn.now);
+        let made = |made: Wall| {
+            let ago = turn.now.wall.0.saturating_sub(made.0);
+            Steady(now.0.saturating_sub(ago))
+        };
         self.outbox
-            .open(kept.shuffle, kept.next_message, kept.messages);
+            .open(kept.shuffle, kept.next_message, kept.messages, made);
+        let agents = self.outbox.agents_with_conversations();
+        self.conversations.open(now, agents);
+    }
+
+    pub(super) fn disconnected(
+        &mut self,
+        turn: &Turn<'_>,
+        agent: Agent,
+        conversation: Conversation,
+    ) {
+        let now = self.timers.steady(turn.now);
+        self.conversations.disconnected(now, agent, conversation);
+    }
+
+    /// By what it is decided now which messages somebody may read.
+    fn rule(&self, now: Now) -> Rule<'_> {
+        Rule {
+            now: self.timers.steady(now),
+            conversations: &self.conversations,
+        }
     }
 
     /// Takes note of a calendar that was set.
@@ -65,33 +90,55 @@ impl House {
         &mut self,
         turn: &mut Turn<'_>,
         agent: &Agent,
-        about: About,
+        subject: Subject,
         teller: Option<&CallId>,
     ) {
-        let message = self.outbox.post(agent, about);
+        let now = self.timers.steady(turn.now);
+        let (id, number) = self.outbox.post(now, agent, &subject);
         turn.push(Effect::Record(Record::Message(message::Record::Posted {
-            number: message.number,
-            id: message.id,
+            number,
+            id,
             agent: agent.clone(),
-            about,
+            subject,
             told: teller.is_some(),
             at: turn.now.wall,
         })));
         match teller {
-            Some(call) => self.outbox.tell(agent, &[message.number], *call),
-            None => self.posted.push((agent.clone(), message)),
+            Some(call) => self.outbox.tell(agent, &[number], *call),
+            None => self.posted.push((agent.clone(), number)),
         }
     }
 
     /// Tells of what was posted: to calls that wait for messages, as much to each as it takes at
     /// once, and of the rest to whoever brings messages.
     pub(super) fn announce(&mut self, turn: &mut Turn<'_>) {
-        for (agent, told) in core::mem::take(&mut self.posted) {
-            let waits = |house: &Self| house.outbox.is_unread(&agent, told.number);
-            while waits(self) && self.answer_reader(turn, &agent) {}
-            if waits(self) {
-                let message = told.id;
+        for (agent, number) in core::mem::take(&mut self.posted) {
+            if !self.tell_readers(turn, &agent, number) {
+                let message = self.outbox.id(number);
                 turn.push(Effect::Posted { agent, message });
+            }
+        }
+    }
+
+    /// Hands a message to a call that waits for it, with all else that it may read. Returns whether
+    /// one has it.
+    fn tell_readers(&mut self, turn: &mut Turn<'_>, agent: &Agent, number: u64) -> bool {
+        while self.outbox.is_unread(agent, number) {
+            let reader = self.outbox.reader_for(agent, number, self.rule(turn.now));
+            let Some(call) = reader else {
+                return false;
+            };
+            self.answer_reader(turn, call);
+        }
+        true
+    }
+
+    /// Messages whose conversation is gone are for those who wait in others.
+    pub(super) fn released(&mut self, turn: &mut Turn<'_>) {
+        let now = self.timers.steady(turn.now);
+        while let Some(agent) = self.conversations.pop_released(now) {
+            while let Some(call) = self.outbox.reader_with_unread(&agent, self.rule(turn.now)) {
+                self.answer_reader(turn, call);
             }
         }
     }
@@ -107,39 +154,58 @@ impl House {
     }
 
     /// A session has ended and nobody waited for it. A waker's own is nobody's news.
-    pub(super) fn left_alone(&mut self, turn: &mut Turn<'_>, agent: Agent, session: SessionId) {
+    pub(super) fn left_alone(
+        &mut self,
+        turn: &mut Turn<'_>,
+        agent: Agent,
+        conversation: Option<Conversation>,
+        session: SessionId,
+    ) {
         if agent.0.as_ref() == wake::OWNER {
             return;
         }
-        self.post(turn, &agent, About::Session(session), None);
-        self.heard.push(Heard::Alone(agent, session));
+        let subject = Subject {
+            about: About::Session(session),
+            conversation: conversation.clone(),
+            wakes: false,
+        };
+        self.post(turn, &agent, subject, None);
+        self.heard.push(Heard::Alone(agent, conversation, session));
     }
 
     /// Whether a message about a session could not be recorded yet.
     pub(super) fn is_to_be_told(&self, id: SessionId) -> bool {
-        let about = |heard: &Heard| matches!(heard, Heard::Alone(_, session) if *session == id);
+        let about = |heard: &Heard| matches!(heard, Heard::Alone(_, _, session) if *session == id);
         self.again.iter().any(about)
     }
 
-    /// Hands unread messages to a call that waits for some, where there is one.
-    fn answer_reader(&mut self, turn: &mut Turn<'_>, agent: &Agent) -> bool {
-        let Some((call, most)) = self.outbox.reader_of(agent) else {
-            return false;
-        };
-        self.outbox.leave(call);
-        self.hand_out(turn, agent, call, most);
-        true
+    /// Hands unread messages to a call that waits for some.
+    fn answer_reader(&mut self, turn: &mut Turn<'_>, call: CallId) {
+        if let Some(reader) = self.outbox.leave(call) {
+            self.hand_out(turn, &reader.whose, call, reader.most, &[]);
+        }
     }
 
-    fn hand_out(&mut self, turn: &mut Turn<'_>, agent: &Agent, call: CallId, most: usize) {
-        let messages = self.outbox.take(agent, call, most);
+    fn hand_out(
+        &mut self,
+        turn: &mut Turn<'_>,
+        whose: &Whose,
+        call: CallId,
+        most: usize,
+        known: &[About],
+    ) {
+        let rule = Rule {
+            now: self.timers.steady(turn.now),
+            conversations: &self.conversations,
+        };
+        let messages = self.outbox.take(whose, call, most, known, rule);
         if !messages.is_empty() {
             let numbers = messages.iter().map(|message| message.number).collect();
             let at = turn.now.wall;
             let told = message::Record::Told { numbers, at };
             turn.push(Effect::Record(Record::Message(told)));
         }
-        let more = self.outbox.unread(agent);
+        let more = self.outbox.unread(whose, rule);
         let outcome = Outcome::Messages(messages, more);
         turn.push(Effect::Reply { call, outcome });
     }
@@ -148,20 +214,24 @@ impl House {
         &mut self,
         turn: &mut Turn<'_>,
         call: CallId,
-        caller: Option<Agent>,
+        caller: Caller,
         standby: Millis,
         most: usize,
+        known: &[About],
     ) -> Result<(), Refusal> {
         self.asked.push(call);
-        let agent = caller.unwrap_or_default();
+        let whose = Whose {
+            agent: caller.agent.unwrap_or_default(),
+            conversation: caller.conversation,
+        };
         let most = most.min(limit::MESSAGES_AT_ONCE);
-        if self.outbox.unread(&agent) > 0 || standby.0 == 0 {
-            self.hand_out(turn, &agent, call, most);
+        if standby.0 == 0 || self.outbox.unread(&whose, self.rule(turn.now)) > 0 {
+            self.hand_out(turn, &whose, call, most, known);
             return Ok(());
         }
         self.has_room_to_wait()?;
         let until = self.timers.steady(turn.now) + standby;
-        self.outbox.enter(call, Reader { agent, most, until });
+        self.outbox.enter(call, Reader { whose, most, until });
         Ok(())
     }
 
@@ -184,23 +254,28 @@ impl House {
         let Some((agent, unread)) = self.outbox.undelivered(call) else {
             return;
         };
-        if !self.answer_reader(turn, &agent) {
-            let numbers = unread.iter().map(|message| message.number).collect();
-            let at = turn.now.wall;
+        let mut left = Vec::new();
+        for number in unread {
+            if !self.tell_readers(turn, &agent, number) {
+                left.push(number);
+            }
+        }
+        for number in &left {
+            let (agent, message) = (agent.clone(), self.outbox.id(*number));
+            turn.push(Effect::Posted { agent, message });
+        }
+        if !left.is_empty() {
+            let (numbers, at) = (left, turn.now.wall);
             let told = message::Record::Told { numbers, at };
             turn.push(Effect::Record(Record::Message(told)));
-            for message in unread {
-                let (agent, message) = (agent.clone(), message.id);
-                turn.push(Effect::Posted { agent, message });
-            }
         }
     }
 
     pub(super) fn readers_due(&mut self, turn: &mut Turn<'_>) {
         let now = self.timers.steady(turn.now);
-        while let Some(call) = self.outbox.pop_over(now) {
-            let outcome = Outcome::Messages(Vec::new(), 0);
-            turn.push(Effect::Reply { call, outcome });
+        while let Some((call, reader)) = self.outbox.pop_over(now) {
+            // What another conversation could not be told in time may be readable by now.
+            self.hand_out(turn, &reader.whose, call, reader.most, &[]);
         }
     }
 
@@ -211,6 +286,7 @@ impl House {
             self.timers.alarm(),
             self.standing.alarm(),
             self.outbox.alarm(),
+            self.conversations.alarm(),
         ];
         let waits = !self.again.is_empty() || self.timers.anchor_is_unsafe();
         let again = waits.then_some(self.retry_at);
@@ -223,9 +299,13 @@ impl House {
         self.outbox.any_unread()
     }
 
-    /// How many messages an agent could read now.
-    pub fn unread(&self, agent: &Agent) -> usize {
-        self.outbox.unread(agent)
+    /// How many messages an agent could read now, in a certain conversation or in none.
+    pub fn unread(&self, now: Now, agent: &Agent, conversation: Option<&Conversation>) -> usize {
+        let whose = Whose {
+            agent: agent.clone(),
+            conversation: conversation.cloned(),
+        };
+        self.outbox.unread(&whose, self.rule(now))
     }
 
     /// What was recorded since the last time is safe.
@@ -251,8 +331,8 @@ impl House {
                 Heard::Delivered(call) => self.delivered(turn, call),
                 Heard::Gone(call) => self.reader_gone(turn, call),
                 Heard::Held(timer, seen) => self.held(turn, timer, seen),
-                Heard::Alone(agent, session) => {
-                    self.left_alone(turn, agent, session);
+                Heard::Alone(agent, conversation, session) => {
+                    self.left_alone(turn, agent, conversation, session);
                     turn.push(Effect::Publish { session });
                 }
             }

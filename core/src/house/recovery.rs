@@ -102,7 +102,8 @@ impl House {
         };
         if core::mem::take(&mut kept.unheard) {
             let agent = kept.session.agent.clone();
-            self.left_alone(turn, agent, id);
+            let conversation = kept.session.conversation.clone();
+            self.left_alone(turn, agent, conversation, id);
             turn.push(Effect::Publish { session: id });
         }
     }

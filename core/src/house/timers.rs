@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use super::messages::Heard;
 use super::{House, Turn};
 use crate::effect::Effect;
-use crate::id::{Agent, CallId, TimerId};
+use crate::id::{Agent, CallId, Conversation, TimerId};
 use crate::limit;
-use crate::message::About;
+use crate::message::{About, Subject};
 use crate::record::Record;
-use crate::request::Refusal;
+use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now};
 use crate::timer::{self, Act, Create, Found, Kind, Request, Seen, Standby, Status, Timer, Why};
 use crate::wait::Outcome;
@@ -20,16 +20,24 @@ impl House {
         &mut self,
         turn: &mut Turn<'_>,
         call: CallId,
-        caller: Option<Agent>,
+        caller: Caller,
         request: Request,
     ) -> Result<(), Refusal> {
         if request.changes_something() {
             self.asked.push(call);
         }
+        let Caller {
+            agent: caller,
+            conversation,
+        } = caller;
         match request {
-            Request::Create(new) => self.create(turn, call, caller.unwrap_or_default(), new),
+            Request::Create(new) => {
+                let maker = (caller.unwrap_or_default(), conversation);
+                self.create(turn, call, maker, new)
+            }
             Request::CreateMany(all) => {
-                self.create_many(turn, call, caller.unwrap_or_default(), all)
+                let maker = (caller.unwrap_or_default(), conversation);
+                self.create_many(turn, call, maker, all)
             }
             Request::Continue {
                 timer,
@@ -114,11 +122,11 @@ impl House {
         &mut self,
         turn: &mut Turn<'_>,
         call: CallId,
-        agent: Agent,
+        maker: Maker,
         new: Create,
     ) -> Result<(), Refusal> {
         if let Some(key) = &new.key
-            && let Some(first) = self.timers.keyed(&agent, key)
+            && let Some(first) = self.timers.keyed(&maker.0, key)
         {
             return self.join(turn, call, first, &new);
         }
@@ -126,7 +134,7 @@ impl House {
             self.has_room_to_wait()?;
         }
         let (standby, patience, stays) = (new.standby, new.patience, stays(&new));
-        let slot = self.make(turn, &agent, new)?;
+        let slot = self.make(turn, &maker, new)?;
         let id = self.timers.id(slot);
         let timer = self.view(turn.now, slot, id)?;
         if stays {
@@ -169,7 +177,7 @@ impl House {
         &mut self,
         turn: &mut Turn<'_>,
         call: CallId,
-        agent: Agent,
+        maker: Maker,
         all: Vec<Create>,
     ) -> Result<(), Refusal> {
         if all.len() > limit::TIMERS_AT_ONCE || self.timers.len() + all.len() > limit::TIMERS {
@@ -182,7 +190,7 @@ impl House {
         let mut made = Vec::with_capacity(all.len());
         for new in all {
             if let Some(key) = &new.key
-                && let Some(first) = self.timers.keyed(&agent, key)
+                && let Some(first) = self.timers.keyed(&maker.0, key)
             {
                 made.push(match first {
                     Found::Live(slot) => self.timers.id(slot),
@@ -190,7 +198,7 @@ impl House {
                 });
                 continue;
             }
-            let slot = self.make(turn, &agent, new)?;
+            let slot = self.make(turn, &maker, new)?;
             made.push(self.timers.id(slot));
         }
         let outcome = Outcome::TimersMade(made);
@@ -198,14 +206,18 @@ impl House {
         Ok(())
     }
 
-    fn make(&mut self, turn: &mut Turn<'_>, agent: &Agent, new: Create) -> Result<u64, Refusal> {
-        let slot = self.timers.create(turn.now, agent, &new)?;
+    fn make(&mut self, turn: &mut Turn<'_>, maker: &Maker, new: Create) -> Result<u64, Refusal> {
+        let (agent, conversation) = maker;
+        let slot = self
+            .timers
+            .create(turn.now, agent, conversation.as_ref(), &new)?;
         let id = self.timers.id(slot);
         let timer = self.view(turn.now, slot, id)?;
         turn.push(Effect::Record(Record::Timer(timer::Record::Created {
             number: timer.number,
             id,
             agent: agent.clone(),
+            conversation: conversation.clone(),
             kind: new.kind,
             text: new.text,
             until: new.until.clone(),
@@ -445,7 +457,12 @@ impl House {
     fn completed(&mut self, turn: &mut Turn<'_>, timer: Timer, seen: Option<Arc<str>>) {
         self.record_end(turn, &timer, seen);
         let calls = self.standing.release(timer.number);
-        self.post(turn, &timer.agent, About::Timer(timer.id), calls.first());
+        let subject = Subject {
+            about: About::Timer(timer.id),
+            conversation: timer.conversation.clone(),
+            wakes: timer.wakes,
+        };
+        self.post(turn, &timer.agent, subject, calls.first());
         for call in calls {
             answer(turn, call, timer.clone(), Why::Completed);
         }
@@ -462,6 +479,9 @@ impl House {
             .ok_or_else(|| Refusal::Timer(gone()))
     }
 }
+
+/// Who makes a timer, and in which conversation.
+type Maker = (Agent, Option<Conversation>);
 
 /// Whether the call that makes it is answered at once.
 fn stays(new: &Create) -> bool {

@@ -9,7 +9,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{Act, Anchor, By, Course, Create, Kept, Kind, Place, Refusal, State, Status, Timer};
-use crate::id::{Agent, Key, NUMBER_BITS, Shuffle, TimerId};
+use crate::id::{Agent, Conversation, Key, NUMBER_BITS, Shuffle, TimerId};
 use crate::limit;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
@@ -32,6 +32,8 @@ pub(crate) struct Timers {
     queue: BTreeSet<(u64, Slot)>,
     keys: BTreeMap<(Slot, Key), Slot>,
     key_of: BTreeMap<Slot, Key>,
+    /// The conversations that made them, where those are known.
+    conversations: BTreeMap<Slot, Conversation>,
     ended: BTreeMap<u64, Timer>,
     ended_order: VecDeque<u64>,
     undo: Vec<Undo>,
@@ -170,6 +172,9 @@ impl Timers {
                 self.keys.insert((slot & PLACE, key.clone()), slot);
                 self.key_of.insert(slot, key);
             }
+            if let Some(conversation) = timer.conversation {
+                self.conversations.insert(slot, conversation);
+            }
             live.push((slot, entry));
             queue.push((entry.at.get(), slot));
             self.next = self.next.max(timer.number + 1);
@@ -225,6 +230,7 @@ impl Timers {
         &mut self,
         now: Now,
         agent: &Agent,
+        conversation: Option<&Conversation>,
         new: &Create,
     ) -> Result<Slot, request::Refusal> {
         let many = |what, limit| request::Refusal::TooMany(format!("{what} (limit {limit})"));
@@ -245,6 +251,10 @@ impl Timers {
         entry.set(MISSION, new.kind == Kind::Mission);
         entry.set(CONDITIONAL, new.until.is_some());
         self.put(slot, Some((entry, None)));
+        match conversation {
+            Some(conversation) => self.conversations.insert(slot, conversation.clone()),
+            None => self.conversations.remove(&slot),
+        };
         if let Some(key) = &new.key {
             self.undo.push(Undo::Key(slot, key.clone()));
             self.keys.insert((slot & PLACE, key.clone()), slot);
@@ -336,6 +346,8 @@ impl Timers {
             id: self.id(slot),
             number: number(slot),
             agent: self.agent(slot),
+            conversation: self.conversations.get(&slot).cloned(),
+            wakes: entry.is(MISSION) || entry.is(BACKGROUND),
             kind: if entry.is(MISSION) {
                 Kind::Mission
             } else {
@@ -440,7 +452,9 @@ impl Timers {
             && let Some(old) = self.ended.remove(&oldest)
             && let Some(place) = self.places.get(&old.agent)
         {
-            self.forget_key(slot(*place, oldest));
+            let slot = slot(*place, oldest);
+            self.forget_key(slot);
+            self.conversations.remove(&slot);
         }
         self.ended_order.push_back(timer.number);
         self.ended.insert(timer.number, timer);

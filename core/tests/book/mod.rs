@@ -6,7 +6,7 @@ use abide_core::id::Shuffle;
 use abide_core::message::{self, About};
 use abide_core::record::{Kept, Record};
 use abide_core::timer::{self, Anchor, Status};
-use abide_core::{Agent, MessageId, TimerId};
+use abide_core::{Agent, Conversation, MessageId, TimerId, Wall};
 
 #[derive(Clone, Debug, Default)]
 pub struct Book {
@@ -30,6 +30,8 @@ pub struct Letter {
     pub id: MessageId,
     pub agent: Agent,
     pub about: About,
+    pub conversation: Option<Conversation>,
+    pub made: Wall,
     pub told: bool,
     pub seen: bool,
 }
@@ -49,6 +51,7 @@ impl Book {
                 number,
                 id,
                 agent,
+                conversation,
                 kind,
                 until,
                 key,
@@ -60,6 +63,7 @@ impl Book {
                 let kept = timer::Kept {
                     number: *number,
                     agent: agent.clone(),
+                    conversation: conversation.clone(),
                     kind: *kind,
                     state: timer::State {
                         total: *total,
@@ -101,14 +105,16 @@ impl Book {
                 number,
                 id,
                 agent,
-                about,
+                subject,
                 told,
-                ..
+                at,
             } => {
                 let letter = Letter {
                     id: *id,
                     agent: agent.clone(),
-                    about: *about,
+                    about: subject.about,
+                    conversation: subject.conversation.clone(),
+                    made: *at,
                     told: *told,
                     seen: false,
                 };
@@ -159,6 +165,8 @@ impl Book {
                     number: *number,
                     agent: letter.agent.clone(),
                     about: letter.about,
+                    conversation: letter.conversation.clone(),
+                    made: letter.made,
                     told: letter.told,
                 })
                 .collect(),

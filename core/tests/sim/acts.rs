@@ -65,7 +65,10 @@ impl Sim {
         let spare = SessionId::from_bits(self.random.bits());
         self.step(Event::Called {
             call: id,
-            caller: Caller { agent },
+            caller: Caller {
+                agent,
+                conversation: None,
+            },
             spare,
             request,
         });

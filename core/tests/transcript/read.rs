@@ -3,8 +3,8 @@
 use abide_core::request::Caller;
 use abide_core::session::Phase;
 use abide_core::{
-    Agent, Answer, Asking, CallId, End, Ending, Event, Exit, Key, Millis, Mono, Question,
-    QuestionId, Request, Run, Session, SessionId,
+    Agent, Answer, Asking, CallId, Conversation, End, Ending, Event, Exit, Key, Millis, Mono,
+    Question, QuestionId, Request, Run, Session, SessionId,
 };
 
 use super::Stage;
@@ -114,6 +114,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         Some(name) => Some(Agent(name.into())),
         None => Some(Agent("ann".into())),
     };
+    let conversation = words.conversation();
     let request = match words.next()?.as_str() {
         "run" => Request::Run(Run {
             command: words.next()?.into(),
@@ -158,7 +159,10 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
     };
     Ok(Event::Called {
         call: CallId(call),
-        caller: Caller { agent },
+        caller: Caller {
+            agent,
+            conversation,
+        },
         spare: SessionId::from_bits(call),
         request,
     })
@@ -184,6 +188,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
     let deadline = words.time("deadline")?.map(|time| stage.now.mono + time);
     let state = Session {
         agent: Agent(by.into()),
+        conversation: words.conversation(),
         command: words.next()?.into(),
         key: words.value("key").map(|key| Key(key.into())),
         created: stage.now.wall,
@@ -271,6 +276,10 @@ impl Words {
         let name = self.next()?;
         let number = parse(name.strip_prefix('s').unwrap_or_default())?;
         Ok(SessionId::from_bits(number))
+    }
+
+    fn conversation(&mut self) -> Option<Conversation> {
+        self.value("in").map(|name| Conversation(name.into()))
     }
 
     /// Takes `name=value` from wherever it stands.

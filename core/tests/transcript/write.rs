@@ -20,8 +20,13 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         Effect::Record(Record::Closed {
             question, closing, ..
         }) => format!("record {} {}", named(*question, stage), closed(*closing)),
-        Effect::Record(Record::Message(message::Record::Posted { agent, about, .. })) => {
-            format!("record a message to {} about {}", agent.0, subject(*about))
+        Effect::Record(Record::Message(message::Record::Posted {
+            agent, subject: of, ..
+        })) => {
+            let about = subject(of.about);
+            let of = of.conversation.as_ref();
+            let of = of.map_or(String::new(), |of| format!(" in {}", of.0));
+            format!("record a message to {}{of} about {about}", agent.0)
         }
         Effect::Posted { agent, .. } => format!("post to {}", agent.0),
         Effect::Record(Record::Timer(_) | Record::Message(_))

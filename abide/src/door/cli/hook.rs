@@ -10,6 +10,7 @@ use super::client::{Client, Unanswered};
 use super::trouble::Trouble;
 use crate::config::Places;
 use crate::daemon::life;
+use crate::world::clients::ClientKind;
 use crate::world::clock::pause;
 
 /// What wakes: the client shows its agent what stands on standard error.
@@ -22,11 +23,16 @@ const BREATH: Duration = Duration::from_secs(1);
 /// Waits until there are messages, tells them and wakes. Ends at once where none can come, or where
 /// another hook of the same session waits already: one is started at the end of every turn.
 pub async fn wait(places: &Places, agent: String) -> Result<u8, Trouble> {
-    let session = session_of(&said());
+    let said = said();
+    let session = session_of(&said);
     let Some(_only) = life::only_one(places, &format!("hook-{session}"))? else {
         return Ok(0);
     };
     let client = Client::new(places.clone(), Some(agent));
+    let client = match said["session_id"].as_str() {
+        Some(session) => client.in_conversation(&ClientKind::ClaudeCode.conversation(session)),
+        None => client,
+    };
     loop {
         if !may_come(&client).await? {
             return Ok(0);

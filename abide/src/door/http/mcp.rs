@@ -34,6 +34,7 @@ fn origin(headers: &HeaderMap, peer: Peer) -> Result<Origin, Problem> {
     Ok(Origin {
         way: Way::Http,
         agent: who::named_agent(headers)?.unwrap_or_default(),
+        conversation: Http::conversation(headers),
         root: who::root(headers)?,
         env: config::environment().into(),
         peer,

@@ -139,6 +139,7 @@ pub(super) fn context(
         asking: Asking::Elsewhere,
         standby: None,
         request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        conversation: who::conversation(headers)?,
         client: None,
         sees_all,
         heritage: who::heritage(headers)?,

@@ -2,7 +2,7 @@
 
 use abide_core::request::Caller;
 use abide_core::session::End;
-use abide_core::{Agent, SessionId};
+use abide_core::{Agent, Conversation, SessionId};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -24,6 +24,9 @@ use crate::world::peer::{Inside, Peer};
 
 /// The longest name of an agent, in bytes.
 const AGENT_LIMIT: usize = 200;
+
+/// The longest name of a conversation, in bytes.
+const CONVERSATION_LIMIT: usize = 300;
 
 /// Who asks.
 pub struct Who {
@@ -50,6 +53,7 @@ impl Who {
     pub fn caller(&self) -> Caller {
         Caller {
             agent: self.agent.clone(),
+            conversation: None,
         }
     }
 
@@ -242,6 +246,20 @@ pub fn root(headers: &HeaderMap) -> Result<PathBuf, Problem> {
             let detail = format!("`{name}` must be an absolute path; got {root}");
             Err(Problem::bad_input(detail))
         }
+    }
+}
+
+/// The conversation that a request names.
+pub fn conversation(headers: &HeaderMap) -> Result<Option<Conversation>, Problem> {
+    let name = wire::CONVERSATION_HEADER;
+    match text(headers, name)? {
+        None => Ok(None),
+        Some(named) if (1..=CONVERSATION_LIMIT).contains(&named.len()) => {
+            Ok(Some(Conversation(named.into())))
+        }
+        Some(_) => Err(Problem::bad_input(format!(
+            "`{name}` must have 1 to {CONVERSATION_LIMIT} bytes"
+        ))),
     }
 }
 

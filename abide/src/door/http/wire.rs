@@ -15,6 +15,9 @@ use crate::world::probe::Fingerprint;
 
 /// Names the agent on whose behalf a request comes.
 pub const AGENT_HEADER: &str = "abide-agent";
+/// Names the conversation of the agent that a request belongs to, whose messages it may read: `claude_code:`
+/// or `codex:` and the client's own name for it.
+pub const CONVERSATION_HEADER: &str = "abide-conversation";
 /// Names the folder in which tools run commands that name none.
 pub const ROOT_HEADER: &str = "abide-root";
 /// Says, over TCP, that a person asks and not an agent. Whoever is inside a session cannot.

@@ -107,7 +107,11 @@ pub async fn run(
 ) -> Result<Answered, ErrorData> {
     let client = Client::of(&cx);
     let origin = server.origin(&cx)?;
-    client::note_call(&server.handle, &origin, &cx.meta);
+    let named = client::note_call(&server.handle, &origin, &cx.meta);
+    let conversation = named.or_else(|| origin.conversation.clone());
+    if let Some(conversation) = &conversation {
+        server.speaks_in(&origin.agent, conversation).await;
+    }
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
     if let Some(id) = tools::moves_limits_of(&tool, &arguments)
@@ -140,6 +144,7 @@ pub async fn run(
             |name| origin.var(name),
         ),
         request_key: request_key(&origin, note.as_deref()),
+        conversation,
         client: match &origin.way {
             Way::Front(front) => Some(front.clone()),
             Way::Http => None,
@@ -623,13 +628,16 @@ impl Wait<'_> {
 
 /// Gives a person's answer. One that comes too late changes nothing.
 async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
-    let agent = Some(origin.agent.clone());
+    let caller = Caller {
+        agent: Some(origin.agent.clone()),
+        conversation: origin.conversation.clone(),
+    };
     let request = Request::Answer {
         question,
         answer,
         quiet_for: None,
     };
-    let given = server.handle.call(Caller { agent }, request, None).await;
+    let given = server.handle.call(caller, request, None).await;
     given.done().await;
 }
 

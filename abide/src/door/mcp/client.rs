@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use abide_core::Conversation;
 use rmcp::model::RequestMetaObject;
 
 use super::hello::Hello;
@@ -38,11 +39,22 @@ pub fn of_a_front(hello: &Hello) -> Option<Client> {
     })
 }
 
-/// Codex names its thread with every call.
-pub fn note_call(handle: &Handle, origin: &Origin, meta: &RequestMetaObject) {
-    let Some(thread) = meta.get("threadId").and_then(|id| id.as_str()) else {
-        return;
-    };
+/// The conversation that speaks through a front: the client's own name for it, where it has told that,
+/// else the front itself, which keeps its name when it connects again.
+pub fn conversation(hello: &Hello) -> Conversation {
+    match of_a_front(hello) {
+        Some(client) => client.kind.conversation(&client.session),
+        None => Conversation(format!("front:{}", hello.front).into()),
+    }
+}
+
+/// Codex names its thread with every call, which is the conversation then.
+pub fn note_call(
+    handle: &Handle,
+    origin: &Origin,
+    meta: &RequestMetaObject,
+) -> Option<Conversation> {
+    let thread = meta.get("threadId").and_then(|id| id.as_str())?;
     let (connection, env) = match &origin.way {
         Way::Front(front) => (Some(front.as_str()), needed(&origin.env)),
         Way::Http => (None, Vec::new()),
@@ -55,6 +67,7 @@ pub fn note_call(handle: &Handle, origin: &Origin, meta: &RequestMetaObject) {
         env,
     };
     handle.heard_of(&origin.agent, client, connection);
+    Some(ClientKind::Codex.conversation(thread))
 }
 
 /// The key of a front's request.

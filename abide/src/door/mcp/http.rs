@@ -5,6 +5,7 @@ mod batch;
 
 use std::sync::Arc;
 
+use abide_core::Conversation;
 use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
@@ -27,6 +28,8 @@ const METHOD: &str = "mcp-method";
 const CALL: HeaderValue = HeaderValue::from_static("tools/call");
 /// Names the session of a request, up to 2025-11-25.
 const SESSION: &str = "mcp-session-id";
+/// The longest name of a session, in bytes.
+const SESSION_LIMIT: usize = 200;
 
 const ONE_AT_A_TIME: &str =
     "a batch is not taken in this version of MCP; send each message in a request of its own";
@@ -60,6 +63,13 @@ impl Http {
             service: StreamableHttpService::new(server, sessions.clone(), config),
             sessions,
         }
+    }
+
+    /// The conversation of a request: its session, where it has one.
+    pub fn conversation(headers: &HeaderMap) -> Option<Conversation> {
+        let session = headers.get(SESSION)?.to_str().ok()?;
+        let fits = session.len() <= SESSION_LIMIT;
+        fits.then(|| Conversation(format!("http:{session}").into()))
     }
 
     /// Answers one request from `origin`. Whoever stops reading the answer has stopped waiting; no

@@ -108,8 +108,13 @@ async fn converse(
         let agent = Agent(hello.agent.as_str().into());
         handle.heard_of(&agent, client, Some(&hello.front));
     }
+    let (agent, conversation) = (
+        Agent(hello.agent.as_str().into()),
+        client::conversation(&hello),
+    );
     let wire = wire::Wire::new(stream, read, &hello);
     let server = Server::of_a_front(handle, seal, Origin::of_a_front(hello, peer));
+    server.speaks_in(&agent, &conversation).await;
     match server.clone().serve(wire.served_by(server)).await {
         Ok(running) => drop(running.waiting().await),
         Err(e) => tracing::debug!("a client left before it began: {e}"),

@@ -1,8 +1,8 @@
 //! Tells a connected client that a message waits for its agent. Most clients only write such
 //! notifications down, so nothing counts as seen by them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use abide_core::Agent;
 use abide_core::message::About;
@@ -12,6 +12,7 @@ use rmcp::service::Peer;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
+use super::server::Speaks;
 use crate::daemon::{Change, Handle};
 use crate::door::tools::message_words;
 use crate::world::store::MessageRow;
@@ -52,6 +53,8 @@ pub struct Listener {
     pub level: Arc<Level>,
     /// Whether it listens to a channel.
     pub channel: bool,
+    /// The conversations that it is told of the messages of.
+    pub speaks: Weak<Speaks>,
 }
 
 /// Tells of every message that comes, for as long as the client is there.
@@ -66,7 +69,7 @@ pub async fn bring(handle: Handle, listener: Listener) {
             Ok(Change::Message(agent, id)) if agent == listener.agent => {
                 let past = handle.past();
                 let row = past.message(past.number_of(id)).ok().flatten();
-                if let Some(row) = row.filter(|row| row.seen.is_none())
+                if let Some(row) = row.filter(|row| listener.is_for(row))
                     && !listener.tell(&handle, &row).await
                 {
                     return;
@@ -80,6 +83,15 @@ pub async fn bring(handle: Handle, listener: Listener) {
 }
 
 impl Listener {
+    /// Whether a message is to be told here: it belongs to a conversation that speaks here, or to any.
+    fn is_for(&self, row: &MessageRow) -> bool {
+        let speaks = |conversation| {
+            let speaks = self.speaks.upgrade();
+            speaks.is_some_and(|speaks| speaks.has(&self.agent, conversation))
+        };
+        row.seen.is_none() && row.conversation.as_ref().is_none_or(speaks)
+    }
+
     /// `false`: nobody is there any more.
     async fn tell(&self, handle: &Handle, row: &MessageRow) -> bool {
         let text = message_words(handle, row.about);

@@ -16,7 +16,7 @@ abide runs commands and waits for them.
 long; when it has been quiet for a while, a person is asked.
 - terminal_session: a program that stays (a REPL, a server, an editor); also to read, search or end what runs.
 - timer: wait for something with `reason` (and `until` a port, URL, file, session or command holds), or \
-be woken later with `mission`: then end your turn.
+for later with `mission`: its result says how you will hear of it.
 Messages (a timer has completed, a session has ended) come with the next result of any tool.
 A result with status `running` (or STATUS: RUNNING) means that the command goes on in its session: \
 do not start it again. Never poll in a loop and never use `sleep` to wait: one call waits for you.

@@ -1,12 +1,13 @@
 //! What the MCP library asks of a server: who it is, what tools and prompts it has, and to call one.
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
-use abide_core::Agent;
+use abide_core::{Agent, Conversation};
 use futures_util::FutureExt;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult,
@@ -26,8 +27,8 @@ use super::other_questions::Shown;
 use super::seal::Seal;
 use super::slip::Slip;
 use super::wire::Note;
-use super::{news, prompt};
-use crate::daemon::Handle;
+use super::{client, news, prompt};
+use crate::daemon::{Handle, Present};
 use crate::door::tools;
 use crate::world::peer::Peer;
 
@@ -47,6 +48,32 @@ pub struct Server {
     listens: Arc<AtomicBool>,
     /// Its client, once the library knows it.
     client: Arc<OnceLock<Client>>,
+    /// The conversations that speak over this connection.
+    speaks: Arc<Speaks>,
+}
+
+/// The conversations that speak over one connection, each connected for as long as that lives.
+#[derive(Default)]
+pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, Present)>>);
+
+/// Conversations of one connection; the one that was heard first is forgotten.
+const CONVERSATIONS: usize = 64;
+
+impl Speaks {
+    /// Whether this conversation of an agent is one of them.
+    pub fn has(&self, agent: &Agent, conversation: &Conversation) -> bool {
+        let all = self.0.lock().expect("no holder panics");
+        all.iter()
+            .any(|(whose, known, _)| whose == agent && known == conversation)
+    }
+
+    fn add(&self, agent: &Agent, conversation: &Conversation, present: Present) {
+        let mut all = self.0.lock().expect("no holder panics");
+        if all.len() == CONVERSATIONS {
+            all.pop_front();
+        }
+        all.push_back((agent.clone(), conversation.clone(), present));
+    }
 }
 
 /// A client as the library knows it.
@@ -63,6 +90,8 @@ pub struct Origin {
     pub way: Way,
     /// On whose behalf.
     pub agent: Agent,
+    /// In which conversation, unless a call says otherwise.
+    pub conversation: Option<Conversation>,
     /// The agent's root folder.
     pub root: PathBuf,
     /// What commands inherit.
@@ -84,6 +113,7 @@ impl Origin {
     /// The front that said this hello, at whose end is `peer`.
     pub fn of_a_front(hello: Hello, peer: Peer) -> Self {
         Origin {
+            conversation: Some(client::conversation(&hello)),
             way: Way::Front(hello.front),
             agent: Agent(hello.agent.into()),
             root: hello.cwd,
@@ -122,6 +152,7 @@ impl Server {
             listens: Arc::default(),
             shown: Arc::default(),
             client: Arc::default(),
+            speaks: Arc::default(),
         }
     }
 
@@ -135,6 +166,7 @@ impl Server {
             listens: Arc::default(),
             shown: Arc::default(),
             client: Arc::default(),
+            speaks: Arc::default(),
         }
     }
 
@@ -145,6 +177,14 @@ impl Server {
     ) -> Result<Arc<Origin>, ErrorData> {
         let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
         self.origin_of(&context.extensions).ok_or_else(unknown)
+    }
+
+    /// A conversation speaks over this connection, and is connected while that lives.
+    pub(super) async fn speaks_in(&self, agent: &Agent, conversation: &Conversation) {
+        if !self.speaks.has(agent, conversation) {
+            let present = self.handle.connected(agent, conversation).await;
+            self.speaks.add(agent, conversation, present);
+        }
     }
 
     /// The library knows the client of this front.
@@ -235,11 +275,15 @@ impl ServerHandler for Server {
             // However often a client says that it is ready, it hears of each message once.
             && !self.listens.swap(true, Ordering::Relaxed)
         {
+            if let Some(conversation) = &origin.conversation {
+                self.speaks_in(&origin.agent, conversation).await;
+            }
             let listener = Listener {
                 agent: origin.agent.clone(),
                 peer: context.peer,
                 level: self.level.clone(),
                 channel: origin.has_channel(),
+                speaks: Arc::downgrade(&self.speaks),
             };
             tokio::spawn(news::bring(self.handle.clone(), listener));
         }

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use abide_core::message::{About, Told};
-use abide_core::{Millis, Request, TimerId, limit};
+use abide_core::{Conversation, Millis, Request, TimerId, limit};
 use serde_json::{Map, Value, json};
 
 use super::timer::{seconds, secs};
 use super::{Args, BadInput, Context, ToolResult, report};
 use crate::daemon::Handle;
 use crate::door::mask::Mask;
+use crate::world::clients::ClientKind;
 use crate::world::store::TimerRow;
 
 pub(super) const FIELDS: &str = "timeout_seconds";
@@ -37,7 +38,11 @@ pub(super) fn read(
     let standby = fitted.unwrap_or(asked);
     let most = limit::MESSAGES_AT_ONCE;
     Ok((
-        Request::ReadMessages { standby, most },
+        Request::ReadMessages {
+            standby,
+            most,
+            known: Vec::new(),
+        },
         ReadMessages {
             waited: standby,
             fitted,
@@ -55,7 +60,7 @@ impl ReadMessages {
         let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
             [] if self.waited.0 > 0 => format!(
-                "No messages came within {waited}. End your turn: you are told when there is one."
+                "No messages came within {waited}. New ones are told with your next call."
             ),
             [] => "No messages.".into(),
             messages => {
@@ -77,7 +82,7 @@ impl ReadMessages {
     }
 }
 
-/// The words of some messages, and the same as fields.
+/// The words of some messages, and the same as fields. What the caller knows already is left out.
 pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
     let timers = timers_of(handle, messages);
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
@@ -85,6 +90,9 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
     let mut texts = Vec::new();
     let mut list = Vec::new();
     for (n, message) in messages.iter().enumerate() {
+        if message.known {
+            continue;
+        }
         let text = match message.about {
             About::Timer(id) => timer_words(id, timers.get(&id)),
             About::Session(_) => words(handle, message.about),
@@ -99,7 +107,12 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
         fields.insert("repeated".into(), json!(message.repeated));
         fields.insert("created_at".into(), json!(made.map(|made| made.0)));
         fields.insert("text".into(), json!(text.as_str()));
+        if let Some(of) = &message.taken_over {
+            fields.insert("taken_over_from".into(), json!(of.0.as_ref()));
+        }
         list.push(Value::Object(fields));
+        let whose = message.taken_over.as_ref();
+        let whose = whose.map_or_else(String::new, |of| format!("\n({})", taken_over(handle, of)));
         let again = if message.repeated {
             format!(
                 "\n(Told again as {}: you may have seen this before.)",
@@ -108,9 +121,31 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
         } else {
             String::new()
         };
-        texts.push(format!("{text}{again}"));
+        texts.push(format!("{text}{whose}{again}"));
     }
     (texts.join("\n\n"), Value::Array(list))
+}
+
+/// Says whose a message was that another conversation is told.
+fn taken_over(handle: &Handle, of: &Conversation) -> String {
+    let client = [ClientKind::ClaudeCode, ClientKind::Codex]
+        .into_iter()
+        .find_map(|kind| Some((kind, kind.session_of(of)?)));
+    let Some((kind, session)) = client else {
+        return "This message belongs to another conversation of this agent, whose client has \
+                disconnected."
+            .into();
+    };
+    let name = match kind {
+        ClientKind::ClaudeCode => "Claude Code session",
+        ClientKind::Codex => "Codex thread",
+    };
+    let place = handle.clients().folder_of(kind, session);
+    let place = place.map_or_else(String::new, |folder| format!(" in {}", folder.display()));
+    format!(
+        "This message belongs to another conversation of this agent, {name} {session}{place}, which \
+         is closed."
+    )
 }
 
 /// The timers that some messages are about.

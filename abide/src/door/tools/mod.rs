@@ -19,10 +19,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
-use abide_core::message::Told;
+use abide_core::message::{About, Told};
 use abide_core::request::Caller;
+use abide_core::timer::{Status, Why};
 use abide_core::wait::Asking;
-use abide_core::{Agent, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
+use abide_core::{
+    Agent, Conversation, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId,
+};
 use serde_json::{Map, Value};
 
 pub(crate) use args::shown_text as shown;
@@ -57,6 +60,8 @@ pub struct Context {
     pub standby: Option<Millis>,
     /// Names this very request, so that taking it up again never runs a command twice.
     pub request_key: Option<String>,
+    /// The agent's conversation that it speaks in, where that is known.
+    pub conversation: Option<Conversation>,
     /// The connection of the client that calls, for as long as that lives. `None`: it has none.
     pub client: Option<String>,
     /// A person calls, who may know of every agent's sessions.
@@ -65,6 +70,16 @@ pub struct Context {
     pub heritage: Option<Heritage>,
     /// How files were when the caller began to wait for a change of them; the others are looked at now.
     pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
+}
+
+impl Context {
+    /// The agent that calls, in its conversation.
+    fn caller(&self) -> Caller {
+        Caller {
+            agent: Some(self.agent.clone()),
+            conversation: self.conversation.clone(),
+        }
+    }
 }
 
 /// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
@@ -95,7 +110,9 @@ pub struct ToolCall {
     handle: Handle,
     way: Way,
     /// Whose messages the result may tell.
-    agent: Option<Agent>,
+    reader: Option<Caller>,
+    /// What the result itself tells: messages about it are not told below.
+    tells: Vec<About>,
     /// The result, while messages are being added to it.
     ready: Option<ToolResult>,
     /// The messages that the result tells besides.
@@ -121,6 +138,8 @@ struct Finished {
     result: ToolResult,
     /// What the result still lacks.
     last: Option<LastLook>,
+    /// What messages may be about that need not be told with this result.
+    tells: Option<About>,
     remains: Remains,
 }
 
@@ -129,6 +148,7 @@ impl From<ToolResult> for Finished {
         Finished {
             result,
             last: None,
+            tells: None,
             remains: Remains::default(),
         }
     }
@@ -140,6 +160,14 @@ impl From<ToolResult> for Finished {
 struct Remains(Option<Box<dyn Send>>);
 
 impl Finished {
+    /// Its text says how this session ended, where it has.
+    fn telling_end_of(self, session: Option<SessionId>) -> Self {
+        Finished {
+            tells: session.map(About::Session),
+            ..self
+        }
+    }
+
     /// Holds something more, which goes last.
     fn with(self, held: impl Send + 'static) -> Self {
         Finished {
@@ -169,6 +197,8 @@ struct Decided {
     session: Option<SessionId>,
     /// The answer, while the result is being made of it.
     outcome: Option<Outcome>,
+    /// What the answer tells.
+    tells: Vec<About>,
 }
 
 /// Says that a result has left the house, and with it every message it tells. Where this is dropped
@@ -239,7 +269,8 @@ pub async fn begin(
         "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
             let (request, timer) = {
                 let agent = Some(context.agent.clone());
-                timer::read(name, arguments, &context, handle, agent)?
+                let tells = timer::Tells::to(handle, &context);
+                timer::read(name, arguments, &context, handle, agent, tells)?
             };
             (Request::Timer(request), None, Tool::Timer(timer))
         }
@@ -249,26 +280,23 @@ pub async fn begin(
         }
         "terminal_session" => {
             let action = terminal::read(arguments, &context, handle.config())?;
-            let agent = Some(context.agent.clone());
+            let reader = Some(context.caller());
             let desk = terminal::Desk {
                 handle: handle.clone(),
                 context,
             };
             let way = Way::Done(Box::pin(terminal::perform(action, desk)));
-            return Ok(ToolCall::new(handle, way, agent).timed(timed));
+            return Ok(ToolCall::new(handle, way, reader).timed(timed));
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
             return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
         }
     };
-    let agent = context.agent;
-    let caller = Caller {
-        agent: Some(agent.clone()),
-    };
-    let pending = handle.call(caller, request, launch).await;
+    let caller = context.caller();
+    let pending = handle.call(caller.clone(), request, launch).await;
     let decided = Decided::new(handle, pending, tool, standby);
-    let call = ToolCall::new(handle, Way::Decided(decided), Some(agent));
+    let call = ToolCall::new(handle, Way::Decided(decided), Some(caller));
     Ok(call.timed(timed))
 }
 
@@ -282,7 +310,8 @@ pub async fn begin_quietly(
     caller: Caller,
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
-    let read = timer::read(name, arguments, &context, handle, caller.agent.clone());
+    let (agent, tells) = (caller.agent.clone(), timer::Tells::ByMessage);
+    let read = timer::read(name, arguments, &context, handle, agent, tells);
     let (mut request, timer) = read?;
     if let abide_core::timer::Request::Read { asks, .. } = &mut request {
         *asks = false;
@@ -329,26 +358,24 @@ pub async fn resume(
         Tool::Execute(_) => context.asking,
         Tool::Timer(_) | Tool::ReadMessages(_) => Asking::Never,
     };
-    let agent = context.agent;
-    let caller = Caller {
-        agent: Some(agent.clone()),
-    };
+    let caller = context.caller();
     let request = Request::Join {
         session,
         asking,
         standby,
     };
-    let pending = handle.call(caller, request, None).await;
+    let pending = handle.call(caller.clone(), request, None).await;
     let decided = Decided::new(handle, pending, tool, standby);
-    Ok(ToolCall::new(handle, Way::Decided(decided), Some(agent)))
+    Ok(ToolCall::new(handle, Way::Decided(decided), Some(caller)))
 }
 
 impl ToolCall {
-    fn new(handle: &Handle, way: Way, agent: Option<Agent>) -> Self {
+    fn new(handle: &Handle, way: Way, reader: Option<Caller>) -> Self {
         ToolCall {
             handle: handle.clone(),
             way,
-            agent,
+            reader,
+            tells: Vec::new(),
             ready: None,
             appended: None,
             last: None,
@@ -366,7 +393,7 @@ impl ToolCall {
 
     /// Tells no messages with the result.
     pub fn be_quiet(&mut self) {
-        self.agent = None;
+        self.reader = None;
     }
 
     /// Leaves the last look to whoever sends the result, who can make all the rest of it ready before.
@@ -384,10 +411,15 @@ impl ToolCall {
     pub async fn next(&mut self) -> Option<ToolStep> {
         if self.ready.is_none() {
             let step = match &mut self.way {
-                Way::Decided(call) => call.next().await?,
+                Way::Decided(call) => {
+                    let step = call.next().await?;
+                    self.tells = std::mem::take(&mut call.tells);
+                    step
+                }
                 Way::Done(work) => {
                     let finished = work.await?;
                     self.remains = finished.remains;
+                    self.tells.extend(finished.tells);
                     self.last = finished.last;
                     ToolStep::Done(finished.result)
                 }
@@ -405,7 +437,7 @@ impl ToolCall {
         self.take_messages().await;
         let mut result = self.ready.take()?;
         if let Some((_, messages)) = &self.appended
-            && !messages.is_empty()
+            && messages.iter().any(|message| !message.known)
         {
             let (text, list) = messages::told(&self.handle, messages);
             result.text.push_str("\n\n");
@@ -436,7 +468,7 @@ impl ToolCall {
 
     /// Any result tells the messages that wait for the agent.
     async fn take_messages(&mut self) {
-        let Some(agent) = self.agent.clone() else {
+        let Some(caller) = self.reader.clone() else {
             return;
         };
         let reads =
@@ -444,9 +476,11 @@ impl ToolCall {
         if reads || self.appended.is_some() || !self.handle.board().any_unread() {
             return;
         }
-        let caller = Caller { agent: Some(agent) };
-        let (standby, most) = (Millis(0), messages::APPENDED);
-        let request = Request::ReadMessages { standby, most };
+        let request = Request::ReadMessages {
+            standby: Millis(0),
+            most: messages::APPENDED,
+            known: self.tells.clone(),
+        };
         let mut pending = self.handle.call(caller, request, None).await;
         if let Some(Step::Done(Outcome::Messages(messages, _))) = pending.next().await {
             self.appended = Some((pending, messages));
@@ -490,6 +524,7 @@ impl Decided {
             standby,
             session: None,
             outcome: None,
+            tells: Vec::new(),
         })
     }
 
@@ -509,6 +544,7 @@ impl Decided {
             }
         }
         let result = self.result(self.outcome.clone()?).await;
+        self.tells = told_by(&self.handle, self.outcome.as_ref());
         self.outcome = None;
         Some(ToolStep::Done(result))
     }
@@ -529,6 +565,26 @@ impl Decided {
                 _ => ToolResult::error("the messages cannot be read".into()),
             },
         }
+    }
+}
+
+/// What a result tells that is made of this answer.
+fn told_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
+    match outcome {
+        Some(
+            Outcome::Ended(id)
+            | Outcome::Declined(id, _)
+            | Outcome::Cancelled(id)
+            | Outcome::Failed(id),
+        ) => vec![About::Session(*id)],
+        Some(Outcome::Timer(timer, Why::Completed | Why::Ended))
+            if matches!(timer.status, Status::Completed { .. }) =>
+        {
+            let ended = timer::endings_seen(handle, timer.id);
+            let ended = ended.into_iter().map(About::Session);
+            ended.chain([About::Timer(timer.id)]).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

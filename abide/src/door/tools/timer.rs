@@ -5,13 +5,14 @@ mod words;
 use std::sync::Arc;
 
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
-use abide_core::{Agent, Key, Millis, Outcome, Refusal, TimerId, limit};
+use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
 use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context, ToolResult, condition, key, messages, refusal_sentence};
 use crate::daemon::Handle;
+use crate::world::probe::{Condition, SessionWant};
 use crate::world::store::{TimerRow, Which};
-use words::{counted, done, done_before, not_found, number, purpose};
+use words::{counted, done, done_before, not_found, number, on_mission, purpose};
 pub(crate) use words::{facts, row_facts, secs};
 pub(super) use words::{seconds, sentence};
 
@@ -29,6 +30,66 @@ pub(super) struct TimerTool {
     fitted: Option<Millis>,
     /// What a new timer is made of.
     given: Option<Given>,
+    /// How the caller will hear of what completes without it.
+    tells: Tells,
+}
+
+/// How a caller hears of a timer that completes while no call stands by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tells {
+    /// A waker starts a turn in its conversation.
+    Waking,
+    /// Its next call brings the message.
+    NextCall,
+    /// It is not the agent that would hear of it.
+    ByMessage,
+}
+
+impl Tells {
+    /// For an agent that calls: whether one of the configured wakers wakes it where it is.
+    pub fn to(handle: &Handle, context: &Context) -> Self {
+        let conversation = context.conversation.as_ref();
+        let mut wakers = handle.config().wakers.iter();
+        match wakers.any(|waker| waker.wakes(&context.agent.0, conversation)) {
+            true => Tells::Waking,
+            false => Tells::NextCall,
+        }
+    }
+}
+
+/// The sessions whose ends the answer about a completed timer tells: those that its condition has seen.
+pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
+    let row = handle.past().timer(id).ok().flatten();
+    let Some(row) = row.filter(|row| row.completed_by.as_deref() == Some("condition")) else {
+        return Vec::new();
+    };
+    let condition = row.condition.as_deref().map(serde_json::from_str);
+    let Some(Ok(condition)) = condition else {
+        return Vec::new();
+    };
+    let seen = row.reason.unwrap_or_default();
+    let mut sessions = Vec::new();
+    sessions_to_end(&condition, &mut sessions);
+    // Of several that would do, one has come.
+    sessions.retain(|session| seen.contains(&session.to_string()));
+    sessions
+}
+
+fn sessions_to_end(condition: &Condition, found: &mut Vec<SessionId>) {
+    match condition {
+        Condition::Session {
+            session,
+            want: SessionWant::Ended,
+        } => found.push(*session),
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().for_each(|part| sessions_to_end(part, found));
+        }
+        Condition::Session { .. }
+        | Condition::Port { .. }
+        | Condition::Url(_)
+        | Condition::File(_)
+        | Condition::Command(_) => {}
+    }
 }
 
 /// What the database keeps of a new timer, so that the answer need not read it there. Only of one
@@ -93,6 +154,7 @@ pub(super) fn read(
     context: &Context,
     handle: &Handle,
     agent: Option<Agent>,
+    tells: Tells,
 ) -> Result<(Request, TimerTool), BadInput> {
     let mut args = Args::new(arguments);
     let read = match name {
@@ -131,6 +193,7 @@ pub(super) fn read(
         agent,
         fitted,
         given: Given::of(&request),
+        tells,
     };
     Ok((request, tool))
 }
@@ -356,9 +419,9 @@ impl TimerTool {
                 )
             }
             Why::Made if timer.kind == Kind::Mission => format!(
-                "Timer '{id}' is set for {}.{reason}\nEnd your turn now: you will be woken by a message \
-                 when it completes. Polling is not needed.",
-                seconds(timer.remaining)
+                "Timer '{id}' is set for {}.{reason}\n{}",
+                seconds(timer.remaining),
+                on_mission(self.tells)
             ),
             Why::StandbyOver => format!(
                 "Timer '{id}' is still {}: {counted}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
@@ -366,7 +429,7 @@ impl TimerTool {
                  message.",
                 timer.status.as_str()
             ),
-            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref()),
+            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref(), self.tells),
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 format!(
                     "Timer '{id}' is {}: {counted}.{reason}{last_look}",
@@ -472,7 +535,7 @@ impl TimerTool {
                 ));
             }
             let text = match (&self.what, &row.completed_by) {
-                (What::Done(act), _) => done_before(*act, &row),
+                (What::Done(act), _) => done_before(*act, &row, self.tells),
                 (_, Some(_)) => messages::completion(&row),
                 (_, None) => format!(
                     "Timer '{}' is {}.\n{}: {}",

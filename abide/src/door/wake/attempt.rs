@@ -79,6 +79,8 @@ pub(super) struct Errand {
     pub cwd: Option<PathBuf>,
     /// Variables besides the daemon's own.
     pub env: Vec<(String, String)>,
+    /// What it reads.
+    pub input: Option<String>,
 }
 
 impl Attempt {
@@ -122,10 +124,12 @@ impl Attempt {
                     let word = word.replace("{agent}", &self.agent.0);
                     word.replace("{text}", &text)
                 };
+                let named = words.iter().any(|word| word.contains("{text}"));
                 let errand = Errand {
                     argv: words.iter().map(fill).collect(),
                     cwd: None,
                     env: Vec::new(),
+                    input: (!named).then(|| text.clone()),
                 };
                 self.run(errand, config, handle).await
             }
@@ -156,6 +160,7 @@ impl Attempt {
             argv: argv.map(str::to_owned).to_vec(),
             cwd: None,
             env: config::desktop_bus().into_iter().collect(),
+            input: None,
         };
         let shown = self.run(errand, config, handle).await;
         shown.map_err(|fault| {
@@ -196,13 +201,17 @@ impl Attempt {
             argv: Some(argv.iter().map(Into::into).collect()),
             cwd: cwd.unwrap_or_else(config::home),
             env,
-            stdin: Stdin::Bytes(self.text(handle).into_bytes()),
+            stdin: match errand.input {
+                Some(text) => Stdin::Bytes(text.into_bytes()),
+                None => Stdin::None,
+            },
             pty: None,
             heritage: None,
             secrets: Arc::default(),
         };
         let caller = Caller {
             agent: Some(Agent(OWNER.into())),
+            conversation: None,
         };
         let pending = handle.call(caller, Request::Run(run), Some(launch)).await;
         match pending.done().await {

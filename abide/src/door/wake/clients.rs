@@ -5,8 +5,6 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use abide_core::Agent;
-use abide_core::message::About;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
@@ -14,32 +12,12 @@ use tokio::net::UnixStream;
 use super::attempt::{Attempt, Errand, Fault};
 use crate::config::WakerConfig;
 use crate::daemon::Handle;
-use crate::door::mcp::front_of;
 use crate::world::clients::{Client, ClientKind};
 use crate::world::clock::pause;
 use crate::world::socket;
 
 /// An inbox that has not taken a message by then is not one.
 const INBOX: Duration = Duration::from_secs(5);
-
-/// The conversation of an agent that a message comes of: that which made the timer or the session.
-pub(super) fn conversation(
-    handle: &Handle,
-    agent: &Agent,
-    kind: ClientKind,
-    message: u64,
-) -> Option<String> {
-    let row = handle.past().message(message).ok().flatten()?;
-    let key = match row.about {
-        About::Timer(id) => handle.past().timer_key(id).ok().flatten()?,
-        About::Session(id) => {
-            let view = handle.board().session(id)?;
-            view.state.key.as_ref()?.0.to_string()
-        }
-    };
-    let front = front_of(&key)?;
-    handle.clients().conversation(&agent.0, kind, front)
-}
 
 /// A session of Claude Code, of several the one that the messages come of: by its inbox while it is open, else it is taken up again.
 pub(super) async fn claude_code(
@@ -101,10 +79,13 @@ fn client(attempt: &Attempt, handle: &Handle, kind: ClientKind) -> Result<(Clien
             ClientKind::ClaudeCode => "Claude Code",
             ClientKind::Codex => "Codex",
         };
-        Fault::Again(format!(
-            "no {name} has called abide as agent {} yet",
-            attempt.agent.0
-        ))
+        Fault::Again(match conversation {
+            Some(session) => format!("{name} session {session} is not known any more"),
+            None => format!(
+                "no {name} has called abide as agent {} yet",
+                attempt.agent.0
+            ),
+        })
     })
 }
 
@@ -113,6 +94,8 @@ fn errand(argv: &[&str], client: Client) -> Errand {
         argv: argv.iter().map(|&word| word.to_owned()).collect(),
         cwd: Some(client.cwd),
         env: client.env,
+        // The words have it; a client that finds input besides takes it for more of the prompt.
+        input: None,
     }
 }
 

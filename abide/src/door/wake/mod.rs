@@ -6,7 +6,7 @@ mod attempt;
 mod clients;
 mod webhook;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use abide_core::time::Steady;
@@ -16,9 +16,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::config::{WakerConfig, WakingWay};
+use crate::config::{WakerConfig, WakesFor, WakingWay};
 use crate::daemon::{Change, Handle, SendAgain};
-use crate::world::clients::ClientKind;
 use crate::world::clock::{Clock, sleep_until};
 use crate::world::entropy;
 use crate::world::store::{Delivery, DeliveryState, MessageRow, Note, Page};
@@ -65,6 +64,7 @@ pub async fn keep_awake(
                 Err(RecvError::Lagged(_)) => watch.catch_up_missed(),
                 Err(RecvError::Closed) => return,
             },
+            () = watch.handle.clients().came() => watch.look_again(),
             Some(wanted) = again.recv() => watch.send_again(&wanted).await,
             Some(Ok(tried)) = tries.join_next() => watch.tried(tried).await,
             () = sleep_until(&*watch.clock, alarm) => {
@@ -99,6 +99,19 @@ struct Watched {
     more: bool,
     /// That the budget holds these back has been noted.
     held_back: Option<Steady>,
+    /// Those that a person wants sent, whatever wakes otherwise.
+    wanted: BTreeSet<u64>,
+}
+
+impl Watched {
+    fn new(config: &WakerConfig) -> Self {
+        Watched {
+            waker: Waker::new(rules(config)),
+            more: false,
+            held_back: None,
+            wanted: BTreeSet::new(),
+        }
+    }
 }
 
 struct Tried {
@@ -171,9 +184,12 @@ impl Watch {
     }
 
     fn take_up(&mut self, place: usize, config: &WakerConfig, row: &MessageRow) {
-        if !self.is_woken_by(config, &row.agent) {
+        if !self.is_woken_by(config, &row.agent) || !self.wakes_for(config, row) {
             return;
         }
+        let Some(place) = self.place(place, config, row) else {
+            return;
+        };
         let id = config.id();
         let before = row.deliveries.iter().find(|known| known.waker == id);
         let (failures, hold) = match before {
@@ -186,8 +202,6 @@ impl Watch {
         };
         let now = self.clock.now();
         let hold = hold.map(|at| Steady(now.boot.0 + at.saturating_sub(now.wall.0)));
-        let agent = Agent(row.agent.as_str().into());
-        let place = self.place(place, config, &agent, row.number);
         if let Some(watched) = self.watched(place, config) {
             let now = Steady(now.boot.0);
             watched.waker.kept(now, row.number, failures, hold);
@@ -198,7 +212,35 @@ impl Watch {
         agent != OWNER && config.is_for(agent) && !self.ended.contains_key(&config.id())
     }
 
+    /// Whether a message is one that this waker wakes for, as things stand. Into a conversation that is
+    /// open it brings every one; a closed one is resumed only for what its agent asked for, unless the
+    /// configuration says otherwise.
+    fn wakes_for(&self, config: &WakerConfig, row: &MessageRow) -> bool {
+        let is_open = || {
+            let kind = config.way.client()?;
+            let session = match &row.conversation {
+                Some(of) => Some(kind.session_of(of)?),
+                None => None,
+            };
+            let (_, open) = self.handle.clients().of(&row.agent, kind, session)?;
+            Some(open)
+        };
+        match config.wakes_for {
+            WakesFor::All => true,
+            WakesFor::Asked => row.wakes || is_open() == Some(true),
+        }
+    }
+
+    /// A conversation has been opened: what waited for that is brought now.
+    fn look_again(&mut self) {
+        let rows = self.unseen(None);
+        self.take_up_all(&rows);
+    }
+
     async fn posted(&mut self, agent: &Agent, message: u64) {
+        let Ok(Some(row)) = self.handle.past().message(message) else {
+            return;
+        };
         let now = self.now();
         let wakers = self.handle.config().wakers.clone();
         let mut unwanted = Vec::new();
@@ -207,8 +249,9 @@ impl Watch {
                 unwanted.extend(self.unwanted(config, agent, message));
                 continue;
             }
-            let place = self.place(place, config, agent, message);
-            if let Some(watched) = self.watched(place, config) {
+            let place = self.place(place, config, &row);
+            let place = place.filter(|_| self.wakes_for(config, &row));
+            if let Some(watched) = place.and_then(|place| self.watched(place, config)) {
                 watched.waker.posted(now, message);
             }
         }
@@ -238,16 +281,14 @@ impl Watch {
         })
     }
 
-    /// Who is woken for a message: where a client is, the conversation that the message comes of.
-    fn place(&self, place: usize, config: &WakerConfig, agent: &Agent, message: u64) -> Place {
-        let kind = match config.way {
-            WakingWay::ClaudeCode => Some(ClientKind::ClaudeCode),
-            WakingWay::Codex => Some(ClientKind::Codex),
-            WakingWay::Webhook(_) | WakingWay::Command(_) | WakingWay::Desktop => None,
+    /// Who is woken for a message: where a client is, the conversation that the message belongs to, and
+    /// no other. `None`: that is not one of this client.
+    fn place(&self, place: usize, config: &WakerConfig, row: &MessageRow) -> Option<Place> {
+        let session = match (config.way.client(), &row.conversation) {
+            (Some(kind), Some(of)) => Some(kind.session_of(of)?.to_owned()),
+            (Some(_), None) | (None, _) => None,
         };
-        let conversation =
-            kind.and_then(|kind| clients::conversation(&self.handle, agent, kind, message));
-        (place, agent.clone(), conversation)
+        Some((place, Agent(row.agent.as_str().into()), session))
     }
 
     /// Agents come and go; what is kept of one that needs nothing is let go of.
@@ -259,13 +300,8 @@ impl Watch {
 
     /// The waker of one agent or conversation; `None`: it has enough in mind.
     fn watched(&mut self, place: Place, config: &WakerConfig) -> Option<&mut Watched> {
-        let fresh = || Watched {
-            waker: Waker::new(rules(config)),
-            more: false,
-            held_back: None,
-        };
         let entry = self.wakers.entry(place);
-        let watched = entry.or_insert_with(fresh);
+        let watched = entry.or_insert_with(|| Watched::new(config));
         watched.more |= watched.waker.len() >= IN_MIND;
         (!watched.more).then_some(watched)
     }
@@ -286,9 +322,12 @@ impl Watch {
             if self.ended.remove(&id).is_some() {
                 self.note(Note::WakerBack(id)).await;
             }
-            let place = self.place(place, config, &agent, row.number);
+            let Some(place) = self.place(place, config, &row) else {
+                continue;
+            };
             if let Some(watched) = self.watched(place, config) {
                 watched.waker.urge(now, row.number);
+                watched.wanted.insert(row.number);
                 let delivery = self.delivery(row.number, config);
                 let again = Delivery {
                     failures: 0,
@@ -308,25 +347,20 @@ impl Watch {
         let now = self.now();
         let mut due = Vec::new();
         let mut seen = Vec::new();
-        for (key, watched) in &mut self.wakers {
-            let waker = &mut watched.waker;
-            if waker.alarm().is_none_or(|at| at > now) {
+        let is_due = |watched: &Watched| watched.waker.alarm().is_some_and(|at| at <= now);
+        let keys: Vec<Place> = (self.wakers.iter())
+            .filter(|(_, watched)| is_due(watched))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            let Some(mut watched) = self.wakers.remove(&key) else {
                 continue;
-            }
-            let waiting: Vec<u64> = waker.waiting().collect();
-            for number in waiting {
-                let unseen = match self.handle.past().message(number) {
-                    Ok(Some(row)) => row.seen.is_none(),
-                    _ => false,
-                };
-                if !unseen && !waker.is_urged(number) {
-                    waker.settled(number);
-                    seen.push((key.0, number));
-                }
-            }
-            if let Some(messages) = waker.take(now) {
+            };
+            self.drop_needless(&key, &mut watched, &mut seen);
+            if let Some(messages) = watched.waker.take(now) {
                 due.push((key.clone(), messages));
             }
+            self.wakers.insert(key, watched);
         }
         self.note_seen(seen).await;
         let attempts = due.into_iter().filter_map(|(key, messages)| {
@@ -337,6 +371,33 @@ impl Watch {
             Some(Attempt::new(place, agent, conversation, messages))
         });
         attempts.collect()
+    }
+
+    /// Nobody is woken for messages that have been read meanwhile, nor for those whose conversation has
+    /// been closed, where they do not wake a closed one.
+    fn drop_needless(&self, key: &Place, watched: &mut Watched, seen: &mut Vec<(usize, u64)>) {
+        let config = self.handle.config().wakers.get(key.0);
+        let waiting: Vec<u64> = watched.waker.waiting().collect();
+        for number in waiting {
+            if watched.waker.is_urged(number) {
+                continue;
+            }
+            let row = self.handle.past().message(number).ok().flatten();
+            let unseen = row.as_ref().is_some_and(|row| row.seen.is_none());
+            let wakes = watched.wanted.contains(&number)
+                || config
+                    .zip(row.as_ref())
+                    .is_some_and(|(config, row)| self.wakes_for(config, row));
+            if !unseen {
+                seen.push((key.0, number));
+            }
+            if !unseen || !wakes {
+                watched.waker.settled(number);
+            }
+        }
+        watched
+            .wanted
+            .retain(|number| watched.waker.waiting().any(|waits| waits == *number));
     }
 
     /// Messages that were read before anybody was woken need nothing more.
@@ -542,11 +603,7 @@ impl Watch {
         for ((place, ..), watched) in &mut self.wakers {
             if wakers.get(*place).is_some_and(|other| other.id() == id) {
                 notes.extend(watched.waker.waiting());
-                *watched = Watched {
-                    waker: Waker::new(rules(config)),
-                    more: false,
-                    held_back: None,
-                };
+                *watched = Watched::new(config);
             }
         }
         let notes = notes.into_iter().map(|number| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::session::{Ending, Phase, Session};
-use abide_core::{Agent, End, Key, Millis, Mono, SessionId, Wall};
+use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
 
 use super::{Found, Keepers, Recalled, hello};
 use crate::keeper::folder::{self, EndingFile, Meta, Told};
@@ -161,6 +161,7 @@ fn recalled(keepers: &Keepers, id: SessionId, meta: Meta, phase: Phase, bytes: u
     Session {
         agent: Agent(meta.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.command).into(),
+        conversation: (meta.conversation.as_deref()).map(|of| Conversation(of.into())),
         key: meta.key.as_deref().map(|key| Key(key.into())),
         created: Wall(meta.created_wall_ms),
         idle: limits.idle,

@@ -2,7 +2,6 @@
 //! wakers need to know after a restart: which web servers want no more, and through which clients the
 //! agents last spoke.
 
-use abide_core::TimerId;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::StoreFault;
@@ -184,15 +183,6 @@ impl Past {
         let mut select = db.prepare_cached("SELECT id, fault FROM waker")?;
         let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// The key under which a timer was made.
-    pub fn timer_key(&self, id: TimerId) -> Result<Option<String>, StoreFault> {
-        let db = self.db();
-        let mut select = db.prepare_cached("SELECT key FROM timer WHERE number = ?")?;
-        let number = self.shuffle.sort(id.0.bits());
-        let key = select.query_row([number], |row| row.get(0)).optional()?;
-        Ok(key.flatten())
     }
 
     /// The clients through which agents last spoke.

@@ -1,6 +1,6 @@
 //! Rows become facts again: at start what is not over yet, later what is asked for.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::id::Shuffle;
 use abide_core::limit;
@@ -8,7 +8,7 @@ use abide_core::message::{self, About};
 use abide_core::record::Kept;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer};
-use abide_core::{Agent, Key, MessageId, Question, QuestionId, SessionId, TimerId};
+use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::deliver::{self, Delivery};
@@ -82,26 +82,31 @@ fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
     Ok(found.optional()?)
 }
 
-/// Agents of neighbouring rows are mostly the same, and share one name.
+/// Agents and conversations of neighbouring rows are mostly the same, and share one name.
 #[derive(Default)]
-struct Names(Option<Agent>);
+struct Names(Option<Arc<str>>);
 
 impl Names {
-    fn of(&mut self, name: &str) -> Agent {
+    fn of(&mut self, name: &str) -> Arc<str> {
         match &self.0 {
-            Some(last) if last.0.as_ref() == name => last.clone(),
-            _ => self.0.insert(Agent(name.into())).clone(),
+            Some(last) if **last == *name => last.clone(),
+            _ => self.0.insert(name.into()).clone(),
         }
+    }
+
+    fn maybe(&mut self, name: Option<String>) -> Option<Conversation> {
+        name.map(|name| Conversation(self.of(&name)))
     }
 }
 
 fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Conditions), StoreFault> {
-    let mut names = Names::default();
+    let (mut names, mut conversations) = (Names::default(), Names::default());
     let mut found = Vec::new();
     let mut conditions = Conditions::new();
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition FROM timer WHERE ended_ms IS NULL ORDER BY number",
+         checked_ms, key, condition, conversation FROM timer WHERE ended_ms IS NULL \
+         ORDER BY number",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -124,7 +129,8 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
         }
         found.push(timer::Kept {
             number,
-            agent: names.of(text(1)?),
+            agent: Agent(names.of(text(1)?)),
+            conversation: conversations.maybe(row.get(11)?),
             kind: kind(text(2)?),
             state: State {
                 total: Millis(row.get(3)?),
@@ -145,10 +151,11 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
 
 /// The timers that ended last, oldest first.
 fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
-    let mut names = Names::default();
+    let (mut names, mut conversations) = (Names::default(), Names::default());
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
-         completed_by, late_ms, key FROM timer WHERE ended_ms IS NOT NULL \
+         completed_by, late_ms, key, conversation, background FROM timer \
+         WHERE ended_ms IS NOT NULL \
          ORDER BY ended_ms DESC, number DESC LIMIT ?",
     )?;
     let rows = select.query_map([limit::ENDED_TIMERS], |row| {
@@ -166,7 +173,9 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
         let timer = Timer {
             id: TimerId::from_bits(shuffle.mix(number)),
             number,
-            agent: names.of(&agent),
+            agent: Agent(names.of(&agent)),
+            conversation: conversations.maybe(row.get(10)?),
+            wakes: kind(&word) == Kind::Mission || row.get(11)?,
             kind: kind(&word),
             status,
             total: Millis(row.get(3)?),
@@ -198,11 +207,11 @@ fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
     // whoever reads them does.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
     db.execute(lost, [IN_ANSWER]).unwrap_or_default();
-    let mut names = Names::default();
+    let (mut names, mut conversations) = (Names::default(), Names::default());
     let mut found = Vec::new();
     let mut select = db.prepare(
-        "SELECT number, agent, about, told_ms IS NOT NULL FROM message WHERE seen_ms IS NULL \
-         ORDER BY number",
+        "SELECT number, agent, about, told_ms IS NOT NULL, conversation, made_ms FROM message \
+         WHERE seen_ms IS NULL ORDER BY number",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
@@ -212,8 +221,10 @@ fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
         };
         found.push(message::Kept {
             number: row.get(0)?,
-            agent: names.of(&agent),
+            agent: Agent(names.of(&agent)),
             about,
+            conversation: conversations.maybe(row.get(4)?),
+            made: Wall(row.get(5)?),
             told: row.get(3)?,
         });
     }
@@ -281,6 +292,10 @@ pub struct MessageRow {
     pub agent: String,
     /// What about.
     pub about: About,
+    /// The conversation that it belongs to.
+    pub conversation: Option<Conversation>,
+    /// Whether its agent asked to be woken by it.
+    pub wakes: bool,
     /// When it was made.
     pub made: Wall,
     /// When it was seen.
@@ -339,8 +354,8 @@ pub struct Stats {
 pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms, acted \
     FROM timer";
-const MESSAGE: &str =
-    "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms FROM message";
+const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms, conversation, wakes \
+     FROM message";
 
 impl Past {
     pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
@@ -515,6 +530,8 @@ fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Messag
         id,
         agent: row.get(2)?,
         about,
+        conversation: (row.get::<_, Option<String>>(8)?).map(|of| Conversation(of.into())),
+        wakes: row.get(9)?,
         made: Wall(row.get(4)?),
         seen: row.get::<_, Option<u64>>(5)?.map(Wall),
         woken: row.get::<_, Option<u64>>(6)?.map(Wall),
@@ -594,7 +611,7 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {SEEN})
              INSERT INTO message SELECT n, 'message_k3v9x2bc', 'a', 'timer_k3v9x2bc', 1, 1,
-             CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL FROM n;"
+             CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL, NULL, 0 FROM n;"
         );
         past.db().execute_batch(&fill).expect("rows");
         let steps = counted(&past);

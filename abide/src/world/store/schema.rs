@@ -92,6 +92,10 @@ const MIGRATIONS: &[&str] = &[
     "CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;",
     // Which call last did something to a timer: said again, it is answered as before.
     "ALTER TABLE timer ADD COLUMN acted TEXT;",
+    // To which conversation of its agent a message belongs, and whether the agent asked to be woken by it.
+    "ALTER TABLE timer ADD COLUMN conversation TEXT;
+    ALTER TABLE message ADD COLUMN conversation TEXT;
+    ALTER TABLE message ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;",
 ];
 
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {

@@ -90,6 +90,7 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             number,
             id,
             agent,
+            conversation,
             kind,
             text,
             until,
@@ -101,8 +102,8 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
         } => {
             turn.prepare_cached(
                 "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
-                 checked_ms, total_ms, standby_ms, status, background, due_ms) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?)",
+                 checked_ms, total_ms, standby_ms, status, background, due_ms, conversation) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?, ?)",
             )?
             .execute(params![
                 number,
@@ -117,6 +118,7 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
                 total.0,
                 standby.map(|time| time.0),
                 due.0,
+                conversation.as_ref().map(|of| of.0.as_ref()),
             ])?;
         }
         timer::Record::Changed {
@@ -227,17 +229,17 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
             number,
             id,
             agent,
-            about,
+            subject,
             told,
             at,
         } => {
-            let about = match about {
+            let about = match subject.about {
                 About::Timer(timer) => timer.to_string(),
                 About::Session(session) => session.to_string(),
             };
             turn.prepare_cached(
-                "INSERT INTO message (number, id, agent, about, made_ms, told_ms) \
-                 VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO message (number, id, agent, about, made_ms, told_ms, conversation, \
+                 wakes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             )?
             .execute(params![
                 number,
@@ -246,6 +248,8 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
                 about,
                 at.0,
                 told.then_some(IN_ANSWER),
+                subject.conversation.as_ref().map(|of| of.0.as_ref()),
+                subject.wakes,
             ])?;
         }
         message::Record::Told { numbers, at } => {
@@ -332,8 +336,8 @@ mod tests {
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
              INSERT INTO timer SELECT n, 't' || n, 'a', 'mission', 'm', NULL, NULL, 0, 0, 1, NULL,
-             'completed', 0, NULL, NULL, 0, NULL, 'time', 0, 1, NULL FROM n;
-             INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0, NULL
+             'completed', 0, NULL, NULL, 0, NULL, 'time', 0, 1, NULL, NULL FROM n;
+             INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0, NULL, NULL, 0
              FROM timer;"
         );
         db.execute_batch(&fill).expect("rows");

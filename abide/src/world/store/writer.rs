@@ -116,6 +116,7 @@ mod tests {
             number,
             id: TimerId::from_bits(number),
             agent: Agent("ann".into()),
+            conversation: None,
             kind: Kind::Mission,
             text: text.into(),
             until: None,

@@ -182,8 +182,11 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
         say!("\n{client} is as it was before.");
     } else {
         say!("\n{client} is set up, as agent {agent}. Start it anew to let it see abide.");
-        if let Some(hint) = args.client.hint() {
-            show::wrapped(hint, 0)
+        let has_waker = |change: &&Change| matches!(change.edit, Edit::Waker(_));
+        let waker = changes.iter().copied().find(has_waker);
+        let waker = waker.and_then(|_| args.client.waker_note());
+        for note in [waker, args.client.hint()].into_iter().flatten() {
+            show::wrapped(note, 0)
                 .iter()
                 .for_each(|line| say!("{line}"));
         }

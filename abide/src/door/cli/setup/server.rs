@@ -127,6 +127,23 @@ impl ClientName {
         }
     }
 
+    /// What the waker that is written does, and what that can cost.
+    pub fn waker_note(self) -> Option<&'static str> {
+        match self {
+            ClientName::ClaudeCode => Some(
+                "The waker continues a closed session with `claude -p --resume` when a timer completes \
+                 that its agent asked to be woken by. Each such turn is billed like any other; there are \
+                 at most 12 an hour.",
+            ),
+            ClientName::Codex => Some(
+                "The waker continues a closed thread with `codex exec resume` when a timer completes that \
+                 its agent asked to be woken by. Each such turn is billed like any other; there are at \
+                 most 12 an hour.",
+            ),
+            ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
+        }
+    }
+
     /// What else a person has to do in the client, where there is something.
     pub fn hint(self) -> Option<&'static str> {
         match self {

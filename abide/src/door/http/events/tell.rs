@@ -129,7 +129,7 @@ impl Teller {
             .into_iter()
             .filter_map(|id| past.timer(id).ok().flatten())
             .collect();
-        let all = timers::seen(&self.handle, Caller { agent: None }, &rows).await;
+        let all = timers::seen(&self.handle, Caller::PERSON, &rows).await;
         for (row, facts) in rows.iter().zip(all) {
             let agent = Agent(row.agent.as_str().into());
             self.send(Some(agent), "timer", &Value::Object(facts));

@@ -11,8 +11,8 @@ pub(super) const TIMER: Described = Described {
         soon; the call returns when the timer completes, or after `timeout_duration` while the timer \
         runs on. With `until` it returns the moment that holds: a port opens, a URL answers, a file \
         appears, a session ends or writes something, a command succeeds; waiting for a server is \
-        one call, not a loop. With `mission`: be woken later; the call returns at once, end your turn \
-        then. With `timer_id`: stand by again on a timer that exists. Timers survive restarts and \
+        one call, not a loop. With `mission`: for later; the call returns at once and says whether you \
+        will be woken or told with your next call. With `timer_id`: stand by again on a timer that exists. Timers survive restarts and \
         reboots, for years if need be.",
     read_only: false,
     destructive: false,
@@ -109,7 +109,7 @@ fn timer_input() -> Value {
             "total_duration": positive("How long the timer runs, in seconds. Required for a new timer. With timer_id: what shall remain from now on."),
             "timeout_duration": positive("How long this call stands by, in seconds. Default and upper bound: what remains."),
             "reason": {"type": "string", "description": "What you wait for. For a new timer, instead of mission."},
-            "mission": {"type": "string", "description": "What you will do when you are woken. For a new timer, instead of reason."},
+            "mission": {"type": "string", "description": "What you will do when it completes. For a new timer, instead of reason."},
             "timer_id": {"type": "string", "description": "Continue this timer instead of making one."},
             "until": {
                 "type": "object",
@@ -196,6 +196,7 @@ pub(super) fn message_list() -> Value {
         "timer_id": {"type": "string"},
         "session_id": {"type": "string"},
         "repeated": {"type": "boolean"},
+        "taken_over_from": {"type": "string", "description": "The conversation that it was for, which is closed."},
         "created_at": {"type": ["integer", "null"]},
         "text": {"type": "string"}
     }}})

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Desk, Done, Named, fields};
+use super::{Desk, DoneReading, Finished, Named, fields};
 use crate::door::digest::one_line;
 use crate::door::tools::report;
 use crate::keeper::folder;
@@ -10,7 +10,7 @@ use crate::world::facts;
 use crate::world::screen::Snapshot;
 
 impl Desk {
-    pub(super) async fn screen(&self, named: &Named) -> Option<Done> {
+    pub(super) async fn screen(&self, named: &Named) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
@@ -52,7 +52,9 @@ impl Desk {
             .map(|line| self.mask(&view, line.clone()))
             .collect();
         more.insert("screen".into(), json!(whole));
-        Some(Ok(self.result(&view, text, more)))
+        let ended = (!view.runs()).then_some(view.id);
+        let result = self.result(&view, text, more);
+        Some(Ok(Finished::from(result).telling_end_of(ended)))
     }
 }
 

@@ -145,12 +145,12 @@ pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
         Action::List(list) => plain(Ok(desk.list(&list))),
         Action::Read(named, read) => desk.read(&named, read).await?,
         Action::Send(named, send) => desk.send(&named, send).await?,
-        Action::Screen(named) => plain(desk.screen(&named).await?),
+        Action::Screen(named) => desk.screen(&named).await?,
         Action::Search(named, search) => plain(desk.search(&named, search).await?),
         Action::Extend(named, limits) => plain(desk.extend(&named, limits).await?),
         Action::Resize(named, size) => plain(desk.resize(&named, size).await?),
         Action::Signal(named, number) => plain(desk.signal(&named, number).await?),
-        Action::Kill(named) => plain(desk.kill(&named).await?),
+        Action::Kill(named) => desk.kill(&named).await?,
     };
     let done = done.unwrap_or_else(|sentence: String| ToolResult::error(sentence).into());
     Some(done.with(desk))
@@ -172,6 +172,7 @@ impl Desk {
         let own = !self.context.sees_all;
         Caller {
             agent: own.then(|| self.context.agent.clone()),
+            conversation: self.context.conversation.clone().filter(|_| own),
         }
     }
 

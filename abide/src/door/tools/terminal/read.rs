@@ -103,8 +103,10 @@ impl Desk {
                 json!(timeout.0 as f64 / 1_000.0),
             );
         }
+        let ended = (!found.full && !view.runs()).then_some(view.id);
         let result = self.told(&view, &mut reading, found, more);
-        Some(Ok(self.finished(result, view, guard, unread, reading)))
+        let finished = self.finished(result, view, guard, unread, reading);
+        Some(Ok(finished.telling_end_of(ended)))
     }
 
     /// How far the caller has read.
@@ -153,6 +155,7 @@ impl Desk {
         Finished {
             result,
             last,
+            tells: None,
             remains,
         }
     }

@@ -4,7 +4,7 @@ use abide_core::session::{End, Phase};
 use abide_core::{Millis, Request, SessionId};
 use serde_json::{Map, Value, json};
 
-use super::{Args, BadInput, Desk, Done, Named, ended, fields, start};
+use super::{Args, BadInput, Desk, Done, DoneReading, Finished, Named, ended, fields, start};
 use crate::daemon::SessionView;
 use crate::door::signals;
 use crate::door::tools::report;
@@ -148,7 +148,7 @@ impl Desk {
     }
 
     /// The answer comes when the tree is gone.
-    pub(super) async fn kill(&self, named: &Named) -> Option<Done> {
+    pub(super) async fn kill(&self, named: &Named) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
@@ -195,7 +195,8 @@ impl Desk {
             text.push_str(&undying(view.id));
         }
         let more = fields! {"gone": json!(gone)};
-        Some(Ok(self.result(&view, text, more)))
+        let result = self.result(&view, text, more);
+        Some(Ok(Finished::from(result).telling_end_of(Some(view.id))))
     }
 }
 

@@ -97,8 +97,10 @@ impl Desk {
         if view.runs() && self.modes(&view).await.full_screen {
             more.insert("alternate_screen".into(), true.into());
         }
+        let ended = (!found.full && !view.runs()).then_some(view.id);
         let result = self.told(&view, &mut reading, found, more);
-        Some(Ok(self.finished(result, view, guard, unread, reading)))
+        let finished = self.finished(result, view, guard, unread, reading);
+        Some(Ok(finished.telling_end_of(ended)))
     }
 
     /// How the program wants to be talked to.

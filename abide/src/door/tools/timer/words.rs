@@ -4,6 +4,7 @@ use abide_core::timer::{self, Act, Status, Timer};
 use abide_core::{Millis, TimerId};
 use serde_json::{Map, Value, json};
 
+use super::Tells;
 use crate::world::store::TimerRow;
 
 /// One sentence for a person or a model.
@@ -56,19 +57,20 @@ pub(super) fn not_found(given: &str, known: &[TimerId], more: usize, ended: &[Ti
 }
 
 /// What is said of an act that was done.
-pub(super) fn done(act: Act, timer: &Timer, row: Option<&TimerRow>) -> String {
-    let status = timer.status.as_str();
-    acted(act, timer.id, &counted(timer), status, row)
+pub(super) fn done(act: Act, timer: &Timer, row: Option<&TimerRow>, tells: Tells) -> String {
+    let next = what_next(act, timer.status.as_str(), tells);
+    acted(act, timer.id, &counted(timer), &next, row)
 }
 
 /// The same of an act on a timer that has ended since.
-pub(super) fn done_before(act: Act, row: &TimerRow) -> String {
+pub(super) fn done_before(act: Act, row: &TimerRow, tells: Tells) -> String {
     let remaining = row.remaining.unwrap_or_default();
     let counted = course(row.total.less(remaining), row.total, remaining);
-    acted(act, row.id, &counted, &row.status, Some(row))
+    let next = what_next(act, &row.status, tells);
+    acted(act, row.id, &counted, &next, Some(row))
 }
 
-fn acted(act: Act, id: TimerId, counted: &str, status: &str, row: Option<&TimerRow>) -> String {
+fn acted(act: Act, id: TimerId, counted: &str, next: &str, row: Option<&TimerRow>) -> String {
     let note = row.and_then(|row| row.reason.as_deref());
     let note = note.map(|note| format!("\nWhy: {note}"));
     format!(
@@ -76,7 +78,7 @@ fn acted(act: Act, id: TimerId, counted: &str, status: &str, row: Option<&TimerR
         past_of(act),
         purpose(row),
         note.unwrap_or_default(),
-        what_next(act, status)
+        next
     )
 }
 
@@ -109,12 +111,30 @@ fn past_of(act: Act) -> &'static str {
     }
 }
 
-fn what_next(act: Act, status: &str) -> String {
+/// What becomes of a mission, said to the one who made it.
+pub(super) fn on_mission(tells: Tells) -> &'static str {
+    match tells {
+        Tells::Waking => {
+            "End your turn now: you will be woken by a message when it completes. Polling is not needed."
+        }
+        Tells::NextCall => {
+            "Nothing will wake you: no waker is set up for this conversation. After it completes you \
+             will be told with your next abide call. Polling is not needed."
+        }
+        Tells::ByMessage => "A message comes when it completes. Polling is not needed.",
+    }
+}
+
+fn what_next(act: Act, status: &str, tells: Tells) -> String {
     match act {
         Act::Stop => "It is over and tells nobody.".into(),
         Act::Cancel => {
-            "It runs on in the background; a message comes when it completes. Polling is not needed."
-                .into()
+            let told = match tells {
+                Tells::Waking => "a message wakes you when it completes",
+                Tells::NextCall => "after it completes you will be told with your next abide call",
+                Tells::ByMessage => "a message comes when it completes",
+            };
+            format!("It runs on in the background; {told}. Polling is not needed.")
         }
         Act::Pause(time) => format!(
             "Nothing elapses; it goes on by itself after {}, or at once with resume_timer.",

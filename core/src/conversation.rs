@@ -1,0 +1,131 @@
+//! Which conversations are connected, and for how long the messages of one that is not stay its own.
+//!
+//! A message belongs to its conversation while that is connected, shortly after (its client may be
+//! about to reconnect), and, where a waker can resume the conversation, for a day after the message
+//! was made. Then the conversation counts as gone, and another one of the same agent may get it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::id::{Agent, Conversation};
+use crate::limit;
+use crate::time::Steady;
+
+/// The conversations of all agents, as far as messages depend on them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conversations {
+    /// Those that are connected, or were a moment ago.
+    present: BTreeMap<(Agent, Conversation), Presence>,
+    /// Those that a waker can resume.
+    resumable: BTreeMap<Agent, BTreeSet<Conversation>>,
+    /// When the daemon started: connections from before may come back.
+    started: Steady,
+    /// When messages of an agent may have become readable for its other conversations.
+    look_again: BTreeSet<(Steady, Agent)>,
+}
+
+/// Which messages of a conversation somebody else may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// None: it is there, or is kept for.
+    Nothing,
+    /// Those that were made before then.
+    MadeBefore(Steady),
+    /// All: it is gone.
+    All,
+}
+
+impl Released {
+    /// Whether a message that was made then is among them.
+    pub fn has(self, made: Steady) -> bool {
+        match self {
+            Released::Nothing => false,
+            Released::MadeBefore(then) => made < then,
+            Released::All => true,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    /// It has so many connections.
+    Connected(u32),
+    /// Its last connection ended then.
+    Left(Steady),
+}
+
+impl Conversations {
+    /// The daemon has started, and these agents have messages for conversations.
+    pub fn open(&mut self, now: Steady, agents: impl Iterator<Item = Agent>) {
+        self.started = now;
+        let until = now + limit::RECONNECT;
+        self.look_again.extend(agents.map(|agent| (until, agent)));
+    }
+
+    pub fn connected(&mut self, agent: Agent, conversation: Conversation) {
+        let entry = self.present.entry((agent, conversation));
+        let presence = entry.or_insert(Presence::Connected(0));
+        *presence = match *presence {
+            Presence::Connected(count) => Presence::Connected(count + 1),
+            Presence::Left(_) => Presence::Connected(1),
+        };
+    }
+
+    pub fn disconnected(&mut self, now: Steady, agent: Agent, conversation: Conversation) {
+        let key = (agent, conversation);
+        let Some(presence) = self.present.get_mut(&key) else {
+            return;
+        };
+        match *presence {
+            Presence::Connected(count @ 2..) => *presence = Presence::Connected(count - 1),
+            Presence::Connected(_) => {
+                *presence = Presence::Left(now);
+                self.look_again.insert((now + limit::RECONNECT, key.0));
+            }
+            Presence::Left(_) => {}
+        }
+    }
+
+    pub fn resumable(&mut self, agent: Agent, conversations: Vec<Conversation>) {
+        let conversations = conversations.into_iter().collect();
+        self.resumable.insert(agent, conversations);
+    }
+
+    /// Which messages of this conversation the agent's others may have.
+    pub fn released(&self, now: Steady, agent: &Agent, conversation: &Conversation) -> Released {
+        let left = match self.present.get(&(agent.clone(), conversation.clone())) {
+            Some(Presence::Connected(_)) => return Released::Nothing,
+            Some(Presence::Left(at)) => *at,
+            None => self.started,
+        };
+        if now <= left + limit::RECONNECT {
+            return Released::Nothing;
+        }
+        let resumable = self.resumable.get(agent);
+        match resumable.is_some_and(|all| all.contains(conversation)) {
+            true => Released::MadeBefore(Steady(now.0.saturating_sub(limit::RESUME.0))),
+            false => Released::All,
+        }
+    }
+
+    /// An agent whose messages may have become readable for its other conversations.
+    pub fn pop_released(&mut self, now: Steady) -> Option<Agent> {
+        let (at, _) = self.look_again.first()?;
+        if *at >= now {
+            return None;
+        }
+        let (_, agent) = self.look_again.pop_first()?;
+        // Whoever left so long ago is as good as unknown.
+        let stays = |presence: &Presence| match presence {
+            Presence::Connected(_) => true,
+            Presence::Left(at) => now <= *at + limit::RECONNECT,
+        };
+        self.present
+            .retain(|(whose, _), presence| *whose != agent || stays(presence));
+        Some(agent)
+    }
+
+    pub fn alarm(&self) -> Option<Steady> {
+        self.look_again.first().map(|(at, _)| *at)
+    }
+}
