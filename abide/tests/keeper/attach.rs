@@ -68,11 +68,14 @@ fn k2_nothing_is_started_for_a_daemon_that_has_gone() {
     let mut keeper = nursery.ready();
     let ran = keeper.folder.with_extension("ran");
     let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
-    // It hears of the command when there is nobody any more to be told of it.
+    // It hears of the command when there is nobody any more to be told of it. The fork server is stopped too, because it
+    // continues a keeper that is stopped.
+    nursery.signal(rustix::process::Signal::STOP);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     keeper.start(keeper.shell(&format!("echo > {}", ran.display())));
     let away = keeper.hang_up();
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    nursery.signal(rustix::process::Signal::CONT);
     wait_gone(away.pid);
     assert!(!ran.exists() && !away.folder.exists());
 }

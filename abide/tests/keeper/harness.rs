@@ -32,6 +32,12 @@ pub struct Nursery {
 }
 
 impl Nursery {
+    /// Sends a signal to the fork server itself.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("the fork server runs");
+    }
+
     pub fn new() -> Self {
         Self::with_env(&[])
     }
