@@ -164,7 +164,7 @@ for (const order of ORDERS) {
     quietCommand(abide, 'sleep 1000');
     const card = page.getByRole('article', { name: /Continue waiting/ });
     await expect(card).toBeVisible();
-    await noteLooks(page, '.question > .answered, .question > .row-of-buttons');
+    await noteLooks(page, '.question-rest > .answered, .question-rest > .row-of-buttons');
     await inOrder(page, order, /\/v1\/questions\/[^/]+\/answer$/, /"state":"closed"/, () =>
       card.getByRole('button', { name: 'No, kill it' }).click(),
     );
