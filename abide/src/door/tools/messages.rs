@@ -59,9 +59,9 @@ impl ReadMessages {
         }
         let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
-            [] if self.waited.0 > 0 => format!(
-                "No messages came within {waited}. New ones are told with your next call."
-            ),
+            [] if self.waited.0 > 0 => {
+                format!("No messages came within {waited}. New ones are told with your next call.")
+            }
             [] => "No messages.".into(),
             messages => {
                 let (mut text, list) = told(handle, messages);
