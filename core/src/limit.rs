@@ -18,7 +18,7 @@ pub const CLOSED_QUESTIONS: usize = 1_024;
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
 /// A call that can be answered with a question asks so long before its client's limit, if the command is
 /// quiet then: enough for the keeper to say when the last output came.
-pub const ASK_BEFORE_CUT: Millis = Millis(200);
+pub const ASK_BEFORE_CUT: Millis = Millis::from_secs(2);
 /// Inactivity after which a terminal session is closed, where none is given.
 pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
 /// Hard limit of `shell` where none is given.

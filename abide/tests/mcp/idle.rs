@@ -179,12 +179,12 @@ fn another_connection_is_not_asked_about_a_handed_over_command() {
 #[test]
 fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
     let home = Home::new();
-    // Handed over after ten seconds; idle after fifteen.
+    // Handed over after ten seconds; idle after twelve.
     let env = [("ABIDE_CALL_LIMIT", "12")];
     let mut client = Client::start(&home, setup_in(Era::Modern, &env));
     let ear = home.ear("ear");
     let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
-    let arguments = json!({"command": command, "timeout": 15});
+    let arguments = json!({"command": command, "timeout": 12});
     let id = client.begin("execute_command", arguments.clone());
     let process = Process::said_by(&ear);
     let asked = client.result(id);
@@ -192,7 +192,7 @@ fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
     let question = the_question(&home);
     let idle = question["idle"].as_f64().expect("seconds");
     assert!(
-        (7.0..15.0).contains(&idle),
+        (6.0..12.0).contains(&idle),
         "the real idle time: {question}"
     );
     let responses = json!({question["question_id"].as_str().unwrap(): {"action": "decline"}});
