@@ -1,11 +1,10 @@
 //! Everything the core may want done. Performed in order: record, act, publish, reply.
 
-use alloc::sync::Arc;
-
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::record::Record;
 use crate::session::End;
 use crate::time::{Millis, Mono};
+use crate::timer::Until;
 pub use crate::wait::Notice as Update;
 use crate::wait::Outcome;
 
@@ -36,6 +35,11 @@ pub enum Effect {
         session: SessionId,
         /// Why it should have.
         end: End,
+    },
+    /// Remove the folder of a session that is over.
+    Remove {
+        /// Which session.
+        session: SessionId,
     },
     /// Move the hard limit, counted from now.
     SetDeadline {
@@ -95,12 +99,13 @@ pub enum Effect {
         outcome: Outcome,
     },
     /// Look whether what a timer waits for holds, at once and then by events or gently; answer with
-    /// [`Event::Held`](crate::Event::Held).
+    /// [`Event::Held`](crate::Event::Held), or with
+    /// [`Event::ConditionImpossible`](crate::Event::ConditionImpossible).
     Probe {
         /// Which timer.
         timer: TimerId,
         /// The condition. `None`: the one that is known already.
-        until: Option<Arc<str>>,
+        until: Option<Until>,
     },
     /// Stop looking for a while; the condition stays known.
     Rest {
@@ -139,6 +144,7 @@ impl Effect {
             Effect::Start { .. }
             | Effect::Kill { .. }
             | Effect::Force { .. }
+            | Effect::Remove { .. }
             | Effect::SetDeadline { .. }
             | Effect::KeepLimits { .. }
             | Effect::Look { .. }

@@ -128,6 +128,13 @@ pub enum Event {
         /// What was seen, as one sentence.
         seen: Arc<str>,
     },
+    /// What a timer waits for can no longer come.
+    ConditionImpossible {
+        /// Which timer.
+        timer: TimerId,
+        /// Why, in words for its agent.
+        why: Arc<str>,
+    },
     /// The answer to a call has left the house, and with it every message that it told.
     Delivered {
         /// Which call.

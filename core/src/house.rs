@@ -12,6 +12,7 @@ mod patience;
 mod people;
 mod recovery;
 mod timers;
+mod tries;
 mod vigil;
 mod waits;
 
@@ -26,7 +27,7 @@ use crate::message::Outbox;
 use crate::question::{Question, Questions};
 use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
-use crate::timer::{Standing, Timers};
+use crate::timer::{By, Standing, Timers};
 use crate::wait::Wait;
 use kept::Kept;
 use messages::Heard;
@@ -171,7 +172,12 @@ impl House {
             Event::Unheard { session } => self.unheard(turn, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::Kept(kept) => self.kept(turn, *kept),
-            Event::Held { timer, seen } => self.held(turn, timer, seen),
+            Event::Held { timer, seen } => {
+                self.condition_decided(turn, timer, By::Condition, seen);
+            }
+            Event::ConditionImpossible { timer, why } => {
+                self.condition_decided(turn, timer, By::Impossible, why);
+            }
             Event::Delivered { call } => self.delivered(turn, call),
             Event::Woken { agent, messages } => self.woken(turn, &agent, &messages),
             Event::Connected {

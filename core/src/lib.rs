@@ -33,7 +33,7 @@ pub use id::{Agent, CallId, Conversation, Key, MessageId, QuestionId, SessionId,
 pub use message::About;
 pub use question::{Answer, Closing, Question};
 pub use record::Record;
-pub use request::{Refusal, Request, Run};
+pub use request::{Refusal, Request, Run, Try};
 pub use session::{Containment, End, Ending, Exit, Session};
 pub use time::{Millis, Mono, Now, Wall};
 pub use timer::Timer;

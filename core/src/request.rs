@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::id::{Agent, Conversation, Key, QuestionId, SessionId};
 use crate::message::About;
 use crate::question::Answer;
-use crate::session::End;
+use crate::session::{End, StartedBy};
 use crate::time::Millis;
 use crate::timer;
 use crate::wait::Asking;
@@ -17,6 +17,8 @@ use crate::wait::Asking;
 pub enum Request {
     /// Start a command (or join the one already started under the same key) and wait for it.
     Run(Run),
+    /// Run the command of a condition once, or join the try that runs already, and wait for its end.
+    Try(Try),
     /// Wait (again) for a session that exists.
     Join {
         /// Which.
@@ -87,6 +89,19 @@ pub struct Run {
     pub detach: bool,
     /// The idempotency key.
     pub key: Option<Key>,
+}
+
+/// One try of a condition's command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Try {
+    /// The command as given.
+    pub command: Arc<str>,
+    /// What it is tried for.
+    pub started_by: StartedBy,
+    /// Which of the condition's commands it is; see [`Key::of_try`].
+    pub key: Key,
+    /// The hard limit, enforced by the keeper.
+    pub deadline: Millis,
 }
 
 /// A call that breaks the contract. It has changed nothing.

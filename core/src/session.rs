@@ -1,8 +1,9 @@
 //! One command with its whole process tree.
 
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 
-use crate::id::{Agent, Conversation, Key};
+use crate::id::{Agent, Conversation, Key, TimerId};
 use crate::time::{Millis, Mono, Wall};
 
 /// What the core knows of a session. Bytes of output are never here, only how many there are.
@@ -16,6 +17,8 @@ pub struct Session {
     pub command: Arc<str>,
     /// The key it was started under, if any.
     pub key: Option<Key>,
+    /// What had it started.
+    pub started_by: StartedBy,
     /// When it was created.
     pub created: Wall,
     /// How long it may be quiet before a person is asked, whether or not a call waits.
@@ -26,9 +29,53 @@ pub struct Session {
     pub unasked_until: Mono,
     /// Bytes of output seen so far.
     pub bytes: u64,
+    /// Its end, or the end of what it left behind, was told to no call.
+    pub unattended: bool,
     /// Where it stands.
     pub phase: Phase,
 }
+
+/// What had a session started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartedBy {
+    /// A call of its agent or of a person.
+    #[default]
+    Call,
+    /// The condition of this timer, as one of its tries.
+    Timer(TimerId),
+    /// A condition that is waited for without a timer (`abide wait`), as one of its tries.
+    Wait,
+}
+
+impl StartedBy {
+    /// Whether it runs the command of a condition.
+    pub const fn is_try(self) -> bool {
+        match self {
+            StartedBy::Call => false,
+            StartedBy::Timer(_) | StartedBy::Wait => true,
+        }
+    }
+
+    /// The word used in results and records; none for a call, which is the ordinary case.
+    pub fn name(self) -> Option<String> {
+        match self {
+            StartedBy::Call => None,
+            StartedBy::Timer(timer) => Some(timer.to_string()),
+            StartedBy::Wait => Some(WAIT.into()),
+        }
+    }
+
+    /// Reads that word.
+    pub fn from_name(name: Option<&str>) -> Self {
+        match name {
+            None => StartedBy::Call,
+            Some(WAIT) => StartedBy::Wait,
+            Some(timer) => timer.parse().map_or(StartedBy::Call, StartedBy::Timer),
+        }
+    }
+}
+
+const WAIT: &str = "wait";
 
 /// Where a session stands. Leader exited, tree empty and streams closed are three events; a phase
 /// names the combination that matters to those who wait.

@@ -98,6 +98,8 @@ pub enum By {
     Time,
     /// What it waited for holds.
     Condition,
+    /// What it waited for can no longer come.
+    Impossible,
 }
 
 impl By {
@@ -106,8 +108,20 @@ impl By {
         match self {
             By::Time => "time",
             By::Condition => "condition",
+            By::Impossible => "impossible",
         }
     }
+}
+
+/// The condition of a timer, and on whose behalf it is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Until {
+    /// The condition, as its door wrote it.
+    pub condition: Arc<str>,
+    /// Whose timer it is.
+    pub agent: Agent,
+    /// When the timer was made.
+    pub since: Wall,
 }
 
 /// A timer as it stood at one moment. `remaining` and what has elapsed make up `total`, always.

@@ -70,6 +70,8 @@ pub enum Goal {
     Gone,
     /// That the tree is gone, since this call was interrupted.
     Interrupted,
+    /// That a try of a condition has ended and its tree is gone.
+    Tried,
 }
 
 /// How a call is answered. The door reads everything else from the session's view and log.

@@ -1,7 +1,7 @@
 //! Every limit holds, and whoever meets one is refused before anything changes.
 
 use abide_core::request::Caller;
-use abide_core::session::Phase;
+use abide_core::session::{Phase, StartedBy};
 use abide_core::{
     Agent, Answer, Asking, CallId, Closing, Effect, End, Event, House, Millis, Mono, Now, Outcome,
     Refusal, Request, Run, Session, SessionId, Wall, limit,
@@ -136,11 +136,13 @@ fn as_many_sessions_are_kept_as_may() {
             conversation: None,
             command: "true".into(),
             key: None,
+            started_by: StartedBy::Call,
             created: Wall(0),
             idle: None,
             inactivity: None,
             unasked_until: Mono::default(),
             bytes: 0,
+            unattended: false,
             phase: Phase::Failed {
                 fault: "no".into(),
                 at: Wall(0),

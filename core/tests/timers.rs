@@ -16,11 +16,12 @@ use std::{fs, str};
 use abide_core::id::Shuffle;
 use abide_core::message::{self, About, Told};
 use abide_core::request::Caller;
+use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Course, Create, Kind, Place, Status, Timer, Why};
 use abide_core::{
-    Agent, CallId, Conversation, Effect, Event, House, Key, MessageId, Millis, Mono, Now, Outcome,
-    Record, Refusal, Request, SessionId, TimerId, Wall,
+    Agent, CallId, Conversation, Effect, End, Ending, Event, Exit, House, Key, MessageId, Millis, Mono,
+    Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
 };
 use book::Book;
 
@@ -152,9 +153,20 @@ impl Stage {
     }
 
     fn start(&mut self, out: &mut String) {
+        // The keepers of sessions outlive the daemon.
+        let sessions: Vec<_> = (self.house.sessions())
+            .map(|(session, state)| (session, found(state)))
+            .collect();
         self.house = House::new(7);
+        let found = !sessions.is_empty();
+        for (session, state) in sessions {
+            self.step(Event::Found { session, state }, out);
+        }
         let kept = self.book.kept(self.boot_id);
         self.step(Event::Kept(Box::new(kept)), out);
+        if found {
+            self.step(Event::Recovered, out);
+        }
         self.step(Event::Tick, out);
     }
 
@@ -203,6 +215,15 @@ impl Stage {
     }
 }
 
+/// A session as the next daemon finds it: that it is to be killed is written down nowhere.
+fn found(state: &Session) -> Session {
+    let mut state = state.clone();
+    if let Phase::Running { ending, .. } = &mut state.phase {
+        *ending = None;
+    }
+    state
+}
+
 fn event(verb: &str, words: &mut Words) -> Event {
     match verb {
         "call" => {
@@ -242,6 +263,27 @@ fn event(verb: &str, words: &mut Words) -> Event {
         "resumable" => Event::Resumable {
             agent: Agent("ann".into()),
             conversations: vec![Conversation(words.next().into())],
+        },
+        "started" => Event::Started {
+            session: words.session(),
+        },
+        "exited" => Event::Exited {
+            session: words.session(),
+            ending: Ending {
+                exit: Some(Exit::Code(words.number() as i32)),
+                end: End::Exited,
+                duration: Millis(5),
+                bytes: 0,
+                dropped: 0,
+            },
+            empty: !words.flag("leftover"),
+        },
+        "emptied" => Event::Emptied {
+            session: words.session(),
+        },
+        "impossible" => Event::ConditionImpossible {
+            timer: words.timer(),
+            why: words.next().into(),
         },
         "held" => Event::Held {
             timer: words.timer(),
@@ -284,6 +326,15 @@ fn request(words: &mut Words) -> Request {
             after: None,
             most: 10,
         }),
+        "try" => {
+            let timer = words.timer();
+            Request::Try(Try {
+                command: words.next().into(),
+                started_by: StartedBy::Timer(timer),
+                key: Key::of_try(timer, 0),
+                deadline: Millis::from_secs(60),
+            })
+        }
         "stop-all" => timer(timer::Request::StopAll { reason: None }),
         "messages" => Request::ReadMessages {
             standby: words.time("standby").unwrap_or_default(),
@@ -334,6 +385,11 @@ impl Words {
 
     fn number(&mut self) -> u64 {
         self.next().parse().expect("a number")
+    }
+
+    fn session(&mut self) -> SessionId {
+        let name = self.next();
+        SessionId::from_bits(name[1..].parse().expect("a session such as s1"))
     }
 
     fn timer(&mut self) -> TimerId {
@@ -398,7 +454,7 @@ fn shown(effect: &Effect) -> String {
         Effect::Record(Record::Timer(record)) => format!("record {}", recorded(record)),
         Effect::Record(Record::Message(record)) => format!("record {}", noted(record)),
         Effect::Probe { timer, until } => {
-            let until = until.as_ref().map_or("as known", |until| until);
+            let until = until.as_ref().map_or("as known", |until| &until.condition);
             format!("probe {} {until}", t(*timer))
         }
         Effect::Rest { timer } => format!("rest {}", t(*timer)),
@@ -406,6 +462,19 @@ fn shown(effect: &Effect) -> String {
         Effect::PublishTimer { timer } => format!("publish {}", t(*timer)),
         Effect::Posted { agent, message } => format!("post {} to {}", m(*message), agent.0),
         Effect::Reply { call, outcome } => format!("reply {} {}", call.0, answered(outcome)),
+        Effect::Start {
+            session, deadline, ..
+        } => {
+            let limit = deadline.expect("a limit");
+            format!("start {} for at most {limit}", s(*session))
+        }
+        Effect::Kill { session, end } => format!("kill {} end={}", s(*session), end.as_str()),
+        Effect::Remove { session } => format!("remove {}", s(*session)),
+        Effect::Publish { session } => format!("publish {}", s(*session)),
+        Effect::Tell { call, update } => match update {
+            Update::Accepted(session) => format!("tell {} accepted {}", call.0, s(*session)),
+            other => panic!("not about tries: {other:?}"),
+        },
         other => panic!("not about timers: {other:?}"),
     }
 }
@@ -500,6 +569,7 @@ fn answered(outcome: &Outcome) -> String {
             format!("messages [{}], {more} more", all.join("; "))
         }
         Outcome::Refused(refusal) => format!("refused: {}", refused(refusal)),
+        Outcome::Ended(session) => format!("ended {}", s(*session)),
         other => panic!("not about timers: {other:?}"),
     }
 }
@@ -511,6 +581,9 @@ fn state(timer: &Timer) -> String {
         Status::Completed {
             by: By::Condition, ..
         } => " by condition".into(),
+        Status::Completed {
+            by: By::Impossible, ..
+        } => " since it is impossible".into(),
         Status::Running(_) | Status::Paused { .. } | Status::Stopped => String::new(),
     };
     let (elapsed, total) = (timer.elapsed(), timer.total);
@@ -554,6 +627,11 @@ fn subject(about: About) -> String {
         About::Timer(timer) => t(timer),
         About::Session(session) => session.to_string(),
     }
+}
+
+fn s(id: SessionId) -> String {
+    let known = (0..1_000).find(|n| SessionId::from_bits(*n) == id);
+    format!("s{}", known.expect("a session of this test"))
 }
 
 fn t(id: TimerId) -> String {

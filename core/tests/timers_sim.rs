@@ -382,7 +382,11 @@ impl World {
             .any(|row| row.id == timer && row.kept.conditional)
         {
             let fails = self.dice.one_in(6);
-            self.turn(vec![Event::Held { timer, seen }], fails);
+            let decided = match self.dice.one_in(3) {
+                true => Event::ConditionImpossible { timer, why: seen },
+                false => Event::Held { timer, seen },
+            };
+            self.turn(vec![decided], fails);
         }
     }
 

@@ -136,7 +136,7 @@ function lists(path, query) {
   if (path === '/v1/sessions') return page(query.get('include_ended') ? [...sessions, ...ended] : sessions, query, 'sessions');
   if (path === '/v1/timers') return page(timers, query, 'timers');
   if (path === '/v1/timers/history') return page(range(40, (n) => ({ ...timer(n), status: n % 4 ? 'completed' : 'stopped', elapsed_time: 300, remaining_time: 0, completed_by: n % 2 ? 'condition' : 'time', stop_reason: n % 4 ? null : 'not needed any more' })), query, 'timers');
-  if (path === '/v1/timers/stats') return { made: 412, running: 9, completed_by_time: 240, completed_by_condition: 131, stopped: 32, elapsed_total: 518_400, latest: 0.004, calls_saved: 17_241, days };
+  if (path === '/v1/timers/stats') return { made: 412, running: 9, completed_by_time: 240, completed_by_condition: 131, completed_by_impossible: 7, stopped: 32, elapsed_total: 518_400, latest: 0.004, calls_saved: 17_241, days };
   if (path === '/v1/questions') return { questions };
   if (path === '/v1/messages') return page(messages, query, 'messages');
   if (path === '/v1/search') return { matches: range(12, (n) => ({ session_id: sessions[0].session_id, command: COMMANDS[0], line: n * 31, text: `error[E0308]: mismatched types in tree ${n}` })), truncated: false, next: null };

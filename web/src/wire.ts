@@ -113,6 +113,7 @@ export interface Stats {
   running: number;
   completed_by_time: number;
   completed_by_condition: number;
+  completed_by_impossible: number;
   stopped: number;
   elapsed_total: number;
   latest: number;

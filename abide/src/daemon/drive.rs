@@ -96,7 +96,7 @@ pub(super) async fn drive(
                 Input::Stop => stop = true,
                 Input::Call(call) => {
                     let spare = match call.request {
-                        Request::Run(_) => reserve(&house, &keepers),
+                        Request::Run(_) | Request::Try(_) => reserve(&house, &keepers),
                         Request::Join { .. }
                         | Request::Kill { .. }
                         | Request::Extend { .. }

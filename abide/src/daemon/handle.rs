@@ -329,7 +329,7 @@ impl Handle {
         shared.looks.lock().expect("no holder panics").remove(&id);
     }
 
-    /// Makes a call. `launch` goes with [`Request::Run`].
+    /// Makes a call. `launch` goes with [`Request::Run`] and [`Request::Try`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (news, heard) = mpsc::channel(ROOM_FOR_NEWS);

@@ -373,8 +373,8 @@ impl Runtime {
         let (inbox, calls) = mpsc::channel(INBOX);
         let web = Arc::new(Web::new(config.ca_file.clone()));
         let prober = Prober::new(events.clone(), web.clone());
-        for (timer, condition) in &conditions {
-            prober.know(*timer, condition);
+        for (timer, until) in conditions {
+            prober.know(timer, until);
         }
         let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
         let (again, wanted_again) = mpsc::channel(AGAIN);

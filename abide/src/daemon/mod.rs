@@ -4,6 +4,7 @@ mod board;
 mod drive;
 mod handle;
 pub mod life;
+mod openers;
 mod perform;
 mod retention;
 mod sight;

@@ -111,6 +111,7 @@ impl Performer {
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
                 Effect::Force { session, end } => self.keepers.force(session, end),
+                Effect::Remove { session } => self.remove(session),
                 Effect::SetDeadline { session, deadline } => {
                     self.deadline_moved(house, session, deadline, now);
                     self.keepers
@@ -152,9 +153,7 @@ impl Performer {
                     }
                 }
                 Effect::Tell { call, update } => self.tell(calls, call, update),
-                Effect::Probe { timer, until } => {
-                    self.handle.prober().probe(timer, until.as_deref());
-                }
+                Effect::Probe { timer, until } => self.handle.prober().probe(timer, until),
                 Effect::Rest { timer } => self.handle.prober().rest(timer),
                 Effect::Unprobe { timer } => drop(self.handle.prober().forget(timer)),
                 Effect::PublishTimer { timer } => self.handle.board().timer(timer),
@@ -292,6 +291,7 @@ impl Performer {
             created_wall_ms: created.0,
             key: session.key.as_ref().map(|key| key.0.to_string()),
             conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
+            started_by: session.started_by.name(),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
             heritage: launch.heritage,
@@ -301,6 +301,19 @@ impl Performer {
         crash_point("session.pre_start");
         self.keepers.start(id, frame);
         crash_point("session.post_start");
+    }
+
+    /// Removes the folder of a session. That may take a while, and nobody waits for it; one that stays is found
+    /// by the next daemon.
+    fn remove(&self, id: SessionId) {
+        let keepers = self.keepers.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(e) = keepers.remove(id)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!("cannot remove the folder of {id}: {e}");
+            }
+        });
     }
 
     /// Shows the question in lists at once, and wherever people look as soon as it is known what the

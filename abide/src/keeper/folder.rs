@@ -54,6 +54,8 @@ pub struct Meta {
     pub key: Option<String>,
     /// The conversation that it was started in.
     pub conversation: Option<String>,
+    /// What had it started, where that was no call.
+    pub started_by: Option<String>,
     /// How long a process may take to end after it was asked to.
     pub grace_ms: u32,
     /// By what means its tree is held together.
@@ -116,6 +118,7 @@ impl Meta {
             created_wall_ms: launch.created_wall_ms,
             key: launch.key.clone(),
             conversation: launch.conversation.clone(),
+            started_by: launch.started_by.clone(),
             grace_ms: launch.grace_ms,
             contained_by,
             cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
@@ -153,6 +156,9 @@ impl Meta {
         if let Some(conversation) = &self.conversation {
             lines.bytes("conversation", conversation.as_bytes());
         }
+        if let Some(started_by) = &self.started_by {
+            lines.bytes("started_by", started_by.as_bytes());
+        }
         lines.number("grace_ms", self.grace_ms);
         lines.bytes("contained_by", self.contained_by.as_str().as_bytes());
         if let Some(cgroup) = &self.cgroup {
@@ -189,6 +195,7 @@ impl Meta {
             created_wall_ms: found.number("created_wall_ms")?,
             key: found.text("key"),
             conversation: found.text("conversation"),
+            started_by: found.text("started_by"),
             grace_ms: found.number("grace_ms")?,
             contained_by: match found.text("contained_by")?.as_str() {
                 "cgroup" => Containment::Cgroup,

@@ -507,6 +507,7 @@ mod tests {
             created_wall_ms: 7,
             key: Some("k".into()),
             conversation: Some("c".into()),
+            started_by: Some("timer_00000001".into()),
             grace_ms: 2_000,
             containment: Hold::Auto,
             heritage: Some(Heritage {

@@ -36,6 +36,8 @@ pub struct Launch {
     pub key: Option<String>,
     /// The conversation that it was started in.
     pub conversation: Option<String>,
+    /// What had it started, where that was no call; kept for the daemon.
+    pub started_by: Option<String>,
     /// How long a process may take to end after it was asked to, where nothing else is said.
     pub grace_ms: u32,
     /// By what means its tree must be held together.
@@ -153,14 +155,12 @@ impl Launch {
             .maybe_u64(self.inactivity_ms)
             .u64(self.log_quota)
             .u64(self.created_wall_ms);
-        match &self.key {
-            None => put.u8(0),
-            Some(key) => put.u8(1).bytes(key.as_bytes()),
-        };
-        match &self.conversation {
-            None => put.u8(0),
-            Some(conversation) => put.u8(1).bytes(conversation.as_bytes()),
-        };
+        for text in [&self.key, &self.conversation, &self.started_by] {
+            match text {
+                None => put.u8(0),
+                Some(text) => put.u8(1).bytes(text.as_bytes()),
+            };
+        }
         put.u32(self.grace_ms).u8(match self.containment {
             Hold::Auto => 0,
             Hold::Cgroup => 1,
@@ -202,14 +202,9 @@ impl Launch {
             inactivity_ms: take.maybe_u64()?,
             log_quota: take.u64()?,
             created_wall_ms: take.u64()?,
-            key: match take.u8()? {
-                0 => None,
-                _ => Some(take.text()?),
-            },
-            conversation: match take.u8()? {
-                0 => None,
-                _ => Some(take.text()?),
-            },
+            key: maybe_text(take)?,
+            conversation: maybe_text(take)?,
+            started_by: maybe_text(take)?,
             grace_ms: take.u32()?,
             containment: match take.u8()? {
                 0 => Hold::Auto,
@@ -225,6 +220,13 @@ impl Launch {
             },
             heritage: Heritage::take(take)?,
         })
+    }
+}
+
+fn maybe_text(take: &mut Take<'_>) -> Result<Option<String>, Malformed> {
+    match take.u8()? {
+        0 => Ok(None),
+        _ => take.text().map(Some),
     }
 }
 

@@ -58,6 +58,7 @@ fn launch() -> Launch {
         created_wall_ms: 0,
         key: None,
         conversation: None,
+        started_by: None,
         grace_ms: 0,
         containment: Hold::Auto,
         heritage: None,

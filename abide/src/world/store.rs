@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use abide_core::id::Shuffle;
 use abide_core::record::Kept;
+use abide_core::timer::Until;
 use abide_core::{Question, QuestionId, Record, TimerId};
 use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
@@ -107,7 +108,7 @@ pub struct Opened {
     /// Timers and messages.
     pub kept: Kept,
     /// What the timers wait for.
-    pub conditions: Vec<(TimerId, String)>,
+    pub conditions: Vec<(TimerId, Until)>,
 }
 
 impl Sqlite {

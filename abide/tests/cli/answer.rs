@@ -179,6 +179,24 @@ fn refused_from_inside(abide: &Abide) {
 }
 
 #[test]
+fn condition_command_that_forks_twice_is_refused_an_answer_without_cgroup() {
+    let abide = held_by_keepers_alone();
+    abide.fifo("done");
+    abide.fifo("go");
+    let (seat, id) = asked(&abide, "sleep 1000");
+    // The process in between has gone when the answer is given.
+    let answer = format!("read _ < go; \"$ABIDE\" answer {id} no 2>said; echo > done");
+    std::fs::write(abide.path("answer"), answer).expect("a script");
+    let twice = "(setsid sh answer &) & wait; echo > go; read _ < done";
+    let waited = abide.output(["wait", "--for", "60s", "--command", twice]);
+    assert!(waited.status.success(), "{waited:?}");
+    let said = std::fs::read_to_string(abide.path("said")).expect("what it was told");
+    assert!(said.contains("only a person can"), "{said}");
+    abide.output(["answer", &id, "no"]);
+    assert_eq!(seat.end().0.code(), Some(124));
+}
+
+#[test]
 fn the_command_of_a_condition_cannot_answer_either() {
     let abide = Abide::new();
     let (seat, id) = asked(&abide, "sleep 1000");

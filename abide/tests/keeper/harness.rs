@@ -278,6 +278,7 @@ impl Keeper {
             created_wall_ms: 1,
             key: None,
             conversation: None,
+            started_by: None,
             grace_ms: 2_000,
             containment: Hold::Auto,
             heritage: None,

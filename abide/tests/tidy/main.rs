@@ -110,6 +110,24 @@ fn no_channel_is_unbounded() {
 }
 
 #[test]
+fn only_keepers_start_what_users_name() {
+    // The daemon, the fork server, a person's browser, and a program that is asked for its version.
+    let known = [
+        "daemon/life.rs",
+        "keepers/nursery.rs",
+        "cli/open.rs",
+        "world/machine.rs",
+    ];
+    let mark = ["Command::", "new("].concat();
+    let mut found = wrong(
+        &["abide/src/daemon", "abide/src/door", "abide/src/world"],
+        |line| line.contains(&mark),
+    );
+    found.retain(|line| !known.iter().any(|file| line.contains(file)));
+    none(found, "Run these as sessions, as wakers and conditions do:");
+}
+
+#[test]
 fn the_core_has_no_hands() {
     let core = std::fs::read_to_string(root().join("core/src/lib.rs")).expect("the core");
     assert!(core.contains("#![no_std]") && core.contains("#![forbid(unsafe_code)]"));

@@ -11,12 +11,14 @@ mod conditions;
 mod conversations;
 mod crashes;
 mod faults;
+mod impossible;
 mod messages;
 mod power;
 mod recorded;
 mod shim;
 mod sink;
 mod tools;
+mod tries;
 mod wakers;
 mod webhooks;
 

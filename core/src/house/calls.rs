@@ -9,7 +9,7 @@ use crate::effect::{Effect, Update};
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
-use crate::session::{End, Phase, Session};
+use crate::session::{End, Phase, Session, StartedBy};
 use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
@@ -56,6 +56,7 @@ impl House {
         } = caller;
         let taken = match request {
             Request::Run(run) => self.run(turn, call, caller, conversation, spare, run),
+            Request::Try(once) => self.try_once(turn, call, caller, spare, once),
             Request::Join {
                 session,
                 asking,
@@ -149,40 +150,54 @@ impl House {
                 _ => self.wait_for(turn, wait),
             };
         }
-        self.has_room_to_run(spare)?;
-        self.has_room_to_wait()?;
         let session = Session {
             agent,
             conversation,
             command: run.command,
             key: run.key,
+            started_by: StartedBy::Call,
             created: turn.now.wall,
             idle: run.idle,
             inactivity: run.inactivity,
             unasked_until: Mono::default(),
             bytes: 0,
+            unattended: false,
             phase: Phase::Starting,
         };
+        self.start(turn, wait, session, run.deadline)
+    }
+
+    /// Starts a session under the id that `wait` names, and has that call wait for it.
+    pub(super) fn start(
+        &mut self,
+        turn: &mut Turn<'_>,
+        wait: Wait,
+        session: Session,
+        deadline: Option<Millis>,
+    ) -> Result<(), Refusal> {
+        let (id, call) = (wait.session, wait.call);
+        self.has_room_to_run(id)?;
+        self.has_room_to_wait()?;
         let mut kept = Kept::new(session);
-        kept.limit = run.deadline;
-        kept.deadline = run.deadline.map(|limit| turn.now.mono + limit);
-        self.keep(spare, kept);
-        self.mind_its_end(spare);
+        kept.limit = deadline;
+        kept.deadline = deadline.map(|limit| turn.now.mono + limit);
+        self.keep(id, kept);
+        self.mind_its_end(id);
         self.begin_wait(wait);
         turn.push(Effect::Start {
-            session: spare,
+            session: id,
             call,
-            deadline: run.deadline,
+            deadline,
         });
-        turn.push(Effect::Publish { session: spare });
+        turn.push(Effect::Publish { session: id });
         turn.push(Effect::Tell {
             call,
-            update: Update::Accepted(spare),
+            update: Update::Accepted(id),
         });
         Ok(())
     }
 
-    fn has_room_to_run(&self, spare: SessionId) -> Result<(), Refusal> {
+    pub(super) fn has_room_to_run(&self, spare: SessionId) -> Result<(), Refusal> {
         let sentence: String = if self.running >= limit::RUNNING_SESSIONS {
             let limit = limit::RUNNING_SESSIONS;
             format!("sessions are running already (limit {limit})")
@@ -320,6 +335,7 @@ impl House {
         if let Some(wait) = self.end_wait(turn, call) {
             self.release_stranded(turn, wait.session);
             self.wind(turn, wait.session);
+            self.try_left(turn, &wait);
         }
     }
 

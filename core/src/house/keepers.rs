@@ -105,7 +105,8 @@ impl House {
         let agent = kept.session.agent.clone();
         let conversation = kept.session.conversation.clone();
         let mut waits = kept.waits.iter().filter_map(|call| self.waits.get(call));
-        let attended = waits.any(|wait| wait.for_owner);
+        let attended = waits.any(|wait| wait.for_owner) || kept.session.started_by.is_try();
+        kept.session.unattended = !attended;
         if !attended && kept.found && turn.now.mono < self.take_up_until {
             self.unheard(turn, id);
         }
@@ -113,6 +114,7 @@ impl House {
         if !attended && !self.is_unheard(id) {
             self.left_alone(turn, agent, conversation, id);
         }
+        self.try_exited(turn, id);
     }
 
     pub(super) fn emptied(&mut self, turn: &mut Turn<'_>, id: SessionId) {
@@ -125,6 +127,7 @@ impl House {
         kept.session.phase = Phase::Ended {
             ending: ending.clone(),
         };
+        kept.session.unattended = true;
         self.phase_changed(turn, id);
     }
 

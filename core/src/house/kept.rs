@@ -220,7 +220,7 @@ impl Kept {
                 (!self.must_empty(ending)).then_some(Outcome::Ended(id))
             }
             (Phase::Starting | Phase::Running { .. }, _) => None,
-            (Phase::Leftover { .. }, Goal::Gone | Goal::Interrupted) => None,
+            (Phase::Leftover { .. }, Goal::Gone | Goal::Interrupted | Goal::Tried) => None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::message::{self, About, Reader, Rule, Subject, Whose};
 use crate::record::{Kept, Record};
 use crate::request::{Caller, Refusal};
 use crate::time::{Boot, Millis, Now, Steady, Wall};
-use crate::timer;
+use crate::timer::{self, By};
 use crate::wait::Outcome;
 use crate::wake;
 
@@ -21,7 +21,7 @@ use crate::wake;
 pub(super) enum Heard {
     Delivered(CallId),
     Gone(CallId),
-    Held(TimerId, Arc<str>),
+    Decided(TimerId, By, Arc<str>),
     Alone(Agent, Option<Conversation>, SessionId),
 }
 
@@ -330,7 +330,7 @@ impl House {
             match heard {
                 Heard::Delivered(call) => self.delivered(turn, call),
                 Heard::Gone(call) => self.reader_gone(turn, call),
-                Heard::Held(timer, seen) => self.held(turn, timer, seen),
+                Heard::Decided(timer, by, seen) => self.condition_decided(turn, timer, by, seen),
                 Heard::Alone(agent, conversation, session) => {
                     self.left_alone(turn, agent, conversation, session);
                     turn.push(Effect::Publish { session });

@@ -54,6 +54,7 @@ impl House {
     /// Puts the questions that still matter again, under the ids they had, and withdraws the rest.
     pub(super) fn recovered(&mut self, turn: &mut Turn<'_>) {
         self.take_up_until = turn.now.mono + limit::TAKE_UP;
+        self.tries_recovered(turn);
         let open: Vec<_> = (self.questions.iter())
             .map(|(question, state)| (question, state.clone()))
             .collect();
@@ -88,7 +89,8 @@ impl House {
             let phase = &kept.session.phase;
             matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
         };
-        if let Some(kept) = self.sessions.get_mut(&id).filter(over) {
+        let told = |kept: &&mut Kept| !kept.session.started_by.is_try();
+        if let Some(kept) = self.sessions.get_mut(&id).filter(over).filter(told) {
             kept.unheard = true;
             let until = self.take_up_until.max(turn.now.mono);
             self.alarms.insert((until, Alarm::Unheard(id)));

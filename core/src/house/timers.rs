@@ -12,7 +12,9 @@ use crate::message::{About, Subject};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now};
-use crate::timer::{self, Act, Create, Found, Kind, Request, Seen, Standby, Status, Timer, Why};
+use crate::timer::{
+    self, Act, By, Create, Found, Kind, Request, Seen, Standby, Status, Timer, Until, Why,
+};
 use crate::wait::Outcome;
 
 impl House {
@@ -227,8 +229,12 @@ impl House {
             standby: new.standby.map(|time| time.min(new.total)),
             at: turn.now.wall,
         })));
-        if let Some(until) = new.until {
-            let until = Some(until);
+        if let Some(condition) = new.until {
+            let until = Some(Until {
+                condition,
+                agent: agent.clone(),
+                since: turn.now.wall,
+            });
             turn.push(Effect::Probe { timer: id, until });
         }
         turn.push(Effect::PublishTimer { timer: id });
@@ -304,9 +310,12 @@ impl House {
             self.changed(turn, slot, None, reason);
             self.interrupt_standing(turn, &timer, act);
             if timer.conditional {
-                let (timer, until) = (id, None);
+                let (paused, timer, until) = (timer.clone(), id, None);
                 match act {
-                    Act::Pause(_) => turn.push(Effect::Rest { timer }),
+                    Act::Pause(_) => {
+                        turn.push(Effect::Rest { timer });
+                        self.end_tries(turn, &paused);
+                    }
                     Act::Resume => turn.push(Effect::Probe { timer, until }),
                     Act::Cancel | Act::Stop => {}
                 }
@@ -374,14 +383,21 @@ impl House {
         })));
         if timer.conditional {
             turn.push(Effect::Unprobe { timer: timer.id });
+            self.end_tries(turn, timer);
         }
         turn.push(Effect::PublishTimer { timer: timer.id });
     }
 
-    /// What a timer waited for holds.
-    pub(super) fn held(&mut self, turn: &mut Turn<'_>, id: TimerId, seen: Arc<str>) {
-        self.heard.push(Heard::Held(id, seen.clone()));
-        if let Some(timer) = self.timers.hold(turn.now, id) {
+    /// What a timer waited for holds, or can no longer come.
+    pub(super) fn condition_decided(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TimerId,
+        by: By,
+        seen: Arc<str>,
+    ) {
+        self.heard.push(Heard::Decided(id, by, seen.clone()));
+        if let Some(timer) = self.timers.decide(turn.now, id, by) {
             self.completed(turn, timer, Some(seen));
         }
     }
@@ -468,7 +484,7 @@ impl House {
         }
     }
 
-    fn view(&self, now: Now, slot: u64, id: TimerId) -> Result<Timer, Refusal> {
+    pub(super) fn view(&self, now: Now, slot: u64, id: TimerId) -> Result<Timer, Refusal> {
         let gone = || timer::Refusal::NotFound {
             timer: id,
             known: Vec::new(),

@@ -475,15 +475,15 @@ impl Timers {
         }
     }
 
-    /// Completes a running timer because its condition holds.
-    pub fn hold(&mut self, now: Now, id: TimerId) -> Option<Timer> {
+    /// Completes a running timer because its condition holds, or never will.
+    pub fn decide(&mut self, now: Now, id: TimerId, by: By) -> Option<Timer> {
         let Ok(Found::Live(slot)) = self.find(&None, id) else {
             return None;
         };
         if self.paused.contains_key(&slot) {
             return None;
         }
-        let (by, late) = (By::Condition, Millis(0));
+        let late = Millis(0);
         self.end(now, slot, Status::Completed { by, late }).ok()
     }
 

@@ -96,7 +96,9 @@ impl Sim {
                     self.name_session(*call, *session);
                 }
                 abide_core::Request::Answer { .. } => {}
-                abide_core::Request::Timer(_) | abide_core::Request::ReadMessages { .. } => {
+                abide_core::Request::Timer(_)
+                | abide_core::Request::Try(_)
+                | abide_core::Request::ReadMessages { .. } => {
                     unreachable!("timers have a simulation of their own")
                 }
             },

@@ -110,6 +110,7 @@ impl Sim {
             Effect::Probe { .. }
             | Effect::Rest { .. }
             | Effect::Unprobe { .. }
+            | Effect::Remove { .. }
             | Effect::PublishTimer { .. } => unreachable!("there are no timers here"),
             Effect::Tell { call, update } => self.check_told(call, update),
             Effect::Reply { call, outcome } => self.check_reply(event, call, &outcome),

@@ -1,10 +1,10 @@
 //! From a line to what it means.
 
 use abide_core::request::Caller;
-use abide_core::session::Phase;
+use abide_core::session::{Phase, StartedBy};
 use abide_core::{
     Agent, Answer, Asking, CallId, Conversation, End, Ending, Event, Exit, Key, Millis, Mono,
-    Question, QuestionId, Request, Run, Session, SessionId,
+    Question, QuestionId, Request, Run, Session, SessionId, Try,
 };
 
 use super::Stage;
@@ -126,6 +126,12 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             detach: words.flag("detach"),
             key: words.value("key").map(|key| Key(key.into())),
         }),
+        "try" => Request::Try(Try {
+            command: words.next()?.into(),
+            started_by: StartedBy::Wait,
+            key: Key::of_try("wait_1", 0),
+            deadline: Millis::from_secs(60),
+        }),
         "join" => Request::Join {
             session: words.session()?,
             asking: words.asking()?,
@@ -191,6 +197,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         conversation: words.conversation(),
         command: words.next()?.into(),
         key: words.value("key").map(|key| Key(key.into())),
+        started_by: StartedBy::from_name(words.value("started").as_deref()),
         created: stage.now.wall,
         idle: words.time("idle")?,
         inactivity: words.time("inactivity")?,
@@ -199,6 +206,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             None => Mono::default(),
         },
         bytes: words.count("bytes")?.unwrap_or(0),
+        unattended: false,
         phase,
     };
     Ok(Event::Found {

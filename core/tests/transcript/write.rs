@@ -46,6 +46,7 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         Effect::Force { session, end } => {
             format!("force {} end={}", name(*session), end.as_str())
         }
+        Effect::Remove { session } => format!("remove {}", name(*session)),
         Effect::SetDeadline { session, deadline } => {
             format!("deadline of {} in {deadline}", name(*session))
         }

@@ -356,7 +356,7 @@ function Statistics() {
   return (
     <>
       <div className="tiles">
-        <Tile value={count(stats.completed_by_time + stats.completed_by_condition)} name="completed" />
+        <Tile value={count(stats.completed_by_time + stats.completed_by_condition + stats.completed_by_impossible)} name="completed" />
         <Tile value={count(stats.completed_by_condition)} name="of them by their condition" />
         <Tile value={count(stats.stopped)} name="stopped" />
         <Tile value={length(stats.elapsed_total)} name="waited in all" />

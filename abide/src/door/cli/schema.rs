@@ -65,7 +65,7 @@ agent? string
 reason? string
 mission? string
 stop_reason? string
-completed_by? string : time or condition
+completed_by? string : time, condition or impossible
 seen? string : what the condition saw in the end
 last_look? string : what the condition saw last
 late? number : seconds after it was due
@@ -216,7 +216,11 @@ const COMMANDS: [(&str, &str); 34] = [
     ("timer list", "timers [timer]"),
     ("timer history", "timers [timer]"),
     ("timer stats", STATS),
-    ("wait", "held boolean\nseen string : what was seen last"),
+    (
+        "wait",
+        "held boolean\nseen string : what was seen last, or why it can no longer hold\n\
+         impossible? boolean : it can no longer hold, so the wait ended early",
+    ),
     (
         "messages",
         "messages [message]\nnext? string|null : where the next page begins\nor = message",
@@ -267,6 +271,7 @@ running integer
 stopped integer
 completed_by_time integer
 completed_by_condition integer
+completed_by_impossible integer
 elapsed_total number : seconds
 latest number : seconds after it was due
 calls_saved? integer

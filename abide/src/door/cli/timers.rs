@@ -220,9 +220,10 @@ fn print_stats(stats: &Value) {
         ))
     };
     let completed = format!(
-        "{} by time, {} by condition",
+        "{} by time, {} by condition, {} impossible",
         number("completed_by_time"),
-        number("completed_by_condition")
+        number("completed_by_condition"),
+        number("completed_by_impossible")
     );
     for (name, value) in [
         ("made", number("made").to_string()),

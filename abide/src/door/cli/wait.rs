@@ -34,7 +34,12 @@ pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
     if wait.json.json {
         show::json(&result);
     } else {
-        let seen = one_line(result["seen"].as_str().unwrap_or_default());
+        let seen = result["seen"].as_str().unwrap_or_default();
+        if result["impossible"] == true {
+            complain!("abide: this can no longer happen: {}", lines(seen));
+            return Ok(1);
+        }
+        let seen = one_line(seen);
         if held {
             say!("{seen}");
         } else {
@@ -42,6 +47,11 @@ pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
         }
     }
     Ok(u8::from(!held))
+}
+
+/// Several lines, each made safe to print.
+fn lines(text: &str) -> String {
+    text.lines().map(one_line).collect::<Vec<_>>().join("\n")
 }
 
 /// Asks one daemon after the other, each for as long as is left.

@@ -54,6 +54,9 @@ pub struct Session {
     pub command: String,
     /// Whose it is.
     pub agent: String,
+    /// The timer whose condition runs this command, or `wait` for one that `abide wait` waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
     /// When it was made, in Unix milliseconds.
     pub created_at: u64,
     /// When it ended or could not be started, in Unix milliseconds; absent while it runs.
@@ -232,6 +235,8 @@ pub struct Stats {
     pub completed_by_time: u64,
     /// Completed because a condition held.
     pub completed_by_condition: u64,
+    /// Completed because a condition could no longer hold.
+    pub completed_by_impossible: u64,
     /// Stopped.
     pub stopped: u64,
     /// Seconds that completed timers ran, added up.
@@ -557,8 +562,11 @@ pub struct Answered {
 pub struct Waited {
     /// Whether it held within the time.
     pub held: bool,
-    /// What was seen last.
+    /// What was seen last, or why it can no longer hold.
     pub seen: Option<String>,
+    /// Set where it can no longer hold, so that the wait ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impossible: Option<bool>,
 }
 
 /// A person's answer to a question.

@@ -23,6 +23,7 @@ use crate::config;
 use crate::daemon::Handle;
 use crate::door::tools::{self, Args, NotCalled};
 use crate::world::clock::{Clock, SystemClock, pause};
+use crate::world::probe::Owner;
 use crate::world::store::{Ended, Order, StoreFault, TimerRow, TimersWanted};
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
@@ -356,6 +357,7 @@ pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
         "running": stats.running,
         "completed_by_time": stats.by_time,
         "completed_by_condition": stats.by_condition,
+        "completed_by_impossible": stats.by_impossible,
         "stopped": stats.stopped,
         "elapsed_total": stats.elapsed.0 as f64 / 1_000.0,
         "latest": stats.latest.0 as f64 / 1_000.0,
@@ -394,15 +396,27 @@ pub async fn wait(
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
     let condition = tools::condition(until, &context, &state.handle)?;
-    let look = state.handle.prober().look(condition);
+    // A person may wait for what others start; of an agent the sessions are known that could.
+    let since = who.agent.as_ref().map(|_| SystemClock.now().wall);
+    let owner = Owner::wait(context.agent.clone(), since);
+    let look = state.handle.prober().look(condition, owner);
     let saw = look.saw();
-    let held = tokio::select! {
-        seen = look => Some(seen),
+    let decided = tokio::select! {
+        decided = look => Some(decided),
         () = pause(Duration::from_millis(time.0)) => None,
     };
-    let seen = held.clone().unwrap_or_else(|| saw.last());
-    Ok(Json(Map::from_iter([
-        ("held".to_owned(), json!(held.is_some())),
+    let held = matches!(decided, Some(Ok(_)));
+    let impossible = matches!(decided, Some(Err(_)));
+    let seen = match decided {
+        Some(Ok(seen) | Err(seen)) => seen,
+        None => saw.last(),
+    };
+    let mut waited = Map::from_iter([
+        ("held".to_owned(), json!(held)),
         ("seen".to_owned(), json!(seen)),
-    ])))
+    ]);
+    if impossible {
+        waited.insert("impossible".into(), json!(true));
+    }
+    Ok(Json(waited))
 }

@@ -147,6 +147,7 @@ fn session_output(status: Value) -> Value {
             "still_running": {"type": "array", "items": {"type": "object", "properties": {"pid": {"type": "integer"}, "command": {"type": "string"}}}},
             "contained_by": {"type": ["string", "null"], "enum": ["cgroup", "pid_namespace", "subreaper", null]},
             "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."},
+            "started_by": {"type": "string", "description": "The timer whose condition runs this command."},
             "error": {"type": "string"},
             "waiting_for_input": {"type": "boolean"},
             "cpu": {"type": "integer", "description": "Percent of one processor used lately."},

@@ -203,6 +203,9 @@ pub(super) fn completion(row: &TimerRow) -> String {
     );
     match (row.completed_by.as_deref(), &row.reason) {
         (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
+        (Some("impossible"), Some(why)) => {
+            text.push_str(&format!("\nThe condition can no longer hold: {why}"));
+        }
         (_, Some(seen)) if row.condition.is_some() => {
             text.push_str(&format!("\nThe condition did not hold. Last look: {seen}"));
         }

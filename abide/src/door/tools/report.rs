@@ -155,6 +155,9 @@ pub(super) fn session_facts_with(
         json!(ending.map(|ending| ending.end.as_str())),
     );
     facts.insert("still_running".into(), json!([]));
+    if let Some(started_by) = view.state.started_by.name() {
+        facts.insert("started_by".into(), json!(started_by));
+    }
     bring_up_to_date(&mut facts, view, running, extent);
     facts
 }

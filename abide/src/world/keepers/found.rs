@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_core::session::{Ending, Phase, Session};
+use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
 
 use super::{Found, Keepers, Recalled, hello};
@@ -163,11 +163,13 @@ fn recalled(keepers: &Keepers, id: SessionId, meta: Meta, phase: Phase, bytes: u
         command: String::from_utf8_lossy(&meta.command).into(),
         conversation: (meta.conversation.as_deref()).map(|of| Conversation(of.into())),
         key: meta.key.as_deref().map(|key| Key(key.into())),
+        started_by: StartedBy::from_name(meta.started_by.as_deref()),
         created: Wall(meta.created_wall_ms),
         idle: limits.idle,
         inactivity: limits.inactivity,
         unasked_until: limits.unasked_until,
         bytes,
+        unattended: false,
         phase,
     }
 }

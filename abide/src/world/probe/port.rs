@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Slots, Tools};
+use super::{Search, Slots, openers};
 use crate::world::clock::pause;
 use crate::world::names;
 
@@ -16,22 +17,35 @@ const TRY: Duration = Duration::from_secs(3);
 pub(super) async fn until_open(
     host: Option<&str>,
     port: u16,
-    tools: &Tools,
+    search: Search<'_>,
     slots: &Slots,
-) -> String {
+) -> Result<String, String> {
     let name = named(host, port);
-    let mut steps = tools.pace.begin(is_near(host));
+    let near = is_near(host);
+    let mut steps = search.tools.pace.begin(near);
+    let mut openers = pin!(openers::gone(openers::of(search, near)));
+    let mut hopeless = None;
     slots.begin(|| format!("port {name}: no answer yet"));
     loop {
         match open(host, port).await {
             Ok(()) => {
                 let seen = format!("port {name} is open");
                 slots.say(seen.as_str());
-                return seen;
+                return Ok(seen);
             }
-            Err(e) => slots.say(format!("port {name}: {}", reason(&e))),
+            Err(e) => {
+                let why = format!("port {name}: {}", reason(&e));
+                slots.say(why.as_str());
+                // This look was the last one.
+                if let Some(gone) = hopeless {
+                    return Err(format!("{why}. {gone}"));
+                }
+            }
         }
-        steps.pause().await;
+        tokio::select! {
+            gone = &mut openers => hopeless = Some(gone),
+            () = steps.pause() => {}
+        }
     }
 }
 

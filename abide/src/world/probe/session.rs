@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use abide_core::SessionId;
+use abide_core::{Agent, Ending, SessionId, Wall};
 use anstream::adapter::StripBytes;
 use regex::bytes::Regex;
 
-use super::condition::SessionWant;
+use super::Owner;
+use super::condition::{Command, SessionWant};
 use super::pattern::{Window, pattern};
 use super::{Boxed, Slots, Tools};
 use crate::world::keepers::Follower;
@@ -20,6 +21,60 @@ pub trait Sessions: Send + Sync {
     fn follow(&self, session: SessionId) -> Option<Follower>;
     /// Where its log is.
     fn folder(&self, session: SessionId) -> PathBuf;
+    /// How it ended; `None`: there is no such session.
+    fn closing(&self, session: SessionId) -> Option<Closing>;
+    /// Runs a command as a session, and waits until its whole tree is gone. Where this is given up, it is ended.
+    fn try_once<'a>(
+        &'a self,
+        wanted: &'a Command,
+        owner: &'a Owner,
+        leaf: usize,
+    ) -> Boxed<'a, Tried>;
+    /// Follows the sessions of an agent that could open a port for which it has waited since then.
+    fn openers(&self, agent: &Agent, since: Wall) -> Box<dyn Openers>;
+}
+
+/// Sessions that could open a port.
+pub trait Openers: Send {
+    /// Waits until all of them are gone; says how the last one ended. Where there were none, that is never.
+    fn gone(&mut self) -> Boxed<'_, Closing>;
+}
+
+/// What came of one try of a command.
+pub enum Tried {
+    /// It ran.
+    Ended {
+        /// How it ended.
+        ending: Ending,
+        /// The last line that it wrote.
+        last_line: String,
+    },
+    /// It could not be run, and this is why.
+    NotRun(String),
+}
+
+/// How a session ended, for those who waited for something of it.
+pub struct Closing {
+    /// Which session.
+    pub session: SessionId,
+    /// Its command, on one line.
+    pub command: String,
+    /// Whether it ended otherwise than with code 0.
+    pub failed: bool,
+    /// How, in words.
+    pub how: String,
+    /// The last lines of its output.
+    pub last_lines: String,
+}
+
+impl Closing {
+    /// A sentence with the last lines of output below it.
+    pub(super) fn with_output(&self, sentence: String) -> String {
+        match self.last_lines.as_str() {
+            "" => format!("{sentence}. It wrote nothing."),
+            lines => format!("{sentence}. Its last output:\n{lines}"),
+        }
+    }
 }
 
 pub(super) async fn until_so(
@@ -27,7 +82,7 @@ pub(super) async fn until_so(
     want: &SessionWant,
     tools: &Tools,
     slots: &Slots,
-) -> String {
+) -> Result<String, String> {
     let Some(sessions) = tools.sessions.get() else {
         return std::future::pending().await;
     };
@@ -38,7 +93,7 @@ pub(super) async fn until_so(
             let how = how.unwrap_or_else(|| "it is no longer known".into());
             let seen = format!("{session} has ended: {how}");
             slots.say(seen.as_str());
-            seen
+            Ok(seen)
         }
         SessionWant::Output(text) => match pattern(text) {
             Ok(pattern) => until_written(session, &pattern, tools, &**sessions, slots).await,
@@ -53,7 +108,7 @@ async fn until_written(
     tools: &Tools,
     sessions: &dyn Sessions,
     slots: &Slots,
-) -> String {
+) -> Result<String, String> {
     let mut reading = Reading::of(&sessions.folder(session));
     let mut follower = sessions.follow(session);
     // How much there is: nobody has said yet.
@@ -65,7 +120,7 @@ async fn until_written(
             Found::Match(words) => {
                 let seen = format!("{session} wrote {words:?}");
                 slots.say(seen.as_str());
-                return seen;
+                return Ok(seen);
             }
             Found::More => continue,
             Found::End => {}
@@ -85,8 +140,24 @@ async fn until_written(
                 slots.say(format!(
                     "{session} has ended after {total} bytes without a match"
                 ));
-                return std::future::pending().await;
+                // That nothing more will come may be known before how it ended.
+                sessions.ended(session).await;
+                return Err(unwritten(session, pattern, sessions));
             }
+        }
+    }
+}
+
+/// Why output that matches can no longer come.
+fn unwritten(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> String {
+    match sessions.closing(session) {
+        None => format!("{session} is no longer known, so no output of it can match"),
+        Some(closing) => {
+            let how = &closing.how;
+            let pattern = pattern.as_str();
+            closing.with_output(format!(
+                "{session} has ended, {how}, without output that matches {pattern:?}"
+            ))
         }
     }
 }

@@ -11,7 +11,7 @@ use regex::bytes::{Match, Regex};
 
 use super::condition::Url;
 use super::pattern::{OVERLAP, pattern};
-use super::{Slots, Tools, port};
+use super::{Search, Slots, openers, port};
 use crate::world::clock::pause;
 use crate::world::web::{Address, Answer, USER_AGENT, Web};
 
@@ -20,28 +20,61 @@ const BODY: usize = 1 << 20;
 /// An answer that is not all there by then has failed.
 const TRY: Duration = Duration::from_secs(10);
 
-pub(super) async fn until_answers(wanted: &Url, tools: &Tools, slots: &Slots) -> String {
+pub(super) async fn until_answers(
+    wanted: &Url,
+    search: Search<'_>,
+    slots: &Slots,
+) -> Result<String, String> {
     slots.begin(|| format!("{}: no answer yet", wanted.url));
-    let mut steps = tools.pace.begin(port::is_near(Some(&wanted.host)));
+    let near = port::is_near(Some(&wanted.host));
+    let mut steps = search.tools.pace.begin(near);
+    let mut openers = pin!(openers::gone(openers::of(search, near)));
+    let mut hopeless = None;
     loop {
-        match look(wanted, &tools.web).await {
+        match look(wanted, &search.tools.web).await {
             Ok(seen) => {
                 let seen = format!("{} answered {seen}", wanted.url);
                 slots.say(seen.as_str());
-                return seen;
+                return Ok(seen);
             }
-            Err(why) => slots.say(format!("{}: {why}", wanted.url)),
+            Err(miss) => {
+                let why = format!("{}: {}", wanted.url, miss.why());
+                slots.say(why.as_str());
+                // This look was the last one, unless something answers that is none of the agent's sessions.
+                if let (Some(gone), Miss::Silent(_)) = (&hopeless, &miss) {
+                    return Err(format!("{why}. {gone}"));
+                }
+            }
         }
-        steps.pause().await;
+        tokio::select! {
+            gone = &mut openers, if hopeless.is_none() => hopeless = Some(gone),
+            () = steps.pause() => {}
+        }
+    }
+}
+
+/// Why a look did not see what was wanted.
+pub(super) enum Miss {
+    /// Nothing answers.
+    Silent(String),
+    /// Something else was answered.
+    Other(String),
+}
+
+impl Miss {
+    fn why(&self) -> &str {
+        match self {
+            Miss::Silent(why) | Miss::Other(why) => why,
+        }
     }
 }
 
 /// One look: what was seen, or why that is not enough.
-pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, String> {
+pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, Miss> {
     let mut late = pin!(pause(TRY));
     let mut answer = tokio::select! {
-        answer = ask(wanted, web) => answer?,
-        () = &mut late => return Err("no answer within 10s".into()),
+        answer = ask(wanted, web) => answer.map_err(Miss::Silent)?,
+        () = &mut late => return Err(Miss::Silent("no answer within 10s".into())),
     };
     let status = answer.response.status();
     let right = wanted
@@ -54,16 +87,17 @@ pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, String> {
         let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
         let elsewhere = elsewhere.filter(|_| status.is_redirection());
         let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
-        return Err(format!("answered {status}{elsewhere}"));
+        return Err(Miss::Other(format!("answered {status}{elsewhere}")));
     }
     let Some(body) = wanted.body.as_deref().and_then(|text| pattern(text).ok()) else {
         return Ok(status.to_string());
     };
-    match find(answer.response.body_mut(), &body, late).await? {
+    let found = find(answer.response.body_mut(), &body, late).await;
+    match found.map_err(Miss::Other)? {
         Ok(words) => Ok(format!("{status} with {words:?}")),
-        Err(bytes) => Err(format!(
+        Err(bytes) => Err(Miss::Other(format!(
             "answered {status}, without a match in {bytes} bytes of its body"
-        )),
+        ))),
     }
 }
 

@@ -7,7 +7,7 @@ use abide_core::limit;
 use abide_core::message::{self, About};
 use abide_core::record::Kept;
 use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer};
+use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer, Until};
 use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -66,7 +66,7 @@ pub(super) fn kept(
 }
 
 /// What timers wait for, as it was written.
-pub(super) type Conditions = Vec<(TimerId, String)>;
+pub(super) type Conditions = Vec<(TimerId, Until)>;
 
 fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
     let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
@@ -105,7 +105,7 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
     let mut conditions = Conditions::new();
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition, conversation FROM timer WHERE ended_ms IS NULL \
+         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL \
          ORDER BY number",
     )?;
     let mut rows = select.query([])?;
@@ -124,13 +124,19 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
         let number: u64 = row.get(0)?;
         let condition: Option<String> = row.get(10)?;
         let conditional = condition.is_some();
+        let agent = names.of(text(1)?);
         if let Some(condition) = condition {
-            conditions.push((TimerId::from_bits(shuffle.mix(number)), condition));
+            let until = Until {
+                condition: condition.into(),
+                agent: agent.clone(),
+                since: Wall(row.get(11)?),
+            };
+            conditions.push((TimerId::from_bits(shuffle.mix(number)), until));
         }
         found.push(timer::Kept {
             number,
-            agent: Agent(names.of(text(1)?)),
-            conversation: conversations.maybe(row.get(11)?),
+            agent,
+            conversation: conversations.maybe(row.get(12)?),
             kind: kind(text(2)?),
             state: State {
                 total: Millis(row.get(3)?),
@@ -166,6 +172,10 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
             None => Status::Stopped,
             Some("condition") => Status::Completed {
                 by: By::Condition,
+                late,
+            },
+            Some("impossible") => Status::Completed {
+                by: By::Impossible,
                 late,
             },
             Some(_) => Status::Completed { by: By::Time, late },
@@ -343,6 +353,8 @@ pub struct Stats {
     pub by_time: u64,
     /// Completed because a condition held.
     pub by_condition: u64,
+    /// Completed because a condition could no longer hold.
+    pub by_impossible: u64,
     /// Stopped.
     pub stopped: u64,
     /// How long completed timers ran, added up.
@@ -428,6 +440,7 @@ impl Past {
             "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
              count(*) FILTER (WHERE completed_by = 'time'), \
              count(*) FILTER (WHERE completed_by = 'condition'), \
+             count(*) FILTER (WHERE completed_by = 'impossible'), \
              count(*) FILTER (WHERE status = 'stopped'), \
              coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0), \
              coalesce(max(late_ms), 0) FROM timer WHERE ?1 IS NULL OR agent = ?1",
@@ -438,9 +451,10 @@ impl Past {
                 running: row.get(1)?,
                 by_time: row.get(2)?,
                 by_condition: row.get(3)?,
-                stopped: row.get(4)?,
-                elapsed: Millis(row.get(5)?),
-                latest: Millis(row.get(6)?),
+                by_impossible: row.get(4)?,
+                stopped: row.get(5)?,
+                elapsed: Millis(row.get(6)?),
+                latest: Millis(row.get(7)?),
             })
         })?)
     }

@@ -150,8 +150,8 @@ Examples:
   abide wait --session session_k3v9x2bc --for 10m
   abide wait --command 'pg_isready -q' --for 1m
 
-Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out, 2 it makes no
-sense.";
+Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out or it can no
+longer hold, 2 it makes no sense.";
 
 const WAIT_USAGE: &str = "abide wait [OPTIONS] <--port <PORT>|--url <URL>|…>";
 

@@ -57,8 +57,13 @@ impl Desk {
             let idle = now.saturating_sub(active);
             let state = state(view);
             let command = cut(&self.mask(view, one_line(&view.state.command)), COMMAND);
+            let started_by = view.state.started_by.name();
+            let of = match &started_by {
+                None => String::new(),
+                Some(name) => format!("condition of {name}: "),
+            };
             lines.push(format!(
-                "{}  {state}  age {}  last activity {} ago  {command}",
+                "{}  {state}  age {}  last activity {} ago  {of}{command}",
                 view.id,
                 spoken(age),
                 spoken(idle)
@@ -67,7 +72,7 @@ impl Desk {
                 &self.mask(view, view.state.command.to_string()),
                 WHOLE_COMMAND,
             );
-            facts.push(json!({
+            let mut fact = json!({
                 "session_id": view.id.to_string(),
                 "command": command,
                 "state": state,
@@ -79,7 +84,11 @@ impl Desk {
                 "exit_code": exit(view).and_then(code_of),
                 "signal": exit(view).and_then(signal_of),
                 "end": view.ending().map(|ending| ending.end.as_str()),
-            }));
+            });
+            if let Some(name) = started_by {
+                fact["started_by"] = json!(name);
+            }
+            facts.push(fact);
         }
         if left_out > 0 {
             lines.push(format!(

@@ -1,0 +1,194 @@
+//! The sessions of an agent that could open a port for which it waits: those that ran when it began to wait, and
+//! those that it has left running since. A command that was started since, and whose end was told to the call
+//! that started it, is no such session: the agent goes about its work while a timer runs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use abide_core::session::Phase;
+use abide_core::{Agent, SessionId, Wall};
+
+use super::SessionView;
+
+/// Who of them runs, and who ended last.
+pub(super) struct Candidates {
+    agent: Agent,
+    since: Wall,
+    alive: BTreeSet<SessionId>,
+    last: Option<Arc<SessionView>>,
+}
+
+impl Candidates {
+    /// Of an agent that has waited since then.
+    pub fn new(agent: Agent, since: Wall) -> Self {
+        Candidates {
+            agent,
+            since,
+            alive: BTreeSet::new(),
+            last: None,
+        }
+    }
+
+    /// The one that ended last, where none is left.
+    pub fn last_of_none_left(&self) -> Option<&SessionView> {
+        self.last.as_deref().filter(|_| self.alive.is_empty())
+    }
+
+    /// A look at all sessions there are.
+    pub fn look_at_all(&mut self, mut all: Vec<Arc<SessionView>>) {
+        self.alive
+            .retain(|id| all.iter().any(|view| view.id == *id));
+        all.sort_by_key(|view| ended_at(view));
+        for view in all {
+            self.look_at(view);
+        }
+    }
+
+    /// A look at one that has changed. Any session of the agent that runs may be the one that is waited for; of
+    /// those that have ended, only the ones that it had left running.
+    pub fn look_at(&mut self, view: Arc<SessionView>) {
+        let state = &view.state;
+        if state.agent != self.agent || state.started_by.is_try() {
+            return;
+        }
+        match state.phase {
+            Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => {
+                self.alive.insert(view.id);
+            }
+            Phase::Ended { .. } | Phase::Failed { .. } => {
+                let ran = self.alive.remove(&view.id)
+                    || ended_at(&view).is_some_and(|ended| ended > self.since);
+                if ran && (state.created <= self.since || state.unattended) {
+                    self.last = Some(view);
+                }
+            }
+        }
+    }
+
+    /// A session has been removed.
+    pub fn forget(&mut self, id: SessionId) {
+        self.alive.remove(&id);
+    }
+}
+
+/// When the command of a session ended, where it has.
+fn ended_at(view: &SessionView) -> Option<Wall> {
+    let ending = view.ending()?;
+    Some(Wall(view.state.created.0.saturating_add(ending.duration.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_core::session::{Session, StartedBy};
+    use abide_core::{End, Ending, Exit, Millis, Mono, TimerId};
+
+    use super::*;
+
+    const SINCE: Wall = Wall(10_000);
+
+    fn session(bits: u64, created: u64, phase: Phase) -> SessionView {
+        SessionView {
+            id: SessionId::from_bits(bits),
+            state: Session {
+                agent: Agent("ann".into()),
+                command: "serve".into(),
+                key: None,
+                started_by: StartedBy::Call,
+                created: Wall(created),
+                idle: None,
+                inactivity: None,
+                unasked_until: Mono::default(),
+                bytes: 0,
+                unattended: false,
+                phase,
+            },
+            cwd: "/".into(),
+            pty: false,
+            contained_by: None,
+            folder: "/".into(),
+            deadline: None,
+        }
+    }
+
+    fn runs(bits: u64, created: u64) -> SessionView {
+        let phase = Phase::Running {
+            quiet_since: Mono(0),
+            ending: None,
+        };
+        session(bits, created, phase)
+    }
+
+    fn ended(bits: u64, created: u64, duration: u64) -> SessionView {
+        let ending = Ending {
+            exit: Some(Exit::Code(1)),
+            end: End::Exited,
+            duration: Millis(duration),
+            bytes: 0,
+            dropped: 0,
+        };
+        session(bits, created, Phase::Ended { ending })
+    }
+
+    fn unattended(mut view: SessionView) -> SessionView {
+        view.state.unattended = true;
+        view
+    }
+
+    /// The last one after looks at these, where none is left.
+    fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
+        let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
+        for view in views {
+            candidates.look_at(Arc::new(view));
+        }
+        let last = candidates.last_of_none_left()?;
+        Some(last.id.0.bits())
+    }
+
+    #[test]
+    fn session_that_ran_when_wait_began_counts_when_it_has_ended() {
+        assert_eq!(last_after([runs(1, 9_000)]), None);
+        assert_eq!(
+            last_after([runs(1, 9_000), ended(1, 9_000, 1_001)]),
+            Some(1)
+        );
+        // The next daemon finds it only when it has ended.
+        assert_eq!(last_after([ended(1, 9_000, 1_001)]), Some(1));
+        assert_eq!(last_after([ended(1, 9_000, 500)]), None);
+    }
+
+    #[test]
+    fn session_started_later_counts_unless_its_end_was_told_to_a_call() {
+        let later = || [runs(1, 11_000), ended(1, 11_000, 5)];
+        assert_eq!(last_after(later()), None);
+        assert_eq!(last_after(later().map(unattended)), Some(1));
+    }
+
+    #[test]
+    fn session_that_runs_keeps_the_wait_open() {
+        let server = || [runs(1, 9_000), ended(1, 9_000, 2_000)];
+        let other = [runs(2, 11_000)];
+        assert_eq!(last_after(other.into_iter().chain(server())), None);
+        let over = [runs(2, 11_000), ended(2, 11_000, 5)];
+        assert_eq!(last_after(over.into_iter().chain(server())), Some(1));
+    }
+
+    #[test]
+    fn sessions_of_other_agents_and_tries_do_not_count() {
+        let mut other = runs(1, 9_000);
+        other.state.agent = Agent("bob".into());
+        let mut of_condition = runs(2, 9_000);
+        of_condition.state.started_by = StartedBy::Timer(TimerId::from_bits(1));
+        let server = [runs(3, 9_000), ended(3, 9_000, 2_000)];
+        let all = [other, of_condition].into_iter().chain(server);
+        assert_eq!(last_after(all), Some(3));
+    }
+
+    #[test]
+    fn of_several_the_one_that_ended_last_is_told() {
+        let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
+        let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
+        candidates.look_at_all(all.map(Arc::new).to_vec());
+        let last = candidates.last_of_none_left().expect("none is left");
+        assert_eq!(last.id, SessionId::from_bits(1));
+    }
+}

@@ -1,0 +1,220 @@
+//! Waits that can no longer succeed end at once, and say why.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::conditions::Port;
+use crate::harness::{Abide, look_for};
+use crate::sink::Sink;
+use crate::{call, id_of};
+
+/// Stands by for something that turns out to be impossible.
+fn impossible(abide: &Abide, until: Value) -> String {
+    let arguments = json!({"total_duration": 600, "reason": "something", "until": until});
+    let result = call(abide, "timer", arguments);
+    assert_eq!(result["completed_by"], "impossible", "{result}");
+    assert_eq!(result["status"], "completed", "{result}");
+    assert_eq!(result["timeout"], false, "{result}");
+    result["text"].as_str().expect("text").to_owned()
+}
+
+fn shell(abide: &Abide, command: &str) -> String {
+    let result = call(abide, "shell", json!({"command": command}));
+    result["session_id"].as_str().expect("an id").to_owned()
+}
+
+/// A session that goes on until a word is written to its fifo.
+fn begin(abide: &Abide, name: &str, then: &str) -> (String, PathBuf) {
+    let go = abide.path(name);
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+    let command = format!("read _ < {}; {then}", go.display());
+    let start = json!({"action": "start", "command": command, "pty": false});
+    let started = call(abide, "terminal_session", start);
+    let id = started["session_id"].as_str().expect("an id").to_owned();
+    (id, go)
+}
+
+#[test]
+fn output_of_ended_session_without_match_ends_wait_with_its_last_lines() {
+    let abide = Abide::new();
+    abide.start();
+    let session = shell(&abide, "echo starting; echo cannot bind >&2; exit 3");
+    let text = impossible(&abide, json!({"session": session, "output": "listening"}));
+    let why = format!(
+        "The condition can no longer hold: {session} has ended, exited with code 3, without output that \
+         matches \"listening\". Its last output:\nstarting\ncannot bind"
+    );
+    assert!(text.ends_with(&why), "{text}");
+}
+
+#[test]
+fn session_that_ends_without_output_ends_waits_and_mission_is_told() {
+    let abide = Abide::new();
+    abide.start();
+    let (session, go) = begin(&abide, "go", "echo bye; exit 1");
+    let output = json!({"session": session, "output": "listening"});
+    let arguments = json!({"total_duration": 600, "mission": "check", "until": output});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    fs::write(&go, "go\n").expect("a word");
+    let message = look_for("the timer's message", || {
+        let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
+        let told = told["messages"].as_array()?.clone();
+        told.into_iter()
+            .find(|message| message["timer_id"] == timer.as_str())
+    });
+    let text = message["text"].as_str().expect("text");
+    assert!(text.contains("exited with code 1"), "{text}");
+    assert!(text.ends_with("Its last output:\nbye"), "{text}");
+    let over = call(&abide, "read_timer", json!({"timer_id": timer}));
+    assert_eq!(over["completed_by"], "impossible", "{over}");
+}
+
+#[test]
+fn all_is_impossible_with_one_member_and_any_with_every_member() {
+    let abide = Abide::new();
+    abide.start();
+    let session = shell(&abide, "echo nothing");
+    let never = json!({"session": session, "output": "listening"});
+    let absent = json!({"file": abide.path("absent")});
+    impossible(&abide, json!({"all": [absent, never]}));
+    impossible(&abide, json!({"any": [never, {"all": [never, absent]}]}));
+    let there = abide.path("there");
+    let any = json!({"any": [never, {"file": there}]});
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r",
+        "until": any});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    look_for("a look at the session", || {
+        let stands = call(&abide, "read_timer", json!({"timer_id": timer}));
+        assert_eq!(stands["status"], "running", "{stands}");
+        let looked = stands["last_look"].as_str()?;
+        looked.contains("without a match").then_some(())
+    });
+    fs::write(&there, "").expect("a file");
+    let result = call(&abide, "timer", json!({"timer_id": timer}));
+    assert_eq!(result["completed_by"], "condition", "{result}");
+    let ended = json!({"total_duration": 600, "reason": "r", "until": {"session": session}});
+    let result = call(&abide, "timer", ended);
+    assert_eq!(result["completed_by"], "condition", "{result}");
+}
+
+#[test]
+fn output_of_session_whose_folder_is_gone_is_impossible() {
+    let abide = Abide::new();
+    abide.start();
+    let (session, go) = begin(&abide, "go", "exit 0");
+    let output = json!({"session": session, "output": "listening"});
+    let arguments = json!({"total_duration": 600, "mission": "check", "until": output});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    call(
+        &abide,
+        "pause_timer",
+        json!({"timer_id": timer, "pause_duration": 3600}),
+    );
+    fs::write(&go, "go\n").expect("a word");
+    abide.waits_until(&json!({"session": session, "is": "ended"}));
+    abide.kill_daemon();
+    fs::remove_dir_all(abide.path("sessions").join(&session)).expect("a folder");
+    abide.start();
+    call(&abide, "resume_timer", json!({"timer_id": timer}));
+    let over = look_for("the end of the timer", || {
+        let timer = call(&abide, "read_timer", json!({"timer_id": timer}));
+        (timer["status"] == "completed").then_some(timer)
+    });
+    assert_eq!(over["completed_by"], "impossible", "{over}");
+    let seen = format!("{session} is no longer known, so no output of it can match");
+    assert_eq!(over["seen"], seen, "{over}");
+}
+
+#[test]
+fn port_wait_ends_when_failed_session_was_last_that_could_open_it() {
+    let abide = Abide::new();
+    abide.start();
+    let closed = Port::closed();
+    let port = closed.number();
+    let (session, go) = begin(&abide, "go", "echo address in use >&2; exit 3");
+    let urls = format!("http://localhost:{port}/");
+    let waits = [json!({"port": port}), json!({"url": urls})];
+    let timers = waits.map(|until| {
+        let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "server",
+            "until": until});
+        let result = call(&abide, "timer", arguments);
+        assert_eq!(result["status"], "running", "{result}");
+        id_of(&result)
+    });
+    fs::write(&go, "go\n").expect("a word");
+    for timer in timers {
+        let result = call(&abide, "timer", json!({"timer_id": timer}));
+        assert_eq!(result["completed_by"], "impossible", "{result}");
+        let text = result["text"].as_str().expect("text");
+        let named = format!("No session is left that could open it: {session} (`read _ <");
+        assert!(text.contains(&named), "{text}");
+        let end = "has ended, exited with code 3. Its last output:\naddress in use";
+        assert!(text.ends_with(end), "{text}");
+    }
+}
+
+#[test]
+fn port_wait_outlasts_launcher_that_exited_with_code_0_and_then_ends() {
+    let abide = Abide::new();
+    abide.start();
+    let closed = Port::closed();
+    let port = closed.number();
+    let (session, go) = begin(&abide, "go", "exit 0");
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "server",
+        "until": {"port": port}});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    fs::write(&go, "go\n").expect("a word");
+    abide.waits_until(&json!({"session": session, "is": "ended"}));
+    let result = call(&abide, "timer", json!({"timer_id": timer}));
+    assert_eq!(result["completed_by"], "impossible", "{result}");
+    let elapsed = result["elapsed_time"].as_f64().expect("seconds");
+    assert!(elapsed >= 5.0, "{result}");
+    let text = result["text"].as_str().expect("text");
+    assert!(
+        text.contains("exited with code 0. It wrote nothing."),
+        "{text}"
+    );
+}
+
+#[test]
+fn url_that_another_server_answers_is_waited_for_after_session_failed() {
+    let abide = Abide::new();
+    abide.start();
+    let mut answers = vec!["503 Busy"; 40];
+    answers.push("200 OK");
+    let sink = Sink::new(&answers);
+    let (session, go) = begin(&abide, "go", "exit 3");
+    let url = format!("http://{}/", sink.address);
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "server",
+        "until": {"url": url}});
+    let timer = id_of(&call(&abide, "timer", arguments));
+    fs::write(&go, "go\n").expect("a word");
+    abide.waits_until(&json!({"session": session, "is": "ended"}));
+    let result = call(&abide, "timer", json!({"timer_id": timer}));
+    assert_eq!(result["completed_by"], "condition", "{result}");
+}
+
+#[test]
+fn abide_wait_says_why_and_exits_with_1() {
+    let abide = Abide::new();
+    abide.start();
+    let session = shell(&abide, "echo nothing");
+    let args = [
+        "wait",
+        "--for",
+        "10m",
+        "--session",
+        &session,
+        "--output",
+        "up",
+    ];
+    let out = abide.run(&args);
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.contains("this can no longer happen"), "{said}");
+    assert!(said.ends_with("Its last output:\nnothing\n"), "{said}");
+}

@@ -1,0 +1,197 @@
+//! Tries: sessions that run the command of a condition. A try exists for its condition only. It is ended with
+//! everything it started as soon as the condition does not wait for it any more, its end is no message, and of
+//! the tries of one condition only the latest is kept.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::kept::Kept;
+use super::{House, Turn};
+use crate::effect::Effect;
+use crate::id::{Agent, CallId, Key, SessionId, TimerId};
+use crate::request::{Refusal, Try};
+use crate::session::{End, Phase, Session, StartedBy};
+use crate::time::{Mono, Wall};
+use crate::timer::{Found, Status, Timer, not_allowed};
+use crate::wait::{Asking, Goal, Wait};
+
+impl House {
+    /// Whether a session is a try.
+    fn is_try(&self, id: SessionId) -> bool {
+        self.session(id)
+            .is_some_and(|session| session.started_by.is_try())
+    }
+
+    /// Runs a condition's command once. A try that runs already under the same key is joined.
+    pub(super) fn try_once(
+        &mut self,
+        turn: &mut Turn<'_>,
+        call: CallId,
+        caller: Option<Agent>,
+        spare: SessionId,
+        once: Try,
+    ) -> Result<(), Refusal> {
+        self.may_try(turn, once.started_by)?;
+        let agent = caller.unwrap_or_default();
+        let name = (agent.clone(), once.key.clone());
+        let earlier = self.keys.get(&name).copied();
+        let over = |id: &SessionId| self.sessions.get(id).is_none_or(is_over);
+        let running = earlier.filter(|id| !over(id));
+        let wait = Wait {
+            call,
+            session: running.unwrap_or(spare),
+            asking: Asking::Never,
+            until: None,
+            goal: Goal::Tried,
+            for_owner: true,
+        };
+        if running.is_some() {
+            return self.wait_for(turn, wait);
+        }
+        self.has_room_to_run(spare)?;
+        self.has_room_to_wait()?;
+        if let Some(earlier) = earlier {
+            self.remove(turn, earlier);
+        }
+        let session = Session {
+            agent,
+            command: once.command,
+            key: Some(once.key),
+            started_by: once.started_by,
+            created: turn.now.wall,
+            idle: None,
+            inactivity: None,
+            unasked_until: Mono::default(),
+            bytes: 0,
+            unattended: false,
+            phase: Phase::Starting,
+        };
+        self.start(turn, wait, session, Some(once.deadline))
+    }
+
+    /// A try is started only while its timer counts down: the request for one may come a moment after the timer
+    /// was stopped or paused.
+    fn may_try(&self, turn: &Turn<'_>, started_by: StartedBy) -> Result<(), Refusal> {
+        let StartedBy::Timer(id) = started_by else {
+            return Ok(());
+        };
+        let timer = match self.timers.find(&None, id)? {
+            Found::Live(slot) => self.view(turn.now, slot, id)?,
+            Found::Ended(timer) => timer,
+        };
+        match timer.status {
+            Status::Running(_) => Ok(()),
+            Status::Paused { .. } | Status::Completed { .. } | Status::Stopped => {
+                Err(not_allowed(&timer, "try").into())
+            }
+        }
+    }
+
+    /// A condition does not wait for its try any more.
+    pub(super) fn try_left(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
+        let id = wait.session;
+        let tried = |call| {
+            self.waits
+                .get(call)
+                .is_some_and(|wait| wait.goal == Goal::Tried)
+        };
+        let wanted = (self.sessions.get(&id)).is_some_and(|kept| kept.waits.iter().any(tried));
+        if wait.goal == Goal::Tried && !wanted {
+            self.condemn(turn, id, End::Agent);
+        }
+    }
+
+    /// The command of a try has ended. What it left behind is ended too.
+    pub(super) fn try_exited(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let left = |kept: &Kept| matches!(kept.session.phase, Phase::Leftover { .. });
+        if self.is_try(id) && self.sessions.get(&id).is_some_and(left) {
+            self.condemn(turn, id, End::Agent);
+        }
+    }
+
+    /// A timer has ended or is paused: none of its tries goes on.
+    pub(super) fn end_tries(&mut self, turn: &mut Turn<'_>, timer: &Timer) {
+        if !timer.conditional {
+            return;
+        }
+        let prefix = Key::of_tries(timer.id);
+        let first = (timer.agent.clone(), prefix.clone());
+        let tries: Vec<SessionId> = (self.keys.range(first..))
+            .take_while(|((agent, key), _)| *agent == timer.agent && key.0.starts_with(&*prefix.0))
+            .map(|(_, id)| *id)
+            .collect();
+        for id in tries {
+            self.condemn(turn, id, End::Agent);
+        }
+    }
+
+    /// After a start: a try that runs is joined where its timer counts down, and ended where nothing waits for
+    /// it. Where a daemon died between two tries, the folder of the earlier one is still there.
+    pub(super) fn tries_recovered(&mut self, turn: &mut Turn<'_>) {
+        type Rank = (bool, Wall, SessionId);
+        let mut latest: BTreeMap<(Agent, Key), Rank> = BTreeMap::new();
+        let mut tries = Vec::new();
+        for (id, kept) in &self.sessions {
+            let session = &kept.session;
+            let Some(key) = session.key.clone().filter(|_| session.started_by.is_try()) else {
+                continue;
+            };
+            let name = (session.agent.clone(), key);
+            let rank = (!is_over(kept), session.created, *id);
+            let best = latest.entry(name.clone()).or_insert(rank);
+            *best = rank.max(*best);
+            tries.push((name, *id));
+        }
+        for (name, (runs, _, id)) in &latest {
+            self.keys.insert(name.clone(), *id);
+            if *runs && !self.is_awaited(turn, *id) {
+                self.condemn(turn, *id, End::Agent);
+            }
+        }
+        for (name, id) in tries {
+            let earlier = latest.get(&name).is_some_and(|(_, _, last)| *last != id);
+            if earlier && self.sessions.get(&id).is_some_and(is_over) {
+                self.remove(turn, id);
+            }
+        }
+    }
+
+    /// Whether the timer of a try that was found will join it.
+    fn is_awaited(&self, turn: &Turn<'_>, id: SessionId) -> bool {
+        let Some(session) = self.session(id) else {
+            return false;
+        };
+        let StartedBy::Timer(_) = session.started_by else {
+            return false;
+        };
+        let counts_down = self.may_try(turn, session.started_by).is_ok();
+        counts_down && !matches!(session.phase, Phase::Leftover { .. })
+    }
+
+    /// Removes a session that is over, and its folder.
+    fn remove(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        self.forgotten(&[id]);
+        turn.push(Effect::Remove { session: id });
+        turn.push(Effect::Publish { session: id });
+    }
+}
+
+fn is_over(kept: &Kept) -> bool {
+    match kept.session.phase {
+        Phase::Ended { .. } | Phase::Failed { .. } => true,
+        Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => false,
+    }
+}
+
+impl Key {
+    /// The key of a try of one command in the condition of a timer or a wait: the same condition never runs
+    /// the same command twice at once.
+    pub fn of_try(owner: impl core::fmt::Display, command: usize) -> Key {
+        Key(alloc::format!("try:{owner}:{command}").into())
+    }
+
+    /// What the keys of all tries of a timer begin with.
+    fn of_tries(timer: TimerId) -> Key {
+        Key(alloc::format!("try:{timer}:").into())
+    }
+}
