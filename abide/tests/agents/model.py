@@ -1,6 +1,6 @@
 """A model on loopback that does as it is told: asked to begin a mission it starts a timer and ends its turn; told that
-the timer has completed it says so. Asked to build, it runs a command and says how it ended. It speaks as much of two
-APIs as Claude Code and Codex need."""
+the timer has completed it says so. Asked to build, it runs a command and says how it ended. Asked to use a tool
+unasked, it calls that. It speaks as much of two APIs as Claude Code and Codex need."""
 
 import json
 import threading
@@ -11,6 +11,17 @@ MISSION = "look whether the build is done"
 NEWS = "[System] Timer"
 SECONDS = 3
 BUILD = "BUILD-THE-PROJECT"
+# Followed by the name of a tool: the model has that tool run a command which makes a file.
+UNASKED = "RUN-UNASKED-BY-"
+MADE = "made-by-a-command"
+TOUCH = f"touch {MADE}"
+# Every tool of abide that can run a command, and how.
+RUNS = {
+    "shell": {"command": TOUCH},
+    "execute_command": {"command": TOUCH},
+    "terminal_session": {"action": "start", "command": TOUCH},
+    "timer": {"total_duration": 20, "reason": "a file", "until": {"command": TOUCH}},
+}
 BEGUN = "building now"
 # Quiet until a file is there, so that a person is asked.
 COMMAND = f"echo {BEGUN}; until test -e go; do sleep 0.1; done; echo went on"
@@ -28,6 +39,7 @@ class Model:
         self.heard = threading.Condition()
         self.news = []
         self.built = []
+        self.answered = []
         model = self
 
         class Door(BaseHTTPRequestHandler):
@@ -75,6 +87,16 @@ class Model:
             with self.heard:
                 self.built.append(text)
                 self.heard.notify_all()
+
+    def hear_answer(self, result):
+        """What became of a call that was made unasked."""
+        with self.heard:
+            self.answered.append(json.dumps(result, ensure_ascii=False))
+            self.heard.notify_all()
+
+    def answer(self, patience=60):
+        """Waits until it knows what became of that call, and forgets it."""
+        return self.next_of(self.answered, patience)
 
     def woken(self, patience=60):
         """Waits until it has been woken, and forgets it."""
@@ -150,9 +172,14 @@ def codex(model, asked):
     space = next((name for name, inside in names.items() if "timer" in inside), None)
     if last.get("type") == "function_call_output":
         model.hear_result(last)
+        if UNASKED in json.dumps(items):
+            model.hear_answer(last)
     answer = {"type": "message", "role": "assistant", "id": "m1",
               "content": [{"type": "output_text", "text": "My turn ends."}]}
     tool = ("timer", mission()) if BEGIN in text else ("execute_command", build()) if BUILD in text else None
+    if UNASKED in text:
+        name = text.split(UNASKED, 1)[1].split("!", 1)[0]
+        tool = (name, RUNS[name])
     if tool and space:
         answer = {"type": "function_call", "call_id": f"call_{len(items)}", "namespace": space, "name": tool[0],
                   "arguments": json.dumps(tool[1])}

@@ -1,6 +1,7 @@
 """An idle agent begins a mission over MCP and ends its turn; abide wakes it when the time has come. Every way is
 tried with the real client: a session that was closed, one that is open, and a hook. And an agent runs a command that
-goes quiet: a person is asked and answers outside of the client, and the agent hears how it really ended."""
+goes quiet: a person is asked and answers outside of the client, and the agent hears how it really ended. And Codex asks
+before every tool that can run a command."""
 
 import json
 import os
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from model import BEGIN, BUILD, MISSION, Model
+from model import BEGIN, BUILD, MADE, MISSION, RUNS, UNASKED, Model
 
 ABIDE = str(pathlib.Path(sys.argv[1]).resolve())
 PROGRAMS = str(pathlib.Path(sys.argv[2]).resolve())
@@ -63,13 +64,18 @@ class Place:
         session.stdin.flush()
         return session
 
-    def set_up_codex(self):
+    def set_up_codex(self, asks=False):
+        """With `asks`, Codex asks a person before it lets a tool do harm; else it may do everything."""
+        approval, sandbox, mode = (
+            ("on-request", "read-only", "") if asks
+            else ("never", "danger-full-access", 'default_tools_approval_mode = "approve"')
+        )
         (self.home / ".codex").mkdir()
         (self.home / ".codex/config.toml").write_text(f"""
             model = "gpt-5"
             model_provider = "played"
-            approval_policy = "never"
-            sandbox_mode = "danger-full-access"
+            approval_policy = "{approval}"
+            sandbox_mode = "{sandbox}"
             [features]
             enable_request_compression = false
             [model_providers.played]
@@ -80,10 +86,20 @@ class Place:
             command = "{ABIDE}"
             args = ["mcp"]
             env = {{ ABIDE_DIR = "{self.abide}" }}
-            default_tools_approval_mode = "approve"
+            {mode}
             [projects."{self.project}"]
             trust_level = "trusted"
         """)
+
+    def open_codex(self, said):
+        """A terminal with Codex in it, to which this is said."""
+        started = self.run(ABIDE, "session", "start", "--json", "--inactivity", "never", "--", "codex")
+        session = json.loads(started.stdout)["session_id"]
+        ready = json.dumps({"session": session, "output": "Ask Codex"})
+        self.run(ABIDE, "wait", "--until", ready, "--for", "60s")
+        self.run(ABIDE, "session", "send", session, said)
+        self.run(ABIDE, "session", "send", session, "--key", "enter")
+        return session
 
     def follow_questions(self):
         """A person who can be asked, as long as this runs; each question is a line."""
@@ -139,13 +155,24 @@ def a_closed_thread_of_codex(model):
 def an_open_thread_of_codex(model):
     with Place(model, "[[wakers]]\ncodex = true\nafter = 0.2\n") as place:
         place.set_up_codex()
-        started = place.run(ABIDE, "session", "start", "--json", "--inactivity", "never", "--", "codex")
-        session = json.loads(started.stdout)["session_id"]
-        ready = json.dumps({"session": session, "output": "Ask Codex"})
-        place.run(ABIDE, "wait", "--until", ready, "--for", "60s")
-        place.run(ABIDE, "session", "send", session, BEGIN)
-        place.run(ABIDE, "session", "send", session, "--key", "enter")
+        place.open_codex(BEGIN)
         check(MISSION in (model.woken() or ""), "the queue brought nothing")
+
+
+def a_command_that_codex_must_ask_for(model):
+    """Each tool that can run a command is asked for, and does nothing where nobody approves."""
+    for tool in RUNS:
+        with Place(model, "") as place:
+            place.set_up_codex(asks=True)
+            session = place.open_codex(f"{UNASKED}{tool}!")
+            asks = json.dumps({"session": session, "output": f'run tool "{tool}"'})
+            waited = place.run(ABIDE, "wait", "--until", asks, "--for", "60s")
+            check(waited.returncode == 0, f"{tool} was not asked for: {waited.stderr}")
+            check(not (place.project / MADE).exists(), f"{tool} ran a command before anybody approved")
+            place.run(ABIDE, "session", "send", session, "--key", "esc")
+            answer = model.answer() or ""
+            check("completed_by" not in answer and "session_id" not in answer, f"{tool} was called: {answer}")
+            check(not (place.project / MADE).exists(), f"{tool} ran a command that nobody approved")
 
 
 def a_question_about_a_command_of_claude_code(model):
@@ -179,7 +206,8 @@ def a_person_answers(model, place, yes):
 def main():
     model = Model()
     for attempt in (a_closed_session_of_claude_code, an_open_session_of_claude_code, a_hook_of_claude_code,
-                    a_closed_thread_of_codex, an_open_thread_of_codex, a_question_about_a_command_of_claude_code):
+                    a_closed_thread_of_codex, an_open_thread_of_codex, a_command_that_codex_must_ask_for,
+                    a_question_about_a_command_of_claude_code):
         attempt(model)
         print("ok  ", attempt.__name__.replace("_", " "))
 

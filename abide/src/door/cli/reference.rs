@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::door::tools::Described;
+use crate::door::tools::{Described, Power};
 
 const TOOLS_HEAD: &str = "# The tools
 
@@ -48,17 +48,15 @@ pub fn tools(all: &[Described]) -> String {
 
 /// What a client may assume of a tool.
 fn nature(tool: &Described) -> String {
-    let acts = match (tool.read_only, tool.destructive) {
-        (true, _) => "only looks",
-        (false, true) => "may change or end things",
-        (false, false) => "changes things but destroys nothing",
+    let acts = match tool.power {
+        Power::Reads => "only looks",
+        Power::Changes => "changes things but destroys nothing",
+        Power::Ends => "may change or end things",
+        Power::Runs => {
+            "may run commands, which can change or end things and reach beyond this machine"
+        }
     };
-    let reach = if tool.open_world {
-        "; what it runs may reach beyond this machine"
-    } else {
-        ""
-    };
-    format!("For clients that ask before a call: it {acts}{reach}.")
+    format!("For clients that ask before a call: it {acts}.")
 }
 
 fn properties(schema: &Value) -> Map<String, Value> {

@@ -29,10 +29,10 @@ fn mcp(tool: &Described) -> Value {
         "outputSchema": (tool.output)(),
         "annotations": {
             "title": tool.title,
-            "readOnlyHint": tool.read_only,
-            "destructiveHint": tool.destructive,
-            "idempotentHint": tool.idempotent,
-            "openWorldHint": tool.open_world,
+            "readOnlyHint": tool.power.read_only(),
+            "destructiveHint": tool.power.destructive(),
+            "idempotentHint": tool.power.idempotent(),
+            "openWorldHint": tool.power.open_world(),
         },
     })
 }

@@ -416,10 +416,10 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| tools::all().iter().map(pub
 
 fn published(tool: &tools::Described) -> Tool {
     let annotations = ToolAnnotations::with_title(tool.title)
-        .read_only(tool.read_only)
-        .destructive(tool.destructive)
-        .idempotent(tool.idempotent)
-        .open_world(tool.open_world);
+        .read_only(tool.power.read_only())
+        .destructive(tool.power.destructive())
+        .idempotent(tool.power.idempotent())
+        .open_world(tool.power.open_world());
     let mut published = Tool::new(tool.name, tool.description, object((tool.input)()));
     published.title = Some(tool.title.into());
     published.output_schema = Some(Arc::new(object((tool.output)())));

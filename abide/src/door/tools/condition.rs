@@ -21,7 +21,8 @@ const EVERY: f64 = 2.0;
 const LEAST_EVERY: f64 = 0.1;
 const MOST_EVERY: f64 = 86_400.0;
 
-const KINDS: &str = "port, url, file, session, command, all or any";
+/// What a condition may be of.
+pub(super) const KINDS: [&str; 7] = ["port", "url", "file", "session", "command", "all", "any"];
 
 /// Reads a condition. Nothing is started where this fails.
 pub(super) fn read(
@@ -93,18 +94,17 @@ impl Reader<'_> {
             },
             other => return Err(wrong(at, "an object", &other)),
         };
-        let kinds = ["port", "url", "file", "session", "command", "all", "any"];
-        let mut named: Vec<&str> = kinds
+        let mut named: Vec<&str> = KINDS
             .into_iter()
             .filter(|kind| has(&fields, kind))
             .collect();
         if named.is_empty() {
             // What is there but null is wrong in its own words.
-            named.extend(kinds.iter().filter(|kind| fields.contains_key(**kind)));
+            named.extend(KINDS.iter().filter(|kind| fields.contains_key(**kind)));
         }
         let [kind] = named[..] else {
             return Err(BadInput(format!(
-                "`{at}` must name exactly one of {KINDS}; got {}.",
+                "`{at}` must name exactly one of port, url, file, session, command, all or any; got {}.",
                 match named.is_empty() {
                     false => named.join(" and "),
                     true => fields

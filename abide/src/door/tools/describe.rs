@@ -12,18 +12,48 @@ pub struct Described {
     pub title: &'static str,
     /// When to use it and what to expect.
     pub description: &'static str,
-    /// Whether it only looks.
-    pub read_only: bool,
-    /// Whether it may destroy something.
-    pub destructive: bool,
-    /// Whether calling it twice is the same as calling it once.
-    pub idempotent: bool,
-    /// Whether it reaches beyond this machine.
-    pub open_world: bool,
+    /// The most that a call of it can do.
+    pub power: Power,
     /// Schema of its arguments.
     pub input: fn() -> Value,
     /// Schema of its facts.
     pub output: fn() -> Value,
+}
+
+/// The most that a call of a tool can do, whatever its arguments are. A client may ask its user before a call
+/// by the hints that follow from this, and it sees no arguments for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// It looks, and changes nothing.
+    Reads,
+    /// It changes things of abide, and ends nothing.
+    Changes,
+    /// It ends a timer or a process.
+    Ends,
+    /// It has commands run, or types into programs, which can do anything.
+    Runs,
+}
+
+impl Power {
+    /// Whether it only looks.
+    pub const fn read_only(self) -> bool {
+        matches!(self, Power::Reads)
+    }
+
+    /// Whether it may destroy something.
+    pub const fn destructive(self) -> bool {
+        matches!(self, Power::Ends | Power::Runs)
+    }
+
+    /// Whether calling it twice is the same as calling it once.
+    pub const fn idempotent(self) -> bool {
+        matches!(self, Power::Reads)
+    }
+
+    /// Whether it may reach beyond abide and this machine.
+    pub const fn open_world(self) -> bool {
+        matches!(self, Power::Runs)
+    }
 }
 
 /// All tools, in the order in which they are listed.
@@ -49,10 +79,7 @@ static TOOLS: [Described; COUNT] = [
             Returns the output and a last line such as `[exited with code 0 after 12s]`; an exit code \
             that is not 0 is a result, not an error. With status `running` the command goes on in \
             its session: do not start it again. The command line is run by sh.",
-        read_only: false,
-        destructive: true,
-        idempotent: false,
-        open_world: true,
+        power: Power::Runs,
         input: execute_input,
         output: execute_output,
     },
@@ -64,10 +91,7 @@ static TOOLS: [Described; COUNT] = [
             RETURN_CODE, STDOUT and STDERR. At the limit the whole process tree is killed and all \
             output so far is returned. What the command leaves in the background lives on in its \
             session. Use execute_command for what may take long. The command line is run by sh.",
-        read_only: false,
-        destructive: true,
-        idempotent: false,
-        open_world: true,
+        power: Power::Runs,
         input: shell_input,
         output: shell_output,
     },
@@ -85,10 +109,7 @@ static TOOLS: [Described; COUNT] = [
             tree is gone when it returns); `list`. Wait with timeout_seconds and until instead of \
             calling again and again. Reading destroys nothing. A session that has neither output, \
             input nor a reader for inactivity_timeout seconds is closed; its log is kept.",
-        read_only: false,
-        destructive: true,
-        idempotent: false,
-        open_world: true,
+        power: Power::Runs,
         input: terminal_input,
         output: terminal_output,
     },
@@ -238,4 +259,58 @@ fn terminal_output() -> Value {
         all.extend(fields);
     }
     schema
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a schema has a field of this name, at any depth.
+    fn has_field(schema: &Value, name: &str) -> bool {
+        match schema {
+            Value::Object(fields) => {
+                let own = fields.get("properties").and_then(Value::as_object);
+                own.is_some_and(|own| own.contains_key(name))
+                    || fields.values().any(|within| has_field(within, name))
+            }
+            Value::Array(list) => list.iter().any(|within| has_field(within, name)),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn tool_that_takes_a_command_is_destructive_and_open_world() {
+        let takes_command = |tool: &&Described| has_field(&(tool.input)(), "command");
+        let names: Vec<_> = (all().iter().filter(takes_command))
+            .map(|tool| (tool.name, tool.power))
+            .collect();
+        let all_that_run = ["execute_command", "shell", "terminal_session", "timer"];
+        assert_eq!(names, all_that_run.map(|name| (name, Power::Runs)));
+        let runs = Power::Runs;
+        assert!(runs.destructive() && runs.open_world() && !runs.read_only());
+    }
+
+    #[test]
+    fn every_kind_of_condition_is_in_the_schema() {
+        let schema = &(named("timer").expect("a tool").input)()["properties"]["until"];
+        for kind in crate::door::tools::condition::KINDS {
+            assert!(has_field(schema, kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn tool_that_ends_or_resumes_a_timer_says_what_it_does_to_the_command_of_its_condition() {
+        for (name, power) in [
+            ("read_timer", Power::Reads),
+            ("read_messages", Power::Changes),
+            ("cancel_timer", Power::Changes),
+            ("stop_timer", Power::Ends),
+            // It ends the try that runs.
+            ("pause_timer", Power::Ends),
+            // It begins the next one.
+            ("resume_timer", Power::Runs),
+        ] {
+            assert_eq!(named(name).expect("a tool").power, power, "{name}");
+        }
+    }
 }

@@ -32,7 +32,7 @@ use serde_json::{Map, Value};
 pub(crate) use args::shown_text as shown;
 pub use args::{Args, BadInput};
 pub(crate) use condition::written as written_condition;
-pub use describe::{Described, all, named};
+pub use describe::{Described, Power, all, named};
 pub(crate) use last_lines::{last_lines, short_command};
 pub(crate) use messages::words as message_words;
 pub use question::{question_facts, question_text};

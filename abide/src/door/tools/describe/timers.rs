@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Described;
+use super::{Described, Power};
 
 pub(super) const TIMER: Described = Described {
     name: "timer",
@@ -11,13 +11,11 @@ pub(super) const TIMER: Described = Described {
         soon; the call returns when the timer completes, or after `timeout_duration` while the timer \
         runs on. With `until` it returns the moment that holds: a port opens, a URL answers, a file \
         appears, a session ends or writes something, a command succeeds; waiting for a server is \
-        one call, not a loop. With `mission`: for later; the call returns at once and says whether you \
+        one call, not a loop. Where it can no longer hold it returns at once and says why \
+        (`completed_by`: `time`, `condition` or `impossible`). With `mission`: for later; the call returns at once and says whether you \
         will be woken or told with your next call. With `timer_id`: stand by again on a timer that exists. Timers survive restarts and \
         reboots, for years if need be.",
-    read_only: false,
-    destructive: false,
-    idempotent: false,
-    open_world: false,
+    power: Power::Runs,
     input: timer_input,
     output: timer_output,
 };
@@ -27,10 +25,7 @@ pub(super) const READ_TIMER: Described = Described {
     title: "Read timer",
     description: "Look at one of your timers, or at all that have not ended. Not needed for waiting: \
         a timer tells when it completes.",
-    read_only: true,
-    destructive: false,
-    idempotent: true,
-    open_world: false,
+    power: Power::Reads,
     input: read_input,
     output: read_output,
 };
@@ -39,10 +34,7 @@ pub(super) const STOP_TIMER: Described = Described {
     name: "stop_timer",
     title: "Stop timer",
     description: "End a timer for good. It will tell nobody.",
-    read_only: false,
-    destructive: true,
-    idempotent: false,
-    open_world: false,
+    power: Power::Ends,
     input: || act_input(json!({})),
     output: timer_output,
 };
@@ -52,10 +44,7 @@ pub(super) const CANCEL_TIMER: Described = Described {
     title: "Cancel timer",
     description: "Stop waiting for a timer but let it run on in the background: a message comes when \
         it completes.",
-    read_only: false,
-    destructive: false,
-    idempotent: false,
-    open_world: false,
+    power: Power::Changes,
     input: || act_input(json!({})),
     output: timer_output,
 };
@@ -64,10 +53,7 @@ pub(super) const PAUSE_TIMER: Described = Described {
     name: "pause_timer",
     title: "Pause timer",
     description: "Let nothing elapse on a timer for a while; it goes on by itself afterwards.",
-    read_only: false,
-    destructive: false,
-    idempotent: false,
-    open_world: false,
+    power: Power::Ends,
     input: || act_input(json!({"pause_duration": positive("Seconds until it goes on by itself.")})),
     output: timer_output,
 };
@@ -76,10 +62,7 @@ pub(super) const RESUME_TIMER: Described = Described {
     name: "resume_timer",
     title: "Resume timer",
     description: "Let a paused timer go on now, in the state it had before the pause.",
-    read_only: false,
-    destructive: false,
-    idempotent: false,
-    open_world: false,
+    power: Power::Runs,
     input: || act_input(json!({})),
     output: timer_output,
 };
@@ -90,10 +73,7 @@ pub(super) const READ_MESSAGES: Described = Described {
     description: "Read the messages that wait for you (a timer has completed, a session has ended), \
         oldest first; they count as seen then. They are also appended to the next result of any \
         tool, so there is no need to look for them in a loop.",
-    read_only: false,
-    destructive: false,
-    idempotent: false,
-    open_world: false,
+    power: Power::Changes,
     input: messages_input,
     output: messages_output,
 };
@@ -113,11 +93,31 @@ fn timer_input() -> Value {
             "timer_id": {"type": "string", "description": "Continue this timer instead of making one."},
             "until": {
                 "type": "object",
-                "description": "End early, the moment this holds. One of: {\"port\": 3000} or {\"port\": \"host:3000\"}; {\"url\": \"http://…\", \"status\": 200, \"body\": \"regex\"}; {\"file\": \"path\", \"is\": \"present|gone|changed\", \"matches\": \"regex\"}; {\"session\": \"session_…\", \"is\": \"ended\"} or {\"session\": \"session_…\", \"output\": \"regex\"}; {\"command\": \"test -f x\", \"every\": 2} (holds on exit code 0); {\"all\": […]}; {\"any\": […]}."
+                "properties": condition_fields(),
+                "description": "End early, the moment this holds, or as soon as it no longer can. One of: {\"port\": 3000} or {\"port\": \"host:3000\"}; {\"url\": \"http://…\", \"status\": 200, \"body\": \"regex\"}; {\"file\": \"path\", \"is\": \"present|gone|changed\", \"matches\": \"regex\"}; {\"session\": \"session_…\", \"is\": \"ended\"} or {\"session\": \"session_…\", \"output\": \"regex\"}; {\"command\": \"test -f x\", \"every\": 2} (holds on exit code 0); {\"all\": […]}; {\"any\": […]}."
             },
             "idempotency_key": {"type": "string", "description": "A call repeated with the same key makes no second timer; it stands by on the first."}
         },
         "additionalProperties": false
+    })
+}
+
+/// The fields of every kind of condition.
+fn condition_fields() -> Value {
+    json!({
+        "port": {"type": ["integer", "string"]},
+        "url": {"type": "string"},
+        "status": {"type": "integer"},
+        "body": {"type": "string"},
+        "file": {"type": "string"},
+        "is": {"type": "string"},
+        "matches": {"type": "string"},
+        "session": {"type": "string"},
+        "output": {"type": "string"},
+        "command": {"type": "string"},
+        "every": {"type": "number"},
+        "all": {"type": "array", "items": {"type": "object"}},
+        "any": {"type": "array", "items": {"type": "object"}}
     })
 }
 
