@@ -20,8 +20,8 @@ use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Course, Create, Kind, Place, Status, Timer, Why};
 use abide_core::{
-    Agent, CallId, Conversation, Effect, End, Ending, Event, Exit, House, Key, MessageId, Millis, Mono,
-    Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
+    Agent, CallId, Conversation, Effect, End, Ending, Event, Exit, House, Key, MessageId, Millis,
+    Mono, Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
 };
 use book::Book;
 
@@ -160,7 +160,14 @@ impl Stage {
         self.house = House::new(7);
         let found = !sessions.is_empty();
         for (session, state) in sessions {
-            self.step(Event::Found { session, state }, out);
+            self.step(
+                Event::Found {
+                    session,
+                    state,
+                    deadline: None,
+                },
+                out,
+            );
         }
         let kept = self.book.kept(self.boot_id);
         self.step(Event::Kept(Box::new(kept)), out);

@@ -91,6 +91,7 @@ mod tests {
             id: SessionId::from_bits(bits),
             state: Session {
                 agent: Agent("ann".into()),
+                conversation: None,
                 command: "serve".into(),
                 key: None,
                 started_by: StartedBy::Call,

@@ -68,6 +68,7 @@ impl Sessions for Sight {
             });
             let caller = Caller {
                 agent: Some(owner.agent.clone()),
+                conversation: None,
             };
             let pending = self.0.call(caller, request, Some(launch(wanted))).await;
             match pending.done().await {
@@ -155,7 +156,7 @@ impl Sight {
                 ending: ending.clone(),
                 last_line: String::from_utf8_lossy(&tail::last_line(&view.folder)).into_owned(),
             },
-            (None, Phase::Failed { fault }) => Tried::NotRun(fault.to_string()),
+            (None, Phase::Failed { fault, .. }) => Tried::NotRun(fault.to_string()),
             (None, _) => Tried::NotRun("its last try cannot be killed".into()),
         }
     }
@@ -193,7 +194,7 @@ fn launch(wanted: &Command) -> Launch {
 
 /// How a session ended, in words; `None`: it has not.
 fn how(view: &SessionView) -> Option<String> {
-    if let Phase::Failed { fault } = &view.state.phase {
+    if let Phase::Failed { fault, .. } = &view.state.phase {
         return Some(fault.to_string());
     }
     view.ending().map(ended_how)

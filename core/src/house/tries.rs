@@ -55,6 +55,7 @@ impl House {
         }
         let session = Session {
             agent,
+            conversation: None,
             command: once.command,
             key: Some(once.key),
             started_by: once.started_by,

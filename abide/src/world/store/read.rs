@@ -124,7 +124,7 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
         let number: u64 = row.get(0)?;
         let condition: Option<String> = row.get(10)?;
         let conditional = condition.is_some();
-        let agent = names.of(text(1)?);
+        let agent = Agent(names.of(text(1)?));
         if let Some(condition) = condition {
             let until = Until {
                 condition: condition.into(),
