@@ -135,6 +135,8 @@ pub struct Config {
     pub kill_grace: f64,
     /// `auto`, `cgroup`, `pid_namespace` or `subreaper`.
     pub containment: Containment,
+    /// Processes and threads that a session may have at once, where its control group counts them. 0: any number.
+    pub max_processes: u32,
     /// Keepers started in advance.
     pub spare_keepers: usize,
     /// Where HTTP is served over TCP: an address such as `127.0.0.1:8931` (port 0: any that is
@@ -197,6 +199,7 @@ impl Default for Config {
             keep_bytes: 1 << 30,
             kill_grace: 2.0,
             containment: Containment::Auto,
+            max_processes: 8_192,
             spare_keepers: 4,
             http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,

@@ -10,8 +10,6 @@ pub const RUNNING_SESSIONS: usize = 16_384;
 pub const SESSIONS: usize = 262_144;
 /// Ended sessions that are kept at most, however young and small they are.
 pub const KEPT_SESSIONS: usize = 98_304;
-/// Sessions at which those that are too many are not left until the past is looked through anyway.
-pub const CROWD: usize = KEPT_SESSIONS + 2 * RUNNING_SESSIONS;
 /// Closed questions remembered, so that a late answer is told who was first.
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Idle limit of `execute_command` where none is given.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
     Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, SessionId,
-    TimerId, Wall, limit,
+    TimerId, Wall,
 };
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -20,9 +20,12 @@ pub struct Board {
     questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
-    crowded: Notify,
+    /// Sessions that have ended since somebody looked, each as often as it was published.
+    ended: Mutex<Vec<SessionId>>,
+    any_ended: Notify,
     unread: AtomicBool,
     timers: AtomicUsize,
+    storage: Mutex<Option<Arc<str>>>,
 }
 
 /// A session as the doors see it.
@@ -42,6 +45,8 @@ pub struct SessionView {
     pub folder: PathBuf,
     /// The hard limit, counted from its start.
     pub deadline: Option<Millis>,
+    /// What is wrong with its record, as a sentence.
+    pub damage: Option<Arc<str>>,
 }
 
 impl SessionView {
@@ -67,6 +72,12 @@ impl SessionView {
     /// Whether the leader still runs (or is about to).
     pub fn runs(&self) -> bool {
         matches!(self.state.phase, Phase::Starting | Phase::Running { .. })
+    }
+
+    /// Bytes that it is known to have written, in its log or not.
+    pub fn bytes(&self) -> u64 {
+        let ended = self.ending().map_or(0, |ending| ending.bytes);
+        self.state.bytes.max(ended)
     }
 
     /// Whether an agent may know of it.
@@ -123,9 +134,11 @@ impl Default for Board {
             questions: RwLock::default(),
             changes: broadcast::channel(CHANGES).0,
             questions_changed: watch::Sender::new(()),
-            crowded: Notify::new(),
+            ended: Mutex::default(),
+            any_ended: Notify::new(),
             unread: AtomicBool::new(false),
             timers: AtomicUsize::new(0),
+            storage: Mutex::default(),
         }
     }
 }
@@ -180,11 +193,14 @@ impl Board {
     }
 
     pub(super) fn publish(&self, view: SessionView) {
+        let is_over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
         let id = view.id;
         let mut sessions = self.sessions.write().expect("no holder panics");
         sessions.insert(id, Arc::new(view));
-        if sessions.len() > limit::CROWD {
-            self.crowded.notify_one();
+        drop(sessions);
+        if is_over {
+            self.ended.lock().expect("no holder panics").push(id);
+            self.any_ended.notify_one();
         }
     }
 
@@ -193,9 +209,14 @@ impl Board {
         let _ = self.changes.send(Change::Session(id));
     }
 
-    /// Waits until there are so many sessions that some of the past should go.
-    pub(super) async fn crowded(&self) {
-        self.crowded.notified().await;
+    /// Waits until a session has ended.
+    pub(super) async fn ended(&self) {
+        self.any_ended.notified().await;
+    }
+
+    /// The sessions that have ended since this was last asked.
+    pub(super) fn take_ended(&self) -> Vec<SessionId> {
+        std::mem::take(&mut self.ended.lock().expect("no holder panics"))
     }
 
     pub(super) fn forget(&self, id: SessionId) {
@@ -239,6 +260,21 @@ impl Board {
     pub(super) fn set_counts(&self, any_unread: bool, timers: usize) {
         self.unread.store(any_unread, Ordering::Relaxed);
         self.timers.store(timers, Ordering::Relaxed);
+    }
+
+    /// Something is wrong with the database. It is said once in the log, and to everybody who asks how the daemon
+    /// is.
+    pub(super) fn storage_trouble(&self, sentence: &str) {
+        let mut known = self.storage.lock().expect("no holder panics");
+        if known.as_deref() != Some(sentence) {
+            tracing::error!("{sentence}");
+            *known = Some(sentence.into());
+        }
+    }
+
+    /// What is wrong with the database.
+    pub fn storage(&self) -> Option<Arc<str>> {
+        self.storage.lock().expect("no holder panics").clone()
     }
 
     pub(super) fn timer(&self, id: TimerId) {

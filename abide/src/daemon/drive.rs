@@ -50,7 +50,8 @@ pub(super) async fn drive(
     } = seams;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
-    let mut timers_due = Alarm::at_boot_time().map_err(|e| StoreFault::Broken(e.to_string()))?;
+    let mut timers_due =
+        Alarm::at_boot_time().map_err(|e| StoreFault::Refused(format!("a timer: {e}")))?;
     let mut calendar = Alarm::on_calendar_set().ok();
     let mut bell = Bell::new();
     let mut turn = Vec::with_capacity(TURN);

@@ -29,7 +29,7 @@ use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::handed::{self, Sockets};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
-use crate::world::store::{Opened, Sqlite, Store, StoreFault};
+use crate::world::store::{self, Opened, StoreFault};
 use crate::world::web::Web;
 use crate::world::{apart, descriptors, entropy, heap, oom, secret, socket, text};
 
@@ -357,10 +357,10 @@ impl Runtime {
     /// the keepers are made of it.
     pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        // Made by us first, so that the database and what it keeps beside it are closed to others.
-        open_private(&places.database()).context("cannot make the database")?;
-        let opened =
-            Sqlite::open(&places.database(), boot_id()).map_err(|fault| unopened(places, fault))?;
+        // Made by us first, so that the database and what it keeps beside it are closed to others. Where it
+        // cannot be made, it cannot be opened either.
+        let _ = open_private(&places.database());
+        let (opened, trouble) = open_database(places)?;
         let Opened {
             store,
             past,
@@ -368,7 +368,6 @@ impl Runtime {
             kept,
             conditions,
         } = opened;
-        let store: Arc<dyn Store> = Arc::new(store);
         let (events, happened) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
         let web = Arc::new(Web::new(config.ca_file.clone()));
@@ -387,6 +386,9 @@ impl Runtime {
             again,
         };
         let handle = Handle::new(inbox, means, config);
+        if let Some(trouble) = trouble {
+            handle.board().storage_trouble(&trouble);
+        }
         handle
             .prober()
             .show_sessions(Arc::new(Sight(handle.clone())));
@@ -480,22 +482,18 @@ impl Runtime {
 /// The longest path, in bytes, that a database can have with what is written beside it.
 const LONGEST_DATABASE: usize = 500;
 
-/// Why the database cannot be used, and what to do.
-fn unopened(places: &Places, fault: StoreFault) -> anyhow::Error {
+/// Opens the database, and says what is wrong with it where the daemon can go on all the same.
+fn open_database(places: &Places) -> anyhow::Result<(Opened, Option<String>)> {
     let path = places.database();
     let length = path.as_os_str().len();
-    match fault {
-        StoreFault::Unwritable(_) if length > LONGEST_DATABASE => anyhow::anyhow!(
+    if length > LONGEST_DATABASE {
+        bail!(
             "the path of the database has {length} bytes, and at most {LONGEST_DATABASE} can be opened; \
              choose a folder with a shorter path by ABIDE_DIR"
-        ),
-        StoreFault::Unwritable(_) => anyhow::Error::new(fault).context("cannot open the database"),
-        StoreFault::Broken(why) => anyhow::anyhow!(
-            "{} is damaged: {why}. Move it away to begin with an empty one; timers, questions and \
-             messages are in it, sessions are not",
-            path.display()
-        ),
+        );
     }
+    let opened = store::open(&path, boot_id());
+    opened.with_context(|| format!("cannot use {}", path.display()))
 }
 
 async fn run(

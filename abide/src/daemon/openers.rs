@@ -105,6 +105,7 @@ mod tests {
             },
             cwd: "/".into(),
             pty: false,
+            damage: None,
             contained_by: None,
             folder: "/".into(),
             deadline: None,

@@ -52,6 +52,8 @@ struct Detail {
     cwd: PathBuf,
     pty: bool,
     deadline: Option<Millis>,
+    /// What is wrong with its record.
+    damage: Option<Arc<str>>,
     /// It was started by this daemon.
     fresh: bool,
     /// That somebody has heard of its end has been noted.
@@ -204,11 +206,19 @@ impl Performer {
                 }
                 Ok(true)
             }
-            Err(fault @ StoreFault::Unwritable(_)) => {
+            Err(fault @ (StoreFault::Unwritable(_) | StoreFault::Unopenable(_))) => {
                 tracing::error!("{fault}");
                 Ok(false)
             }
-            Err(fault @ StoreFault::Broken(_)) => Err(fault),
+            // Nothing was written, so nothing is unknown either, and commands need no database.
+            Err(fault @ StoreFault::Damaged(_)) => {
+                self.handle.board().storage_trouble(&format!(
+                    "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and \
+                     take over what can be read"
+                ));
+                Ok(false)
+            }
+            Err(fault) => Err(fault),
         }
     }
 
@@ -263,6 +273,7 @@ impl Performer {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
+                damage: None,
                 fresh: true,
                 heard: false,
             },
@@ -294,6 +305,7 @@ impl Performer {
             started_by: session.started_by.name(),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: hold(config.containment),
+            max_processes: config.max_processes,
             heritage: launch.heritage,
             prints: launch.secrets.to_bytes(),
         };
@@ -382,12 +394,14 @@ impl Performer {
                 pty,
                 deadline,
                 secrets,
+                damage,
             } = self.keepers.recalled(id);
             self.handle.remember_secrets(id, Arc::new(secrets));
             Detail {
                 cwd,
                 pty,
                 deadline,
+                damage,
                 fresh: false,
                 heard: is_over(state) && !house.is_unheard(id),
             }
@@ -400,6 +414,7 @@ impl Performer {
             contained_by: self.keepers.contained_by(id),
             folder: self.keepers.folder(id),
             deadline: detail.deadline,
+            damage: detail.damage.clone(),
         });
         if is_over(state) && !detail.heard && !house.is_unheard(id) {
             detail.heard = true;

@@ -1,7 +1,8 @@
 //! What is kept of the past, and for how long: so many days, so many bytes of logs, whichever comes
 //! first; and never so many that there would be no room for new ones. Only what has ended is ever removed,
-//! and its folder goes before it is forgotten.
+//! and its folder goes before it is forgotten. The bounds are held when sessions end, not only now and then.
 
+use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,59 +10,151 @@ use std::time::Duration;
 
 use abide_core::session::Phase;
 use abide_core::time::{Boot, Wall};
-use abide_core::{Event, Now, SessionId, limit};
+use abide_core::{Event, Millis, Mono, Now, SessionId, limit};
 
 use super::{Handle, SessionView};
 use crate::keeper::crash_point;
 use crate::world::clock::{Clock, pause};
 use crate::world::store::Store;
 
-/// How often the past is looked through.
-const ROUND: Duration = Duration::from_secs(3_600);
-/// How soon at the earliest it is looked through again where there are too many.
-const SOON: Duration = Duration::from_secs(60);
+/// How often the past is looked through where nothing ends.
+const ROUND: Millis = Millis(3_600_000);
+/// How long after a session has ended others that end are waited for, so that they are looked at together.
+const GATHER: Duration = Duration::from_millis(500);
+/// A session that has ended is not removed for want of room before this time has passed: its last output may
+/// still be on its way to the client.
+const FRESH: Millis = Millis(2_000);
 /// Between two handfuls of old rows.
 const BREATH: Duration = Duration::from_millis(20);
 
 /// Looks through the past for as long as the daemon lives.
 pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn Store>) {
     let mut calendar = Calendar::default();
+    let mut shelf = Shelf::default();
+    let mut next_round = Mono(0);
     loop {
-        let mut ended = handle.board().sessions();
-        let newest = ended.iter().map(|view| view.state.created).max();
-        ended.retain(|view| is_over(view));
-        let config = handle.config().clone();
-        let now = calendar.believed(clock.now(), newest);
-        let remover = handle.clone();
-        let removed = tokio::task::spawn_blocking(move || {
-            let past: Vec<Past> = ended.iter().map(|view| Past::of(view)).collect();
-            let bounds = Bounds {
-                days: config.keep_days,
-                bytes: config.keep_bytes,
-                count: limit::KEPT_SESSIONS,
-            };
-            let doomed = choose(past, now, &bounds);
-            doomed
-                .into_iter()
-                .filter(|id| remove(&remover, *id))
-                .collect::<Vec<_>>()
-        })
-        .await
-        .unwrap_or_default();
+        let at = clock.now();
+        let full = at.mono >= next_round;
+        let (chooser, ended) = (handle.clone(), handle.board().take_ended());
+        let chosen = tokio::task::spawn_blocking(move || {
+            if full {
+                shelf = Shelf {
+                    fresh: shelf.fresh,
+                    ..Shelf::default()
+                };
+                chooser
+                    .board()
+                    .sessions()
+                    .iter()
+                    .for_each(|view| shelf.put(view, None));
+            }
+            let ended = ended.iter().filter_map(|id| chooser.board().session(*id));
+            ended.for_each(|view| shelf.put(&view, Some(at.mono)));
+            let now = calendar.believed(at, shelf.newest());
+            let (removed, held) = shelf.make_room(&chooser, now, at.mono);
+            (shelf, calendar, now, removed, held)
+        });
+        let (now, removed, held);
+        (shelf, calendar, now, removed, held) = match chosen.await {
+            Ok(chosen) => chosen,
+            Err(fault) => return tracing::error!("old sessions are no longer removed: {fault}"),
+        };
         if !removed.is_empty() {
             tracing::info!("removed {} sessions of the past", removed.len());
             handle.tell(Event::Forgotten { sessions: removed }).await;
         }
-        let before = now
-            .0
-            .saturating_sub(handle.config().keep_days.saturating_mul(DAY));
-        forget_rows(&*store, before).await;
-        handle.keepers().trim();
-        pause(SOON).await;
-        tokio::select! {
-            () = pause(ROUND - SOON) => {}
-            () = handle.board().crowded() => {}
+        if full {
+            let days = handle.config().keep_days.saturating_mul(DAY);
+            forget_rows(&*store, now.0.saturating_sub(days)).await;
+            handle.keepers().trim();
+            next_round = at.mono + ROUND;
         }
+        let rest = Duration::from_millis(next_round.since(clock.now().mono).0);
+        tokio::select! {
+            () = pause(rest) => {}
+            () = pause(Duration::from_millis(FRESH.0)), if held => {}
+            () = handle.board().ended() => pause(GATHER).await,
+        }
+    }
+}
+
+/// The sessions that have ended, the oldest first, and what each takes on the disk.
+#[derive(Default)]
+struct Shelf {
+    by_age: BTreeMap<(Wall, SessionId), u64>,
+    total: u64,
+    /// When those were seen to end that have ended lately.
+    fresh: HashMap<SessionId, Mono>,
+}
+
+impl Shelf {
+    /// Adds a session that is over. `since`: it has just ended.
+    fn put(&mut self, view: &SessionView, since: Option<Mono>) {
+        let place = (view.state.created, view.id);
+        if !is_over(view) || self.by_age.contains_key(&place) {
+            return;
+        }
+        self.add(place, size_of(&view.folder), since);
+    }
+
+    fn add(&mut self, place: (Wall, SessionId), bytes: u64, since: Option<Mono>) {
+        self.by_age.insert(place, bytes);
+        self.total += bytes;
+        self.fresh.extend(since.map(|since| (place.1, since)));
+    }
+
+    fn newest(&self) -> Option<Wall> {
+        self.by_age.last_key_value().map(|(place, _)| place.0)
+    }
+
+    /// Removes what is too old or too much. Says what is gone, and whether something should go that is in use.
+    fn make_room(&mut self, handle: &Handle, now: Wall, at: Mono) -> (Vec<SessionId>, bool) {
+        self.fresh.retain(|_, since| at.since(*since) < FRESH);
+        let config = handle.config();
+        let bounds = Bounds {
+            oldest: Wall(now.0.saturating_sub(config.keep_days.saturating_mul(DAY))),
+            bytes: config.keep_bytes,
+            count: limit::KEPT_SESSIONS,
+        };
+        // Beside the board and this look, there may be a call that makes a result of it.
+        let in_use = |id| {
+            handle
+                .board()
+                .session(id)
+                .is_some_and(|view| Arc::strong_count(&view) > 2)
+        };
+        let (surplus, held) = self.surplus(&bounds, in_use);
+        let mut removed = Vec::new();
+        for place in surplus {
+            if remove(handle, place.1) {
+                self.total -= self.by_age.remove(&place).unwrap_or(0);
+                removed.push(place.1);
+            }
+        }
+        (removed, held)
+    }
+
+    /// What has to go, and whether something should go that is held.
+    fn surplus(
+        &self,
+        bounds: &Bounds,
+        in_use: impl Fn(SessionId) -> bool,
+    ) -> (Vec<(Wall, SessionId)>, bool) {
+        let (mut total, mut count) = (self.total, self.by_age.len());
+        let (mut surplus, mut held) = (Vec::new(), false);
+        for (place, bytes) in &self.by_age {
+            if place.0 >= bounds.oldest && total <= bounds.bytes && count <= bounds.count {
+                break;
+            }
+            if self.fresh.contains_key(&place.1) || in_use(place.1) {
+                held = true;
+                continue;
+            }
+            total -= bytes;
+            count -= 1;
+            surplus.push(*place);
+        }
+        (surplus, held)
     }
 }
 
@@ -72,7 +165,7 @@ const PROBATION: u64 = DAY;
 
 /// What day it is, for deciding what is old. One mistaken calendar must not take the whole past away, so
 /// one that has leapt ahead is not believed at once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Calendar {
     /// What was believed last, and when.
     last: Option<(Wall, Boot)>,
@@ -130,23 +223,6 @@ fn remove(handle: &Handle, id: SessionId) -> bool {
     }
 }
 
-/// An ended session as retention sees it.
-struct Past {
-    id: SessionId,
-    created: Wall,
-    bytes: u64,
-}
-
-impl Past {
-    fn of(view: &SessionView) -> Self {
-        Past {
-            id: view.id,
-            created: view.state.created,
-            bytes: size_of(&view.folder),
-        }
-    }
-}
-
 /// What it takes on the disk: of many small ones that is far more than they hold.
 fn size_of(folder: &Path) -> u64 {
     let itself = std::fs::symlink_metadata(folder).map_or(0, |found| taken(&found));
@@ -168,76 +244,77 @@ fn taken(found: &std::fs::Metadata) -> u64 {
 
 const DAY: u64 = 86_400_000;
 
-/// How old the past may be, how large, and how many sessions of it there may be.
+/// When the oldest may have been created, how large all may be, and how many there may be.
 struct Bounds {
-    days: u64,
+    oldest: Wall,
     bytes: u64,
     count: usize,
-}
-
-/// The newest are kept as long as they are young enough and fit.
-fn choose(mut past: Vec<Past>, now: Wall, bounds: &Bounds) -> Vec<SessionId> {
-    past.sort_by_key(|past| std::cmp::Reverse(past.created));
-    let mut kept = 0;
-    past.into_iter()
-        .enumerate()
-        .filter(|(place, past)| {
-            let old = now.0.saturating_sub(past.created.0) > bounds.days.saturating_mul(DAY);
-            kept += past.bytes;
-            old || kept > bounds.bytes || *place >= bounds.count
-        })
-        .map(|(_, past)| past.id)
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn past(bits: u64, created: u64, bytes: u64) -> Past {
-        Past {
-            id: SessionId::from_bits(bits),
-            created: Wall(created),
-            bytes,
+    /// Sessions by number, each with the time of its creation and its size.
+    fn shelf(sessions: &[(u64, u64, u64)]) -> Shelf {
+        let mut shelf = Shelf::default();
+        for (bits, created, bytes) in sessions {
+            shelf.add((Wall(*created), SessionId::from_bits(*bits)), *bytes, None);
         }
+        shelf
+    }
+
+    fn surplus(shelf: &Shelf, bounds: &Bounds) -> (Vec<SessionId>, bool) {
+        let (surplus, held) = shelf.surplus(bounds, |_| false);
+        (surplus.into_iter().map(|(_, id)| id).collect(), held)
     }
 
     const BOUNDS: Bounds = Bounds {
-        days: 30,
+        oldest: Wall(0),
         bytes: 1 << 30,
         count: limit::KEPT_SESSIONS,
     };
 
     #[test]
     fn the_old_goes_and_the_young_stays() {
-        let now = Wall(40 * DAY);
-        let all = vec![past(1, 9 * DAY, 1), past(2, 11 * DAY, 1)];
+        let shelf = shelf(&[(1, 9 * DAY, 1), (2, 11 * DAY, 1)]);
         let bounds = Bounds {
-            bytes: 1_000,
+            oldest: Wall(10 * DAY),
             ..BOUNDS
         };
-        assert_eq!(choose(all, now, &bounds), [SessionId::from_bits(1)]);
+        assert_eq!(surplus(&shelf, &bounds).0, [SessionId::from_bits(1)]);
     }
 
     #[test]
     fn the_newest_are_kept_while_they_fit() {
-        let now = Wall(DAY);
-        let all = vec![past(1, 1, 60), past(2, 2, 50), past(3, 3, 40)];
+        let shelf = shelf(&[(1, 1, 60), (2, 2, 50), (3, 3, 40)]);
         let bounds = Bounds {
             bytes: 100,
             ..BOUNDS
         };
-        assert_eq!(choose(all, now, &bounds), [SessionId::from_bits(1)]);
+        assert_eq!(surplus(&shelf, &bounds).0, [SessionId::from_bits(1)]);
+    }
+
+    #[test]
+    fn what_has_only_just_ended_or_is_in_use_is_held() {
+        let mut shelf = shelf(&[(1, 1, 60), (2, 2, 50)]);
+        shelf.add((Wall(3), SessionId::from_bits(3)), 110, Some(Mono(5)));
+        let bounds = Bounds {
+            bytes: 100,
+            ..BOUNDS
+        };
+        let both = [1, 2].map(SessionId::from_bits);
+        assert_eq!(surplus(&shelf, &bounds), (both.to_vec(), true));
+        let (others, held) = shelf.surplus(&bounds, |id| id == both[0]);
+        assert_eq!((others, held), (vec![(Wall(2), both[1])], true));
     }
 
     #[test]
     fn there_are_never_so_many_that_no_new_one_could_be_started() {
-        let now = Wall(DAY);
-        let all: Vec<Past> = (0..limit::SESSIONS as u64).map(|n| past(n, n, 1)).collect();
-        let doomed = choose(all, now, &BOUNDS);
-        assert_eq!(doomed.len(), limit::SESSIONS - limit::KEPT_SESSIONS);
-        assert!(doomed.contains(&SessionId::from_bits(0)), "the oldest go");
-        const { assert!(limit::CROWD < limit::SESSIONS) };
+        let all: Vec<_> = (0..limit::SESSIONS as u64).map(|n| (n, n, 1)).collect();
+        let (surplus, _) = surplus(&shelf(&all), &BOUNDS);
+        assert_eq!(surplus.len(), limit::SESSIONS - limit::KEPT_SESSIONS);
+        assert!(surplus.contains(&SessionId::from_bits(0)), "the oldest go");
     }
 
     fn at(wall_days: u64, boot_hours: u64) -> Now {

@@ -135,6 +135,8 @@ pub struct Page {
     pub seen: u64,
     /// When the last of that came (wall time in milliseconds).
     pub last_at: u64,
+    /// Bytes before its end are not in the log.
+    pub lossy: bool,
 }
 
 /// What there was of unfinished lines where a page ended. Whoever follows a log reads on there again and
@@ -145,7 +147,8 @@ pub struct Begun {
     lines: [Unfinished; 3],
 }
 
-/// Reads on from a cursor, up to `most` lines, in a log that is known to have come at least to `known`.
+/// Reads on from a cursor, up to `most` lines, in the log of a session that has written at least `known` bytes.
+/// What is not in the log up to there is told as missing.
 pub fn read(
     log: &Log,
     known: u64,
@@ -168,6 +171,7 @@ pub fn read(
             Piece::Chunk(chunk) => {
                 reader.chunk(chunk.offset, chunk.stream, &chunk.bytes);
                 reader.last_at = chunk.at_wall_ms;
+                reader.lossy |= chunk.dropped > 0;
             }
             Piece::Gap { from, to } => reader.gap(from, to),
         }
@@ -194,6 +198,7 @@ struct Reader {
     lines: Vec<String>,
     text: usize,
     last_at: u64,
+    lossy: bool,
     unfinished: [Unfinished; 3],
 }
 
@@ -248,6 +253,7 @@ impl Reader {
             lines: Vec::new(),
             text: 0,
             last_at: 0,
+            lossy: false,
             unfinished: from.streams.map(|begin| Unfinished {
                 taken: begin.taken,
                 parts: begin.from.map(|from| (0, from)).into_iter().collect(),
@@ -364,7 +370,8 @@ impl Reader {
         }
         let bytes = to - from;
         self.lines
-            .push(format!("[… {bytes} bytes are no longer in the log …]"));
+            .push(format!("[… {bytes} bytes are missing from the log …]"));
+        self.lossy = true;
         self.at = to;
     }
 
@@ -398,6 +405,7 @@ impl Reader {
             open,
             seen: self.at,
             last_at: self.last_at,
+            lossy: self.lossy,
         };
         (page, self.unfinished)
     }
@@ -420,9 +428,9 @@ mod tests {
 
     use crate::keeper::log as keeper;
 
-    /// One page, for whoever remembers nothing.
-    fn read(log: &Log, known: u64, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
-        super::read(log, known, from, most, open, &mut nothing())
+    /// One page of all there is, for a reader that remembers nothing.
+    fn read(log: &Log, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+        super::read(log, log.end()?, from, most, open, &mut nothing())
     }
 
     fn nothing() -> Begun {
@@ -441,8 +449,9 @@ mod tests {
         let mut lines = Vec::new();
         let mut begun = Begun::default();
         loop {
-            let page = read(&log, u64::MAX, cursor, most, open).unwrap();
-            let on = super::read(&log, u64::MAX, cursor, most, open, &mut begun);
+            let page = read(&log, cursor, most, open).unwrap();
+            let end = log.end().unwrap();
+            let on = super::read(&log, end, cursor, most, open, &mut begun);
             assert_eq!(on.unwrap(), page, "whoever reads on reads the same");
             let next: Cursor = page.cursor.to_string().parse().unwrap();
             assert_eq!(next, page.cursor);
@@ -509,7 +518,7 @@ mod tests {
         let log = written(folder.path(), &[(Stdout, "begun "), (Stderr, "one\n")]);
         let mut begun = Begun::default();
         let mut on = |log: &Log, from, open| {
-            let page = super::read(log, u64::MAX, from, 10, open, &mut begun);
+            let page = super::read(log, log.end().unwrap(), from, 10, open, &mut begun);
             page.unwrap()
         };
         let first = on(&log, Cursor::default(), Open::Leave);
@@ -525,7 +534,7 @@ mod tests {
             let rest = on(&log, first.cursor, open);
             assert_eq!(rest.lines, ["[stdout] begun ended"]);
         }
-        let anew = read(&log, u64::MAX, first.cursor, 10, Open::Leave).unwrap();
+        let anew = read(&log, first.cursor, 10, Open::Leave).unwrap();
         assert_eq!(anew.lines, ["[stdout] other ended"]);
     }
 
@@ -533,9 +542,9 @@ mod tests {
     fn a_prompt_is_handed_out_once_and_its_line_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let log = written(folder.path(), &[(Pty, "name? ")]);
-        let first = read(&log, u64::MAX, Cursor::default(), 10, Open::Leave).unwrap();
+        let first = read(&log, Cursor::default(), 10, Open::Leave).unwrap();
         assert!(first.lines.is_empty() && first.open);
-        let prompt = read(&log, u64::MAX, Cursor::default(), 10, Open::Take).unwrap();
+        let prompt = read(&log, Cursor::default(), 10, Open::Take).unwrap();
         assert_eq!((prompt.lines, prompt.open), (vec!["name? ".into()], false));
         for (more, wanted) in [
             ("\r\nhi\r\n", vec!["hi"]),
@@ -543,7 +552,7 @@ mod tests {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &[(Pty, "name? "), (Pty, more)]);
-            let page = read(&log, u64::MAX, prompt.cursor, 10, Open::Take).unwrap();
+            let page = read(&log, prompt.cursor, 10, Open::Take).unwrap();
             assert_eq!(page.lines, wanted);
         }
     }
@@ -555,10 +564,10 @@ mod tests {
             let chunks = [(Pty, &text[..cut]), (Pty, &text[cut..])];
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &chunks[..1]);
-            let first = read(&log, u64::MAX, Cursor::default(), 9, Open::Take).unwrap();
+            let first = read(&log, Cursor::default(), 9, Open::Take).unwrap();
             let folder = tempfile::tempdir().unwrap();
             let log = written(folder.path(), &chunks);
-            let rest = read(&log, u64::MAX, first.cursor, 9, Open::Take).unwrap();
+            let rest = read(&log, first.cursor, 9, Open::Take).unwrap();
             let all = [first.lines, rest.lines].concat().concat();
             assert_eq!(all, "é€🦀red.", "cut at {cut}");
         }
@@ -570,6 +579,39 @@ mod tests {
         let parts = pages(&[(Pty, &long)], 100, Open::Take);
         assert!(parts.len() >= 4);
         assert!(parts.iter().all(|part| part.chars().count() <= LINE_CHARS));
+    }
+
+    /// The keeper has counted bytes that the disk refused, or the log was removed.
+    #[test]
+    fn bytes_that_were_counted_and_are_not_there_are_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = written(folder.path(), &[(Stdout, "one\n")]);
+        let mut begun = Begun::default();
+        let mut on = |from, known| super::read(&log, known, from, 10, Open::Leave, &mut begun);
+        let page = on(Cursor::default(), 10).unwrap();
+        let missing = "[… 6 bytes are missing from the log …]";
+        assert_eq!(page.lines, ["[stdout] one", missing]);
+        assert_eq!(
+            (page.seen, page.cursor.offset(), page.lossy),
+            (10, 10, true)
+        );
+        let next = on(page.cursor, 10).unwrap();
+        assert!(next.lines.is_empty(), "{:?}", next.lines);
+        std::fs::remove_dir_all(folder.path().join("log")).unwrap();
+        let gone = read(&Log::open(folder.path()), Cursor::default(), 10, Open::Take).unwrap();
+        assert!(gone.lines.is_empty());
+        let gone = super::read(
+            &Log::open(folder.path()),
+            4,
+            Cursor::default(),
+            10,
+            Open::Take,
+            &mut nothing(),
+        );
+        assert_eq!(
+            gone.unwrap().lines,
+            ["[… 4 bytes are missing from the log …]"]
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub struct Leaf {
 impl Leaf {
     /// Makes the group below `base`.
     pub fn make(base: &Path, session: &str) -> io::Result<Self> {
-        let path = base.join(format!("abide-{session}"));
+        let path = group_of(base, session);
         match std::fs::create_dir(&path) {
             Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(fault),
             _ => {}
@@ -82,6 +82,17 @@ impl Leaf {
             folder,
             events: File::open(path.join("cgroup.events"))?,
         })
+    }
+
+    /// Lets it have at most so many processes and threads, where the kernel counts them for this group: only if the
+    /// group above hands the `pids` controller on. 0: any number.
+    pub fn limit_processes(&self, most: u32) {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        if most > 0
+            && let Ok(file) = rustix::fs::openat(&self.folder, "pids.max", flags, Mode::empty())
+        {
+            let _ = rustix::io::write(&file, most.to_string().as_bytes());
+        }
     }
 
     /// Kills everything in it and below it.
@@ -133,6 +144,17 @@ impl Leaf {
     pub fn remove(&self) {
         remove(&self.path);
     }
+}
+
+/// Takes the group away that was made for a session, where that is over or never began.
+pub fn remove_group_of(session: &str) {
+    if let Some(base) = own_folder() {
+        remove(&group_of(&base, session));
+    }
+}
+
+fn group_of(base: &Path, session: &str) -> PathBuf {
+    base.join(format!("abide-{session}"))
 }
 
 fn collect(group: &Path, into: &mut Vec<i32>) {
@@ -237,6 +259,24 @@ mod tests {
             find(pure, "0::/user.slice/a.scope\n"),
             Some("/sys/fs/cgroup/user.slice/a.scope".into())
         );
+    }
+
+    #[test]
+    fn the_number_of_processes_is_limited_where_the_kernel_counts_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let (events, limit) = (
+            folder.path().join("cgroup.events"),
+            folder.path().join("pids.max"),
+        );
+        std::fs::write(events, "populated 0\n").unwrap();
+        let leaf = Leaf::open(folder.path()).unwrap();
+        leaf.limit_processes(100);
+        assert!(!limit.exists(), "it is not made where there is none");
+        std::fs::write(&limit, "").unwrap();
+        leaf.limit_processes(0);
+        assert_eq!(std::fs::read_to_string(&limit).unwrap(), "");
+        leaf.limit_processes(100);
+        assert_eq!(std::fs::read_to_string(&limit).unwrap(), "100");
     }
 
     #[test]

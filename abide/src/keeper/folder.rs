@@ -2,11 +2,13 @@
 //! `log` holds the output, and `ctl` is where its keeper listens. Environment and input are not
 //! here: they may hold secrets. Of those only fingerprints are.
 //!
-//! Both files are lines of `name=value`. A file without its closing line was torn and counts as
-//! absent.
+//! Both files are lines of `name=value`. A file without its closing line was torn. An `ending` that was torn
+//! counts as absent; of a session whose `meta` is damaged the log is kept and as much is told as can be read.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use abide_core::{Containment, End, Exit};
@@ -176,6 +178,39 @@ impl Meta {
         lines.close()
     }
 
+    /// What can still be read of a damaged record, line by line. It is good for being shown, and for nothing
+    /// else: what was damaged may look like something else, so no process may be sought by it.
+    fn remnant(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let found = Found(text.lines().filter_map(|l| l.split_once('=')).collect());
+        let unknown = || "unknown".to_owned();
+        Meta {
+            session: found.text("session").unwrap_or_default(),
+            agent: found.text("agent").unwrap_or_else(unknown),
+            command: found.bytes("command").unwrap_or_default(),
+            cwd: found.bytes("cwd").unwrap_or_default(),
+            pty: found.size(),
+            deadline_ms: found.number("deadline_ms"),
+            idle_ms: found.number("idle_ms"),
+            inactivity_ms: found.number("inactivity_ms"),
+            log_quota: found.number("log_quota").unwrap_or(0),
+            created_wall_ms: found.number("created_wall_ms").unwrap_or(0),
+            key: found.text("key"),
+            conversation: found.text("conversation"),
+            started_by: found.text("started_by"),
+            grace_ms: found.number("grace_ms").unwrap_or(0),
+            contained_by: Containment::Subreaper,
+            cgroup: None,
+            init: None,
+            keeper: Keeper {
+                pid: 0,
+                start_ticks: 0,
+                boot_id: String::new(),
+            },
+            prints: found.bytes("prints").unwrap_or_default(),
+        }
+    }
+
     /// `None`: torn, or not a meta file.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let found = Found::read(META_HEAD, text)?;
@@ -184,10 +219,7 @@ impl Meta {
             agent: found.text("agent")?,
             command: found.bytes("command")?,
             cwd: found.bytes("cwd")?,
-            pty: match (found.number("cols"), found.number("rows")) {
-                (Some(cols), Some(rows)) => Some(Size { cols, rows }),
-                _ => None,
-            },
+            pty: found.size(),
             deadline_ms: found.number("deadline_ms"),
             idle_ms: found.number("idle_ms"),
             inactivity_ms: found.number("inactivity_ms"),
@@ -333,37 +365,99 @@ impl Later {
     }
 }
 
+/// What a session's folder says of what was to be run.
+pub enum Record {
+    /// All of it.
+    Whole(Meta),
+    /// The folder was made for a session that never began, and holds nothing.
+    Unused,
+    /// It cannot be read, or not all of it.
+    Damaged {
+        /// What there is of it.
+        remnant: Meta,
+        /// What is wrong with it, as half a sentence.
+        why: String,
+    },
+}
+
 /// All that a session's folder says of it.
 pub struct Told {
-    /// What was to be run; `None`: nothing, or it was torn.
-    pub meta: Option<Meta>,
+    /// What was to be run.
+    pub record: Record,
     /// How it ended; `None`: it has not, or that was torn.
     pub ending: Option<EndingFile>,
     /// Whether somebody has heard how.
     pub heard: bool,
 }
 
-/// Reads all of it at once: a daemon that starts may find very many sessions.
-pub fn read_all(folder: &Path) -> io::Result<Told> {
-    let text = read(&folder.join(META))?.unwrap_or_default();
-    let (first, rest) = first_and_rest(&text);
+/// Reads all of it at once: a daemon that starts may find very many sessions. Damage is told, and is no
+/// failure.
+pub fn read_all(folder: &Path) -> Told {
+    let found = read(&folder.join(META));
+    let text = match &found {
+        Ok(Some(text)) => text.as_slice(),
+        Ok(None) | Err(_) => &[],
+    };
+    let (first, rest) = first_and_rest(text);
     // Where not even the meta could be written, the failure stands alone.
-    let ending = EndingFile::from_text(rest).or_else(|| EndingFile::from_text(first));
+    let alone = EndingFile::from_text(first);
+    let began = alone.is_none() && !is_blank(text);
+    let ending = EndingFile::from_text(rest).or(alone);
+    let ending = ending.or_else(|| {
+        let text = read(&folder.join(ENDING)).ok()??;
+        EndingFile::from_text(&text)
+    });
+    let damaged = |why: String| Record::Damaged {
+        remnant: Meta::remnant(first),
+        why,
+    };
+    let record = match (Meta::from_text(first), &found) {
+        (Some(meta), _) => Record::Whole(meta),
+        (None, Err(fault)) => damaged(fault.to_string()),
+        (None, Ok(_)) if !began && holds_nothing_else(folder) => Record::Unused,
+        (None, Ok(None)) => damaged("it is missing".into()),
+        (None, Ok(Some(_))) => damaged(what_is_wrong(first).into()),
+    };
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-    Ok(Told {
-        meta: Meta::from_text(first),
-        ending: match ending {
-            Some(ending) => Some(ending),
-            None => read(&folder.join(ENDING))?.and_then(|text| EndingFile::from_text(&text)),
-        },
+    Told {
+        record,
+        ending,
         heard: lines.any(|line| line == HEARD.as_bytes()),
-    })
+    }
+}
+
+/// Whether nothing was ever put into a record, see [`create`].
+fn is_blank(text: &[u8]) -> bool {
+    text.iter().all(|byte| matches!(byte, b'\n' | 0))
+}
+
+/// Whether there is nothing in a folder but what every keeper makes in advance.
+fn holds_nothing_else(folder: &Path) -> bool {
+    let Ok(mut entries) = std::fs::read_dir(folder) else {
+        return false;
+    };
+    entries
+        .all(|entry| entry.is_ok_and(|entry| entry.file_name() == META || entry.file_name() == CTL))
+}
+
+fn what_is_wrong(text: &[u8]) -> &'static str {
+    let head = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if is_blank(text) {
+        "it is empty"
+    } else if head != META_HEAD.as_bytes() && head.starts_with(b"abide meta ") {
+        "it was written by another version"
+    } else if !text.windows(CLOSING.len()).any(|part| part == CLOSING) {
+        "it is cut short"
+    } else {
+        "its content does not fit its checksum"
+    }
 }
 
 /// Notes that somebody has. Not synced: at worst it is told once more.
 pub fn mark_heard(folder: &Path) -> io::Result<()> {
-    let record = std::fs::OpenOptions::new()
+    let record = File::options()
         .append(true)
+        .custom_flags(PLAIN)
         .open(folder.join(META))?;
     io::Write::write_all(&mut &record, HEARD.as_bytes())
 }
@@ -376,7 +470,7 @@ pub fn read_meta(folder: &Path) -> io::Result<Option<Meta>> {
 
 /// The ending of the session in this folder; `None`: there is none yet, or it was torn.
 pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
-    read_all(folder).map(|told| told.ending)
+    Ok(read_all(folder).ending)
 }
 
 /// The text up to and including its first closing line, and what follows it.
@@ -395,18 +489,37 @@ pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
     put(&create(&folder, ENDING)?, &ending.to_text())
 }
 
-fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    match std::fs::read(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(fault) => Err(fault),
+/// Flags with which every file of a session is opened: whatever lies in its place, a link, a pipe without a
+/// writer, must not hold anybody up or lead elsewhere.
+pub const PLAIN: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+/// No file of a session but its log is longer: a command has at most 1 MiB, of which each byte takes up to three.
+const LONGEST: u64 = 8 << 20;
+
+/// Reads a file of a session other than its log; `None`: there is none. What is not a regular file, or too long to
+/// be one of ours, is a failure.
+pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::options().read(true).custom_flags(PLAIN).open(path) {
+        Ok(file) => file,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(fault) => return Err(fault),
+    };
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
     }
+    if found.len() > LONGEST {
+        return Err(io::Error::other(format!("it has {} bytes", found.len())));
+    }
+    let mut text = Vec::with_capacity(found.len() as usize);
+    file.take(LONGEST).read_to_end(&mut text)?;
+    Ok(Some(text))
 }
 
 /// A file that counts as absent until something whole is put into it. It has its first page already,
 /// which is most of what a first write would take; the text goes over it.
 pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = rustix::fs::openat(folder.as_fd(), name, flags, mode)?;
     rustix::io::pwrite(&file, b"\n", 0)?;
@@ -515,6 +628,13 @@ impl<'a> Found<'a> {
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.raw(name)?.parse().ok()
+    }
+
+    fn size(&self) -> Option<Size> {
+        Some(Size {
+            cols: self.number("cols")?,
+            rows: self.number("rows")?,
+        })
     }
 
     fn text(&self, name: &str) -> Option<String> {

@@ -510,6 +510,7 @@ mod tests {
             started_by: Some("timer_00000001".into()),
             grace_ms: 2_000,
             containment: Hold::Auto,
+            max_processes: 100,
             heritage: Some(Heritage {
                 umask: 0o27,
                 limits: vec![Bound {

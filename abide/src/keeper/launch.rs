@@ -42,6 +42,8 @@ pub struct Launch {
     pub grace_ms: u32,
     /// By what means its tree must be held together.
     pub containment: Hold,
+    /// How many processes and threads its control group may have at once. 0: any number.
+    pub max_processes: u32,
     /// By what the secrets in its environment are found in what it writes; it does not tell them, and
     /// is kept for the daemon.
     pub prints: Vec<u8>,
@@ -167,6 +169,7 @@ impl Launch {
             Hold::PidNamespace => 2,
             Hold::Subreaper => 3,
         });
+        put.u32(self.max_processes);
         // Keepers of before pass over it.
         put.bytes(&self.prints);
         if let Some(heritage) = &self.heritage {
@@ -213,6 +216,7 @@ impl Launch {
                 3 => Hold::Subreaper,
                 _ => return Err(Malformed),
             },
+            max_processes: take.u32()?,
             // Daemons of before say nothing of it.
             prints: match take.0 {
                 [] => Vec::new(),

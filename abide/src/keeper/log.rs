@@ -41,10 +41,12 @@ pub struct Entry {
     pub len: u32,
     /// From where.
     pub stream: Stream,
+    /// Bytes before it that are not in the log.
+    pub dropped: u64,
 }
 
 /// Width of an index line on disk.
-pub const ENTRY_SIZE: usize = 24;
+pub const ENTRY_SIZE: usize = 32;
 /// The folder of the segments within a session's folder.
 pub const LOG_FOLDER: &str = "log";
 /// Chunks of one stream that come within this time share an index line.
@@ -65,7 +67,8 @@ impl Entry {
         let mut out = [0; ENTRY_SIZE];
         out[..8].copy_from_slice(&self.offset.to_le_bytes());
         out[8..16].copy_from_slice(&self.at_wall_ms.to_le_bytes());
-        out[16..].copy_from_slice(&self.run_bytes());
+        out[16..24].copy_from_slice(&self.run_bytes());
+        out[24..].copy_from_slice(&self.dropped.to_le_bytes());
         out
     }
 
@@ -91,11 +94,14 @@ impl Entry {
     /// `None`: not an entry.
     pub fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Option<Self> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
-        let run = word(16);
+        let (offset, run) = (word(0), word(16));
+        let len = run as u32;
+        offset.checked_add(u64::from(len))?;
         Some(Entry {
-            offset: word(0),
+            offset,
             at_wall_ms: word(8),
-            len: run as u32,
+            len,
+            dropped: word(24),
             stream: match run >> 32 {
                 0 => Stream::Stdout,
                 1 => Stream::Stderr,
@@ -288,8 +294,9 @@ impl Log {
     /// Enters bytes that lie in the segment at the end of the log into its index.
     fn came(&mut self, count: u64, stream: Stream) {
         let now = wall_ms();
+        let dropped = self.dropped;
         let entered = match &mut self.current {
-            Some(segment) => segment.enter(self.end, count, stream, now),
+            Some(segment) => segment.enter((self.end, dropped), count, stream, now),
             None => Err(Errno::BADF),
         };
         match entered {
@@ -375,7 +382,9 @@ impl Segment {
     fn create(folder: &OwnedFd, base: u64, limit: u64) -> Result<Self, Errno> {
         let create = |name: String| {
             let path = format!("{LOG_FOLDER}/{name}");
+            // Whatever lies there instead of a file must not hold the keeper up.
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
+            let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW;
             rustix::fs::openat(folder, path, flags, Mode::RUSR | Mode::WUSR)
         };
         let data = match create(data_name(base)) {
@@ -385,11 +394,16 @@ impl Segment {
             }
             other => other?,
         };
+        let index = create(index_name(base)).inspect_err(|_| {
+            // The next attempt has another name.
+            let path = format!("{LOG_FOLDER}/{}", data_name(base));
+            let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());
+        })?;
         Ok(Segment {
             base,
             limit,
             data,
-            index: create(index_name(base))?,
+            index,
             indexed: 0,
             entries: 0,
             last: None,
@@ -402,7 +416,13 @@ impl Segment {
         self.limit.saturating_sub(end - self.base + index)
     }
 
-    fn enter(&mut self, offset: u64, count: u64, stream: Stream, now: u64) -> Result<(), Errno> {
+    fn enter(
+        &mut self,
+        (offset, dropped): (u64, u64),
+        count: u64,
+        stream: Stream,
+        now: u64,
+    ) -> Result<(), Errno> {
         let count = u32::try_from(count).map_err(|_| Errno::OVERFLOW)?;
         let grown = self.last.and_then(|last| {
             let fresh = now.saturating_sub(last.at_wall_ms) < COALESCE_MS && now >= last.at_wall_ms;
@@ -422,6 +442,7 @@ impl Segment {
                     at_wall_ms: now,
                     len: count,
                     stream,
+                    dropped,
                 };
                 let at = self.entries * ENTRY_SIZE as u64;
                 write_all(self.index.as_fd(), &entry.to_bytes(), at).map_err(|(errno, _)| errno)?;

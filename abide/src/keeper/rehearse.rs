@@ -61,6 +61,7 @@ fn launch() -> Launch {
         started_by: None,
         grace_ms: 0,
         containment: Hold::Auto,
+        max_processes: 0,
         heritage: None,
         prints: Vec::new(),
     }

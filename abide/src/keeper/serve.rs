@@ -497,6 +497,9 @@ impl Keeper {
                 self.place.identity.clone(),
             )
         };
+        if let Some(leaf) = leaf {
+            leaf.limit_processes(launch.max_processes);
+        }
         let oom = self.place.oom_watch();
         // The command may stop this process before it goes on.
         let begun = (mono_ms(), boot_ms());

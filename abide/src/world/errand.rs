@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::keeper::folder;
+
 const FILE: &str = "errands";
 /// Of how many it is known. Only what a daemon that died has not answered is asked for again.
 const MOST: usize = 64;
@@ -58,14 +60,15 @@ impl Errand {
         let Some(line) = &self.line else {
             return false;
         };
-        let known = std::fs::read(&self.path).unwrap_or_default();
+        let known = folder::read(&self.path).ok().flatten().unwrap_or_default();
         known.chunks(LINE).any(|known| known == line.as_bytes())
     }
 
     fn add(&self, line: &str) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.mode(0o600).open(&self.path)?;
+        options.mode(0o600).custom_flags(folder::PLAIN);
+        let file = options.open(&self.path)?;
         let mut known = whole(&file)?;
         if known.chunks(LINE).any(|known| known == line.as_bytes()) {
             return Ok(());

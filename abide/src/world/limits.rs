@@ -7,6 +7,7 @@ use std::path::Path;
 use abide_core::{Millis, Mono};
 
 use super::secret;
+use crate::keeper::folder;
 
 const FILE: &str = "limits";
 
@@ -26,7 +27,8 @@ pub struct Moved {
 
 /// What was written down for the session in this folder; `None`: nothing was moved.
 pub fn moved(folder: &Path) -> Option<Moved> {
-    parse(&std::fs::read_to_string(folder.join(FILE)).ok()?)
+    let text = folder::read(&folder.join(FILE)).ok()??;
+    parse(std::str::from_utf8(&text).ok()?)
 }
 
 /// Writes it down, whole or not at all.

@@ -20,6 +20,7 @@ pub const CHUNK_LIMIT: usize = 64 << 10;
 pub struct Log {
     folder: Arc<Path>,
     last: Arc<Mutex<Option<Arc<Segment>>>>,
+    counted: u64,
 }
 
 /// Something between two offsets.
@@ -45,6 +46,8 @@ pub struct Chunk {
     pub at_wall_ms: u64,
     /// From where.
     pub stream: Stream,
+    /// Bytes before it that are not in the log.
+    pub dropped: u64,
     /// The bytes as they came.
     pub bytes: Vec<u8>,
 }
@@ -83,50 +86,61 @@ impl Log {
         Log {
             folder: session_folder.join(LOG_FOLDER).into(),
             last: Arc::default(),
+            counted: 0,
+        }
+    }
+
+    /// The same log of a session that is known to have written at least so many bytes. The keeper counts bytes
+    /// after they are in the log, or after the disk refused them, so what is not in the log up to there is
+    /// missing and not on its way.
+    pub fn counting(self, bytes: u64) -> Self {
+        Log {
+            counted: self.counted.max(bytes),
+            ..self
         }
     }
 
     /// The offset after the last byte that can be read.
     pub fn end(&self) -> io::Result<u64> {
+        Ok(self.last_entry()?.map_or(0, Entry::end))
+    }
+
+    /// When the last byte came (wall time in milliseconds); `None`: there is no output yet.
+    pub fn last_at(&self) -> io::Result<Option<u64>> {
+        Ok(self.last_entry()?.map(|entry| entry.at_wall_ms))
+    }
+
+    /// How many bytes were written, and how many of them are not in the log.
+    pub fn extent(&self) -> io::Result<(u64, u64)> {
+        let last = self.last_entry()?;
+        let (end, dropped) = last.map_or((0, 0), |last| (last.end(), last.dropped));
+        let total = end.max(self.counted);
+        Ok((total, dropped + (total - end)))
+    }
+
+    /// When the first byte came (wall time in milliseconds); `None`: there is no output.
+    pub fn first_at(&self) -> io::Result<Option<u64>> {
+        let Some(first) = self.segments()?.first().copied() else {
+            return Ok(None);
+        };
+        let entry = match self.segment(first)? {
+            Some(segment) => segment.entry(0)?,
+            None => None,
+        };
+        Ok(entry.map(|entry| entry.at_wall_ms))
+    }
+
+    fn last_entry(&self) -> io::Result<Option<Entry>> {
         for base in self.segments()?.into_iter().rev() {
             if let Some(segment) = self.segment(base)?
                 && let Some(last) = segment.count()?.checked_sub(1)
                 && let Some(entry) = segment.entry(last)?
             {
                 self.read_last(Arc::new(segment));
-                return Ok(entry.end());
-            }
-        }
-        Ok(0)
-    }
-
-    /// When the last byte came (wall time in milliseconds); `None`: there is no output yet.
-    pub fn last_at(&self) -> io::Result<Option<u64>> {
-        for base in self.segments()?.into_iter().rev() {
-            if let Some(segment) = self.segment(base)?
-                && let Some(last) = segment.count()?.checked_sub(1)
-                && let Some(entry) = segment.entry(last)?
-            {
-                return Ok(Some(entry.at_wall_ms));
+                return Ok(Some(entry));
             }
         }
         Ok(None)
-    }
-
-    /// The offset after the last byte, and how many bytes before it are not kept. Segments fall out
-    /// whole, so only their borders are looked at, however much was written.
-    pub fn extent(&self) -> io::Result<(u64, u64)> {
-        let (mut end, mut dropped) = (0, 0);
-        for base in self.segments()? {
-            if let Some(segment) = self.segment(base)?
-                && let Some(last) = segment.count()?.checked_sub(1)
-                && let (Some(first), Some(last)) = (segment.entry(0)?, segment.entry(last)?)
-            {
-                dropped += first.offset.saturating_sub(end);
-                end = last.end();
-            }
-        }
-        Ok((end, dropped))
     }
 
     /// What is missing before the end, in order.
@@ -168,6 +182,7 @@ impl Log {
             log: self.clone(),
             at: from,
             known: u64::MAX,
+            counted: self.counted,
             only,
             segment: None,
             line: 0,
@@ -201,13 +216,9 @@ impl Log {
         Ok(bases)
     }
 
-    /// `None`: it fell out of the quota, or is only just being made.
+    /// `None`: it fell out of the quota, or is only just being made, or something else lies in its place.
     fn segment(&self, base: u64) -> io::Result<Option<Segment>> {
-        let open = |name: String| match open_quietly(&self.folder.join(name)) {
-            Ok(file) => Ok(Some(file)),
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(fault) => Err(fault),
-        };
+        let open = |name: String| open_quietly(&self.folder.join(name));
         Ok(match (open(data_name(base))?, open(index_name(base))?) {
             (Some(data), Some(index)) => Some(Segment {
                 base,
@@ -221,17 +232,30 @@ impl Log {
 }
 
 /// Opens a file to be read again and again while it is written: that it was read is noted nowhere, since that
-/// would take longer than to read it.
-fn open_quietly(path: &Path) -> io::Result<File> {
-    let quiet = File::options()
-        .read(true)
-        .custom_flags(libc::O_NOATIME)
-        .open(path);
-    match quiet {
+/// would take longer than to read it. `None`: there is no regular file, and nothing else is waited for.
+fn open_quietly(path: &Path) -> io::Result<Option<File>> {
+    let plain = libc::O_NONBLOCK | libc::O_NOFOLLOW;
+    let open = |flags| File::options().read(true).custom_flags(flags).open(path);
+    let opened = match open(plain | libc::O_NOATIME) {
         // It is another's.
-        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => File::open(path),
+        Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => open(plain),
         other => other,
+    };
+    match opened {
+        Ok(file) => Ok(Some(file).filter(is_regular)),
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(fault) if is_link(&fault) => Ok(None),
+        Err(fault) => Err(fault),
     }
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|found| found.is_file())
+}
+
+/// Opening failed since the last part of the path is a link, or a socket.
+fn is_link(fault: &io::Error) -> bool {
+    matches!(fault.raw_os_error(), Some(libc::ELOOP | libc::ENXIO))
 }
 
 #[derive(Debug)]
@@ -256,10 +280,36 @@ impl Segment {
             .index
             .read_exact_at(&mut bytes, line * ENTRY_SIZE as u64)
         {
-            Ok(()) => Ok(Entry::from_bytes(&bytes)),
+            Ok(()) => Ok(Some(self.valid(&bytes))),
             Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             Err(fault) => Err(fault),
         }
+    }
+
+    /// An index line; one that is damaged is a line without bytes, which readers pass over.
+    fn valid(&self, bytes: &[u8; ENTRY_SIZE]) -> Entry {
+        let entry = Entry::from_bytes(bytes).filter(|entry| entry.offset >= self.base);
+        entry.unwrap_or(Entry {
+            offset: self.base,
+            at_wall_ms: 0,
+            len: 0,
+            stream: Stream::Pty,
+            dropped: 0,
+        })
+    }
+
+    /// Reads from a place in the data until `bytes` is full or the file ends; returns how much it was.
+    fn data_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.data.read_at(&mut bytes[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(count) => read += count,
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(read)
     }
 
     /// The line that has the byte `at`, where there is one. The newest come first: those who follow a
@@ -290,7 +340,7 @@ impl Segment {
         let mut two = [0; 2 * ENTRY_SIZE];
         let length = self.index.read_at(&mut two, last * ENTRY_SIZE as u64)?;
         let (lines, _) = two[..length].as_chunks::<ENTRY_SIZE>();
-        let Some(entry) = lines.last().and_then(Entry::from_bytes) else {
+        let Some(entry) = lines.last().map(|line| self.valid(line)) else {
             return Ok(None);
         };
         let line = last + lines.len() as u64 - 1;
@@ -317,6 +367,7 @@ pub struct Pieces {
     log: Log,
     at: u64,
     known: u64,
+    counted: u64,
     only: Option<Stream>,
     segment: Option<Arc<Segment>>,
     line: u64,
@@ -328,9 +379,20 @@ impl Pieces {
         self.at
     }
 
-    /// For those who know how far the log has come: beyond that nothing is looked for.
+    /// For those who know how many bytes were written: beyond that nothing is looked for, and what is not in
+    /// the log up to there is a gap.
     pub fn known_to(self, known: u64) -> Self {
-        Pieces { known, ..self }
+        let counted = self.counted.max(known);
+        Pieces {
+            known,
+            counted,
+            ..self
+        }
+    }
+
+    /// So many bytes are known to have been written by now. What is not in the log up to there is a gap.
+    pub fn count(&mut self, bytes: u64) {
+        self.counted = self.counted.max(bytes);
     }
 
     /// The next piece, with at most `max` bytes in it; `None`: there is nothing more yet.
@@ -343,6 +405,7 @@ impl Pieces {
                 offset,
                 at_wall_ms: entry.at_wall_ms,
                 stream: entry.stream,
+                dropped: entry.dropped,
                 bytes,
             }),
         }))
@@ -353,10 +416,18 @@ impl Pieces {
     pub fn next_into(&mut self, max: usize, bytes: &mut Vec<u8>) -> io::Result<Option<Next>> {
         let max = max.max(1) as u64;
         loop {
-            let Some(entry) = self.find()? else {
-                return Ok(None);
-            };
+            let found = self.find()?;
             let offset = self.at;
+            let Some(entry) = found else {
+                if offset >= self.counted {
+                    return Ok(None);
+                }
+                self.at = self.counted;
+                return Ok(Some(Next::Gap {
+                    from: offset,
+                    to: self.at,
+                }));
+            };
             if entry.offset > offset {
                 self.at = entry.offset;
                 return Ok(Some(Next::Gap {
@@ -372,18 +443,17 @@ impl Pieces {
                 return Ok(None);
             };
             bytes.resize((entry.end() - offset).min(max) as usize, 0);
-            match segment.data.read_exact_at(bytes, offset - segment.base) {
+            let read = segment.data_at(bytes, offset - segment.base)?;
+            if read == 0 {
                 // After a power cut the index may have reached the disk without the bytes.
-                Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => {
-                    self.at = entry.end();
-                    return Ok(Some(Next::Gap {
-                        from: offset,
-                        to: self.at,
-                    }));
-                }
-                other => other?,
+                self.at = entry.end();
+                return Ok(Some(Next::Gap {
+                    from: offset,
+                    to: self.at,
+                }));
             }
-            self.at += bytes.len() as u64;
+            bytes.truncate(read);
+            self.at += read as u64;
             return Ok(Some(Next::Bytes { offset, entry }));
         }
     }

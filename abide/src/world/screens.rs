@@ -352,8 +352,9 @@ impl Live {
 
 /// The size a session's terminal has, as far as is written down.
 fn size_of(folder: &Path) -> Size {
-    let resized = std::fs::read_to_string(folder.join(SIZE_FILE)).ok();
-    let resized = resized.as_deref().and_then(|text| {
+    let resized = folder::read(&folder.join(SIZE_FILE)).ok().flatten();
+    let resized = resized.and_then(|text| {
+        let text = String::from_utf8(text).ok()?;
         let (cols, rows) = text.split_once(' ')?;
         Some(Size {
             cols: cols.parse().ok()?,

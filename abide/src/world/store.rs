@@ -5,7 +5,9 @@ mod deliver;
 mod journal;
 mod list;
 mod read;
+mod rescue;
 mod schema;
+mod wal;
 mod write;
 mod writer;
 
@@ -26,6 +28,7 @@ pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
 use journal::Copier;
 pub use list::{Day, Ended, MessageCounts, Order, TimerPage, TimersWanted};
 pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
+pub use rescue::{check, journal_is_damaged, open, set_aside};
 pub use write::closing_word;
 use writer::Writer;
 
@@ -44,10 +47,22 @@ pub trait Store: Send + Sync {
 /// The database failed. Nothing of what was to be written is there.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// It may work again: the disk is full, another program holds it, no file can be opened.
+    /// It may work again: the disk is full, or another program holds it.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
-    /// Nobody knows what is on the disk any more. Only reading it anew tells.
+    /// The file may not be opened, or not for writing.
+    #[error("the database cannot be opened: {0}")]
+    Unopenable(String),
+    /// The tables are those of a later version.
+    #[error("the database was written by a newer abide: {0}")]
+    Newer(String),
+    /// What is in the file makes no sense. Nothing was written.
+    #[error("the database is damaged: {0}")]
+    Damaged(String),
+    /// The system did not give what is needed beside the file, such as a thread.
+    #[error("the system refused what the daemon needs: {0}")]
+    Refused(String),
+    /// Nobody knows what is on the disk any more. Only reading it again tells.
     #[error("the database failed: {0}")]
     Broken(String),
 }
@@ -62,13 +77,20 @@ impl From<rusqlite::Error> for StoreFault {
             return StoreFault::Unwritable(e.to_string());
         }
         match e.sqlite_error_code() {
+            Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                StoreFault::Unwritable(e.to_string())
+            }
+            Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+                StoreFault::Unopenable(e.to_string())
+            }
+            // Pages that are none, tables that are not there, and values that no column of ours holds.
             Some(
-                ErrorCode::DiskFull
-                | ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
-                | ErrorCode::CannotOpen
-                | ErrorCode::ReadOnly,
-            ) => StoreFault::Unwritable(e.to_string()),
+                ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::TypeMismatch
+                | ErrorCode::Unknown,
+            )
+            | None => StoreFault::Damaged(e.to_string()),
             _ => StoreFault::Broken(e.to_string()),
         }
     }
@@ -100,7 +122,7 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(5);
 /// What a database holds that is not over yet.
 pub struct Opened {
     /// The way to write.
-    pub store: Sqlite,
+    pub store: Arc<dyn Store>,
     /// The way to read what is over, and all texts.
     pub past: Past,
     /// Questions that are open.
@@ -128,7 +150,7 @@ impl Sqlite {
         std::thread::Builder::new()
             .name("abide-store".into())
             .spawn(move || serve(&serving, &asking, &queue, &noted))
-            .map_err(|e| StoreFault::Broken(e.to_string()))?;
+            .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         let store = Sqlite {
             writer,
             copier,
@@ -136,7 +158,7 @@ impl Sqlite {
             notes,
         };
         Ok(Opened {
-            store,
+            store: Arc::new(store),
             past,
             questions,
             kept,

@@ -1,5 +1,6 @@
 //! The end of a session's log.
 
+use std::io;
 use std::path::Path;
 
 use super::log::{Log, Piece};
@@ -7,7 +8,8 @@ use super::log::{Log, Piece};
 /// How far back a last line is looked for.
 const REACH: u64 = 4 << 10;
 
-/// The last line with anything in it, as bytes; a longer one than the reach is cut at its front.
+/// The last line with anything in it, as bytes; a longer one than the reach is cut at its front. Where the log
+/// cannot be read, that is the line.
 pub fn last_line(folder: &Path) -> Vec<u8> {
     let (_, tail) = end_of(folder);
     let lines = tail.split(|byte| matches!(byte, b'\n' | b'\r'));
@@ -36,14 +38,22 @@ pub fn last_lines(folder: &Path, most: usize) -> Vec<Vec<u8>> {
 
 /// The last bytes of a log, and whether they are all of it.
 fn end_of(folder: &Path) -> (bool, Vec<u8>) {
+    let read = try_end_of(folder);
+    read.unwrap_or_else(|fault| {
+        (
+            true,
+            format!("[the log cannot be read: {fault}]").into_bytes(),
+        )
+    })
+}
+
+fn try_end_of(folder: &Path) -> io::Result<(bool, Vec<u8>)> {
     let log = Log::open(folder);
-    let Ok(end) = log.end() else {
-        return (true, Vec::new());
-    };
+    let end = log.end()?;
     let from = end.saturating_sub(REACH);
     let mut pieces = log.pieces(from, None);
     let mut tail = Vec::new();
-    while let Ok(Some(piece)) = pieces.next_within(usize::MAX) {
+    while let Some(piece) = pieces.next_within(usize::MAX)? {
         if let Piece::Chunk(chunk) = piece {
             tail.extend_from_slice(&chunk.bytes);
         }
@@ -51,5 +61,5 @@ fn end_of(folder: &Path) -> (bool, Vec<u8>) {
             break;
         }
     }
-    (from == 0, tail)
+    Ok((from == 0, tail))
 }

@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::keeper::crash_point;
+use crate::keeper::{crash_point, folder};
 
 const FILE: &str = "read";
 /// Most cursors are shorter. All are written at this length, so that the same readers' lines lie one
@@ -20,6 +20,8 @@ const FILE: &str = "read";
 const WIDTH: usize = 80;
 /// What the file of a few readers has room in.
 const ROOM: usize = 1 << 10;
+/// It is never longer than this.
+const LONGEST: usize = 1 << 20;
 
 /// Who has read how far: names and cursors, as they are written down.
 pub type Marks = Vec<(String, String)>;
@@ -106,7 +108,9 @@ struct Record {
 impl Record {
     fn load(session_folder: &Path) -> Self {
         let path = session_folder.join(FILE);
-        let file = OpenOptions::new().read(true).write(true).open(&path).ok();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(folder::PLAIN);
+        let file = options.open(&path).ok();
         let bytes = file.as_ref().and_then(|file| whole(file).ok());
         let bytes = bytes.unwrap_or_default();
         let length = bytes.len();
@@ -163,6 +167,7 @@ impl Record {
             file @ None => {
                 let mut options = OpenOptions::new();
                 options.read(true).write(true).create(true).truncate(false);
+                options.custom_flags(folder::PLAIN);
                 file.insert(options.mode(0o600).open(&self.path)?)
             }
         };
@@ -175,7 +180,7 @@ impl Record {
     }
 }
 
-/// All of a file that is mostly small.
+/// All of a file that is mostly small. What is far too long for one is not read.
 fn whole(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; ROOM];
     let mut length = 0;
@@ -184,6 +189,9 @@ fn whole(file: &File) -> io::Result<Vec<u8>> {
         if length < bytes.len() {
             bytes.truncate(length);
             return Ok(bytes);
+        }
+        if length >= LONGEST {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         bytes.resize(2 * length, 0);
     }

@@ -200,7 +200,7 @@ fn gaps_are_told_where_they_are() {
     let digested = digest.finish();
     assert_eq!(
         digested.text,
-        "begin \n[… 1234 bytes from here on are no longer in the log …]\nend"
+        "begin \n[… 1234 bytes from here on are missing from the log …]\nend"
     );
     assert_eq!(digested.bytes_total, 9 + 1_234 + 4);
     assert_eq!(digested.bytes_left_out, 1_234);

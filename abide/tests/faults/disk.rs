@@ -1,5 +1,5 @@
-//! Disks that are full or closed to writing, and a database that is damaged. A small disk is mounted
-//! where only this test sees it, which takes root or a namespace for users.
+//! Disks that are full or closed to writing. A small disk is mounted where only this test sees it, which takes root
+//! or a namespace for users.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Abide, comes_to_life, end_all, living, private_folder, said_to};
+use crate::harness::{end_all, look_for, private_folder, said_to};
 
 /// A disk of 8 MiB with a house on it.
 struct Disk {
@@ -69,6 +69,13 @@ impl Disk {
     /// What a tool says.
     fn call(&self, block: &str) -> Value {
         let command = self.command(env!("CARGO_BIN_EXE_abide"), &["call", "--json"]);
+        said_to(command, block)
+    }
+
+    /// The same with a limit: a daemon that hangs fails the test.
+    fn call_within_a_minute(&self, block: &str) -> Value {
+        let abide = env!("CARGO_BIN_EXE_abide");
+        let command = self.command("timeout", &["60", abide, "call", "--json"]);
         said_to(command, block)
     }
 
@@ -198,6 +205,47 @@ fn m4_what_a_full_disk_did_not_take_is_counted_and_said() {
     assert!(said.contains("the disk did not take them"), "{said}");
 }
 
+/// A command that writes 100,000 bytes and a line end for each line of its input.
+const WRITER: &str = "while read go; do head -c 100000 /dev/zero | tr '\\0' a; echo; done";
+
+#[test]
+fn m4_read_output_on_a_full_disk_answers_and_says_what_is_missing() {
+    let Some(disk) = disk("true") else {
+        return;
+    };
+    let started = disk.run(&["session", "start", "--no-pty", "--json", "--", WRITER]);
+    let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+    let id = started["session_id"].as_str().expect("an id").to_owned();
+    let write = || disk.run(&["session", "send", &id, "go\n"]);
+    let read = format!(
+        "<tool name=\"terminal_session\"><action>read_output</action><session_id>{id}</session_id>\
+         <since>0</since></tool>"
+    );
+    let text = |result: &Value| result["text"].as_str().unwrap_or_default().to_owned();
+    disk.shell("head -c 16m /dev/zero > fill");
+    write();
+    let missing = look_for("the missing bytes", || {
+        let result = disk.call_within_a_minute(&read);
+        text(&result)
+            .contains("bytes are missing from the log")
+            .then_some(result)
+    });
+    assert!(missing["bytes_dropped"].as_u64() > Some(0), "{missing}");
+    assert_eq!(missing["status"], "running", "{missing}");
+    // Other calls are answered, and so is this one once there is space again.
+    let listed = disk.run(&["session", "list"]);
+    assert!(listed.status.success(), "{listed:?}");
+    disk.shell("rm fill");
+    write();
+    let kept = look_for("output that is kept again", || {
+        let result = disk.call_within_a_minute(&read);
+        text(&result).contains("aaaaaaaaaa").then_some(result)
+    });
+    assert!(kept["bytes_dropped"].as_u64() > Some(0), "{kept}");
+    assert!(kept["bytes_dropped"].as_u64() < kept["bytes_total"].as_u64());
+    assert_eq!(disk.call(SHELL)["status"], "SUCCESS");
+}
+
 #[test]
 fn m5_where_nothing_can_be_written_nothing_starts_and_one_line_says_why() {
     let Some(disk) = disk("mount -o remount,ro \"$1\"") else {
@@ -207,38 +255,4 @@ fn m5_where_nothing_can_be_written_nothing_starts_and_one_line_says_why() {
     assert_eq!(out.status.code(), Some(125), "{out:?}");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.contains("Read-only file system"), "{said}");
-}
-
-#[test]
-fn s29_a_damaged_database_is_told_and_no_session_ends() {
-    let abide = Abide::new();
-    let line = format!("sleep 5772{}", std::process::id());
-    let started = abide.run(&[
-        "session",
-        "start",
-        "--no-pty",
-        "--",
-        &format!("exec {line}"),
-    ]);
-    assert!(started.status.success(), "{started:?}");
-    comes_to_life(&line);
-    abide.run(&["stop"]);
-    let database = abide.path("abide.db");
-    let mut bytes = std::fs::read(&database).expect("a database");
-    bytes[..100].fill(0xff);
-    std::fs::write(&database, bytes).expect("damage");
-    // What was written last would mend it.
-    for beside in ["abide.db-wal", "abide.db-shm"] {
-        let _ = std::fs::remove_file(abide.path(beside));
-    }
-    let out = abide.run(&["status"]);
-    assert_eq!(out.status.code(), Some(125), "{out:?}");
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.contains("abide.db is damaged"), "{said}");
-    assert!(said.contains("Move it away"), "{said}");
-    assert_eq!(living(&line).len(), 1);
-    std::fs::remove_file(&database).expect("out of the way");
-    let listed = abide.run(&["session", "list"]);
-    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains(&line), "{listed}");
 }

@@ -1,6 +1,8 @@
 //! The daemon is killed at every step, and so are keepers. Rows carry the numbers under which the
 //! faults are known.
 
+mod damage;
+mod database;
 mod disk;
 mod harness;
 mod identity;

@@ -95,14 +95,21 @@ fn kill_ends_a_session_whose_keeper_was_stopped() {
     for plain in [false, true] {
         let (abide, user) = (Abide::new(), Plain::new());
         let sleep = format!("sleep 4003{}", std::process::id());
-        let ready = if plain {
-            user.fifo("ready")
-        } else {
-            let path = abide.path("ready");
+        let pipe = |name: &str| {
+            if plain {
+                return user.fifo(name);
+            }
+            let path = abide.path(name);
             fifo(&path);
             path
         };
-        let command = format!("echo before; {STOP}; echo > {}; {sleep}", ready.display());
+        // The keeper reports the start before it is stopped.
+        let (started_pipe, stopped_pipe) = (pipe("started"), pipe("stopped"));
+        let command = format!(
+            "cat {}; echo before; {STOP}; echo > {}; {sleep}",
+            started_pipe.display(),
+            stopped_pipe.display()
+        );
         let start = ["session", "start", "--no-pty", "--json", "--", &command];
         let out = |args: &[&str]| {
             let mut command = if plain {
@@ -116,7 +123,8 @@ fn kill_ends_a_session_whose_keeper_was_stopped() {
         };
         let started = out(&start);
         let session = started["session_id"].as_str().expect("an id");
-        std::fs::read(&ready).expect("its keeper is stopped");
+        std::fs::write(&started_pipe, "").expect("the command reads it");
+        std::fs::read(&stopped_pipe).expect("its keeper is stopped");
         let ended = soon(|| out(&["session", "kill", "--json", session]));
         assert_eq!(ended["end"], "user", "{ended}");
         assert!(living(&sleep).is_empty());

@@ -281,6 +281,7 @@ impl Keeper {
             started_by: None,
             grace_ms: 2_000,
             containment: Hold::Auto,
+            max_processes: 0,
             heritage: None,
             prints: Vec::new(),
         }

@@ -135,7 +135,7 @@ fn power_cuts(cuts: usize, seed: u64) {
     fs::create_dir(&live).expect("a folder");
     // It stays open: what is closed leaves no journal.
     let opened = Sqlite::open(&live.join("abide.db"), 1).expect("it opens");
-    let moments = written(&opened.store, &live, 100, &mut dice);
+    let moments = written(&*opened.store, &live, 100, &mut dice);
     assert!(
         moments.windows(2).all(|pair| pair[0].0 < pair[1].0),
         "the journal was not begun anew meanwhile"

@@ -34,6 +34,7 @@ signal integer|null : the signal that ended it
 duration number : seconds
 bytes_total integer : written so far
 bytes_dropped integer : written but not kept
+damaged? string : what is wrong with its record
 contained_by string|null
 still_running [any] : what it left in the background
 created_at integer : Unix milliseconds
@@ -160,6 +161,7 @@ person_attached? boolean
 matched? boolean
 gone? boolean
 error? string
+damaged? string : what is wrong with its record
 timeout? number|null : seconds
 idle? number|null : seconds
 inactivity_timeout? number|null : seconds
@@ -283,6 +285,7 @@ sessions object
 questions object
 timers object
 containment object
+database object : trouble says what is wrong with it
 http object|null
 places object";
 

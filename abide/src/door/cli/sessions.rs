@@ -50,7 +50,11 @@ pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
 fn row(session: &Value, now: u64) -> Row {
     let text = |field: &str| one_line(session[field].as_str().unwrap_or_default());
     let moment = |field: &str| session[field].as_u64().unwrap_or(now);
-    let (state, colour) = state(session);
+    let (mut state, mut colour) = state(session);
+    if session["damaged"].is_string() {
+        state.push_str(", damaged");
+        colour = show::BAD;
+    }
     let quiet = match session["status"].as_str() {
         Some("running") => show::ago(now, moment("last_activity")),
         _ => "-".into(),

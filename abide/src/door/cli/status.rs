@@ -4,6 +4,7 @@ use super::client::Client;
 use super::show;
 use super::show::say;
 use super::trouble::Trouble;
+use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 
 pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
@@ -56,6 +57,14 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
     let heading = show::HEADING;
     for (name, value) in lines {
         say!("{heading}{name:<10}{heading:#} {value}");
+    }
+    if let Some(trouble) = status["database"]["trouble"].as_str() {
+        let bad = show::BAD;
+        say!(
+            "{heading}{:<10}{heading:#} {bad}{}{bad:#}",
+            "database",
+            one_line(trouble)
+        );
     }
     if number(&status["questions"]["open"]) > 0 {
         say!("\n`abide answer` shows what is asked.");

@@ -211,7 +211,7 @@ impl Digest {
     /// Bytes are missing here.
     pub fn gap(&mut self, gap: Gap) {
         let (bytes, why) = match gap {
-            Gap::Dropped(bytes) => (bytes, "are no longer in the log"),
+            Gap::Dropped(bytes) => (bytes, "are missing from the log"),
             Gap::Unread(bytes) => (bytes, "were not looked at"),
         };
         self.uncounted |= matches!(gap, Gap::Unread(_));

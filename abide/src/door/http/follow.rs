@@ -46,7 +46,7 @@ impl Tail {
     /// From `from` on, only what `only` brought.
     pub fn open(handle: &Handle, view: &SessionView, from: u64, only: Option<Stream>) -> Self {
         Tail {
-            pieces: Some(Log::open(&view.folder).pieces(from, only)),
+            pieces: Some(log_of(view).pieces(from, only)),
             follower: handle.keepers().follow(view.id),
             to: u64::MAX,
             known: 0,
@@ -103,11 +103,19 @@ impl Tail {
         };
         let tide = follower.beyond(at).await;
         self.known = tide.bytes;
+        if let Some(pieces) = &mut self.pieces {
+            pieces.count(tide.bytes);
+        }
         if tide.ended {
             self.follower = None;
         }
         true
     }
+}
+
+/// The log of a session, which is known to have written as much as its view says.
+pub fn log_of(view: &SessionView) -> Log {
+    Log::open(&view.folder).counting(view.bytes())
 }
 
 fn read(pieces: &mut Pieces, to: u64) -> io::Result<Page> {
@@ -233,8 +241,8 @@ pub async fn log(
     };
     let mut tail = Tail::open(&state.handle, &view, wanted.from, only);
     if !wanted.follow || !view.runs() {
-        let end = Log::open(&view.folder).end();
-        tail.end_at(end.map_err(|fault| Problem::fault(fault.to_string()))?);
+        let extent = log_of(&view).extent();
+        tail.end_at(extent.map_err(|fault| Problem::fault(fault.to_string()))?.0);
     }
     tail.stop_before(wanted.to.unwrap_or(u64::MAX));
     let (kind, format) = match wanted.format {

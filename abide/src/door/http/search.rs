@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::body::query;
 use super::problem::Problem;
@@ -78,23 +78,30 @@ pub async fn search(
     });
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     let handle = state.handle.clone();
-    let found = tokio::task::spawn_blocking(move || through(&handle, &views, &pattern, most, from));
-    let (matches, next) = found
+    let found = tokio::task::spawn_blocking(move || {
+        let mut unreadable = Map::new();
+        let found = through(&handle, &views, &pattern, most, from, &mut unreadable);
+        (found, unreadable)
+    });
+    let ((matches, next), unreadable) = found
         .await
         .map_err(|fault| Problem::fault(fault.to_string()))?;
     let truncated = next.is_some();
-    Ok(Json(
-        json!({"matches": matches, "truncated": truncated, "next": next}),
-    ))
+    let mut answer = json!({"matches": matches, "truncated": truncated, "next": next});
+    if !unreadable.is_empty() {
+        answer["unreadable"] = unreadable.into();
+    }
+    Ok(Json(answer))
 }
 
-/// The matching lines, and where to go on where there may be more.
+/// The matching lines, and where to go on where there may be more. Logs that cannot be read are named.
 fn through(
     handle: &Handle,
     views: &[Arc<SessionView>],
     pattern: &Pattern,
     most: usize,
     from: Option<Place>,
+    unreadable: &mut Map<String, Value>,
 ) -> (Vec<Value>, Option<String>) {
     let end = SystemClock.mono() + PATIENCE;
     let late = || SystemClock.mono() >= end;
@@ -113,9 +120,13 @@ fn through(
             most: most - matches.len(),
             after,
         };
-        // A log that is removed meanwhile holds nothing any more.
-        let Ok(found) = search::search(&Log::open(&view.folder), &wanted, late) else {
-            continue;
+        let log = Log::open(&view.folder).counting(view.bytes());
+        let found = match search::search(&log, &wanted, late) {
+            Ok(found) => found,
+            Err(fault) => {
+                unreadable.insert(view.id.to_string(), fault.to_string().into());
+                continue;
+            }
         };
         let mask = Mask::of(handle.secrets(view.id));
         let brought = found.lines.len() as u64;

@@ -79,6 +79,9 @@ pub struct Session {
     /// Why it could not be run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What is wrong with its record on disk; the log is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
     /// Its last lines as plain text (with `tails`, while it runs).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tail: Option<Vec<String>>,
@@ -378,6 +381,9 @@ pub struct Matches {
     pub truncated: bool,
     /// The `after` of the following page, where there may be more.
     pub next: Option<String>,
+    /// Sessions whose logs could not be read, and why.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub unreadable: BTreeMap<String, String>,
 }
 
 /// A line that matches.
@@ -415,10 +421,19 @@ pub struct Status {
     pub timers: TimerCounts,
     /// How trees of processes are held together.
     pub containment: Held,
+    /// Where timers, questions and messages are kept.
+    pub database: Database,
     /// Where HTTP is served over TCP. `null`: nowhere.
     pub http: Option<Served>,
     /// Where its files are.
     pub places: Places,
+}
+
+/// The database.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub struct Database {
+    /// What is wrong with it, or was when the daemon started. `null`: nothing.
+    pub trouble: Option<String>,
 }
 
 /// A daemon.

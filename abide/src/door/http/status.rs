@@ -48,6 +48,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         "questions": {"open": open.count()},
         "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),
+        "database": {"trouble": state.handle.board().storage().as_deref()},
         "http": http(&state),
         "places": {
             "state": shown(&state.daemon.places.state),

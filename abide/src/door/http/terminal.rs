@@ -136,7 +136,7 @@ impl Shown {
         });
         self.say(&hello).await?;
         self.paint(&painting).await?;
-        let mut tail = self.tail(from);
+        let mut tail = self.tail(from)?;
         loop {
             let page = follow::raw(tail.page().await?);
             if !page.is_empty() {
@@ -155,14 +155,13 @@ impl Shown {
         self.end().await
     }
 
-    fn tail(&self, from: u64) -> Tail {
+    fn tail(&self, from: u64) -> io::Result<Tail> {
         let mut tail = Tail::open(&self.state.handle, &self.view, from, None);
         let runs = self.state.handle.board().session(self.view.id);
         if !runs.is_some_and(|view| view.runs()) {
-            let end = Log::open(&self.view.folder).end();
-            tail.end_at(end.unwrap_or(from));
+            tail.end_at(Log::open(&self.view.folder).end()?);
         }
-        tail
+        Ok(tail)
     }
 
     /// What brings an empty terminal to the present, its size, and where the log goes on from there.
@@ -186,7 +185,7 @@ impl Shown {
         self.send(Message::Binary(Bytes::from_static(BLANK)))
             .await?;
         self.paint(&painting).await?;
-        Ok(self.tail(from))
+        self.tail(from)
     }
 
     async fn told_size(

@@ -3,6 +3,7 @@
 use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
 use serde_json::{Map, Value, json};
 
+use super::output;
 use super::report::{self, OutputLimits};
 use super::{Args, BadInput, Context, ToolResult, key};
 use crate::config::Config;
@@ -54,7 +55,7 @@ impl Execute {
             return report::vanished();
         };
         let running = matches!(outcome, Outcome::Running(..));
-        let output = report::one_stream(&view, &self.output).await;
+        let written = report::one_stream(&view, &self.output).await;
         let mut facts = report::session_facts(&view, running);
         let mut last = None;
         let mut error = None;
@@ -87,10 +88,16 @@ impl Execute {
                 None => last = Some(report::ending_line(&view)),
             },
         }
+        let mut unread = output::unread(&view, &[&written]);
+        if error.is_none() {
+            error = unread.take();
+        }
+        let quota = handle.config().log_quota;
         let notes = [
-            report::shortened("output", &output, view.id),
+            report::shortened("output", &written.digested, view.id),
             report::leftovers(&view, &mut facts),
-            report::lost_output(&view, handle.config().log_quota),
+            output::lost(&view, quota, &[&written], &mut facts),
+            unread,
         ];
         let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
         // How it stands with the command is said last, where one looks for it.
@@ -101,8 +108,8 @@ impl Execute {
             text.push_str(error);
             text.push('\n');
         }
-        if !output.text.is_empty() {
-            text.push_str(&output.text);
+        if !written.digested.text.is_empty() {
+            text.push_str(&written.digested.text);
             text.push('\n');
         }
         text.push_str(&lines.join("\n"));

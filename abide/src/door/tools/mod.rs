@@ -7,6 +7,7 @@ mod describe;
 mod execute;
 mod last_lines;
 mod messages;
+mod output;
 mod question;
 mod report;
 mod shell;
@@ -630,8 +631,8 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
         ),
         Refusal::Timer(refusal) => timer::sentence(refusal),
         Refusal::NotRecorded => {
-            "storage_full: it could not be recorded, so nothing was done; free \
-            some space on the disk and try again"
+            "storage_full: it could not be recorded, so nothing was done; free some space on the disk and \
+             try again, or see `abide doctor` where there is enough"
                 .into()
         }
         Refusal::TooMany(sentence) => sentence.clone(),

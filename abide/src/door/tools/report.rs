@@ -1,6 +1,7 @@
 //! The parts that results share: facts about a session, its output as a model gets it, warnings.
 
 use std::ffi::OsString;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Mono, Outcome, SessionId};
 use serde_json::{Map, Value, json};
 
+use super::output::Output;
 use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
@@ -158,6 +160,9 @@ pub(super) fn session_facts_with(
     if let Some(started_by) = view.state.started_by.name() {
         facts.insert("started_by".into(), json!(started_by));
     }
+    if let Some(damage) = &view.damage {
+        facts.insert("damaged".into(), json!(damage.as_ref()));
+    }
     bring_up_to_date(&mut facts, view, running, extent);
     facts
 }
@@ -177,7 +182,7 @@ pub(super) fn bring_up_to_date(
         (None, _) => ran_until_now(view),
     };
     let (total, dropped) = ending.map_or_else(
-        || extent.unwrap_or_else(|| so_far(&Log::open(&view.folder))),
+        || extent.unwrap_or_else(|| so_far(view)),
         |ending| (ending.bytes, ending.dropped),
     );
     let contained_by = view.contained_by.map(|by| by.as_str());
@@ -202,16 +207,19 @@ pub(super) fn put(facts: &mut Map<String, Value>, name: &str, value: Value) {
 
 /// Counts the output of a session anew: what a command left behind may have written since it ended.
 pub(crate) fn count_again(view: &SessionView, facts: &mut Map<String, Value>) {
-    let (total, dropped) = so_far(&Log::open(&view.folder));
+    let (total, dropped) = so_far(view);
     if view.ending().is_some_and(|ending| ending.bytes < total) {
         facts.insert("bytes_total".into(), json!(total));
         facts.insert("bytes_dropped".into(), json!(dropped));
     }
 }
 
-/// Bytes written so far, and how many of them are no longer kept.
-fn so_far(log: &Log) -> (u64, u64) {
-    log.extent().unwrap_or_default()
+/// Bytes written so far, and how many of them are not in the log. Where that cannot be read, what is known
+/// without it.
+fn so_far(view: &SessionView) -> (u64, u64) {
+    let log = Log::open(&view.folder).counting(view.bytes());
+    let dropped = view.ending().map_or(0, |ending| ending.dropped);
+    log.extent().unwrap_or((view.bytes(), dropped))
 }
 
 pub(super) fn code_of(exit: Exit) -> Option<i32> {
@@ -277,23 +285,29 @@ pub(super) fn spoken(duration: Millis) -> String {
 }
 
 /// Both streams of a session, each as a model gets it.
-pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Digested, Digested) {
+pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Output, Output) {
     let out = digest(view, Some(Stream::Stdout), limits).await;
     let err = digest(view, Some(Stream::Stderr), limits).await;
     (out, err)
 }
 
 /// All output in the order in which it came.
-pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Digested {
+pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Output {
     digest(view, None, limits).await
 }
 
-async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits) -> Digested {
-    let log = Log::open(&view.folder);
+async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits) -> Output {
+    let log = Log::open(&view.folder).counting(view.bytes());
     let ending = view.ending();
-    let end = ending.map_or_else(|| log.end().unwrap_or(0), |ending| ending.bytes);
+    let end = match ending {
+        Some(ending) => ending.bytes,
+        None => match log.extent() {
+            Ok((end, _)) => end,
+            Err(fault) => return Output::unreadable(fault),
+        },
+    };
     if end == 0 {
-        return Digested::default();
+        return Output::default();
     }
     let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
     let limits = Limits {
@@ -312,16 +326,9 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
     if end <= READ_ON_THE_SPOT {
         return reading.into(digest);
     }
-    let (log, session) = (view.folder.clone(), view.id);
     tokio::task::spawn_blocking(move || reading.into(digest))
         .await
-        .unwrap_or_else(|e| {
-            tracing::error!(
-                "the log of {session} in {} could not be read: {e}",
-                log.display()
-            );
-            Digest::new(&Limits::new(session.to_string())).finish()
-        })
+        .unwrap_or_else(|fault| Output::unreadable(io::Error::other(fault)))
 }
 
 /// Which part of a log is to be read.
@@ -339,15 +346,16 @@ struct Reading {
 struct Fed {
     bytes: u64,
     dropped: u64,
+    fault: Option<io::Error>,
 }
 
 impl Reading {
-    fn into(self, mut digest: Digest) -> Digested {
+    fn into(self, mut digest: Digest) -> Output {
         let mut fed = Fed::default();
         let tail = self.end.saturating_sub(HASTY_TAIL);
         let until = self.hasty.then(|| SystemClock.mono() + HASTE);
         let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
-        if read_to < tail {
+        if read_to < tail && fed.fault.is_none() {
             // What fell out of the log lies in its middle.
             let unread = tail - read_to;
             let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
@@ -359,21 +367,27 @@ impl Reading {
                 digest.gap(Gap::Unread(unread - dropped));
             }
         }
-        if read_to < self.end {
+        if read_to < self.end && fed.fault.is_none() {
             self.feed(&mut digest, read_to.max(tail)..self.end, None, &mut fed);
         }
+        let mut output = Output {
+            digested: Digested::default(),
+            missing: fed.dropped,
+            fault: fed.fault,
+        };
         if fed.bytes == 0 {
             // Whose the missing bytes were is not known; of a stream that is not seen at all, none.
-            return Digested::default();
+            return output;
         }
         let mut digested = digest.finish();
         // What fell out of the log is told apart from what was only left out here.
         digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
         digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
-        digested
+        output.digested = digested;
+        output
     }
 
-    /// Reads a part, or as much of it as there is time for; returns where it stopped.
+    /// Reads a part, or as much of it as there is time for or as can be read; returns where it stopped.
     fn feed(
         &self,
         digest: &mut Digest,
@@ -381,9 +395,17 @@ impl Reading {
         until: Option<Mono>,
         fed: &mut Fed,
     ) -> u64 {
-        let mut pieces = self.log.pieces(part.start, self.only);
+        let mut pieces = self.log.pieces(part.start, self.only).known_to(part.end);
         let mut bytes = Vec::new();
-        while let Ok(Some(next)) = pieces.next_into(READ_AT_ONCE, &mut bytes) {
+        loop {
+            let next = match pieces.next_into(READ_AT_ONCE, &mut bytes) {
+                Ok(Some(next)) => next,
+                Ok(None) => return part.end,
+                Err(fault) => {
+                    fed.fault = Some(fault);
+                    return pieces.at().min(part.end);
+                }
+            };
             match next {
                 Next::Bytes { offset, .. } if offset >= part.end => return part.end,
                 Next::Bytes { offset, .. } => {
@@ -400,7 +422,6 @@ impl Reading {
                 return pieces.at().min(part.end);
             }
         }
-        part.end
     }
 }
 
@@ -423,19 +444,6 @@ fn lines_left_out(stream: &Digested) -> String {
         (true, lines) => format!("at least {}", counted(lines)),
         (false, lines) => counted(lines),
     }
-}
-
-/// Says that the log on disk is not complete.
-pub(super) fn lost_output(view: &SessionView, quota: u64) -> Option<String> {
-    let ending = view.ending().filter(|ending| ending.dropped > 0)?;
-    let dropped = ending.dropped;
-    Some(if ending.bytes > quota {
-        format!(
-            "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
-        )
-    } else {
-        format!("{dropped} bytes of the output are lost: the disk did not take them")
-    })
 }
 
 /// Says why a command ended, where it did not do so by itself and its code does not tell.

@@ -5,6 +5,7 @@ use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
 use serde_json::{Map, Value, json};
 
+use super::output;
 use super::report::{self, OutputLimits};
 use super::{Args, BadInput, Context, ToolResult, key};
 use crate::config::Config;
@@ -98,13 +99,19 @@ impl Shell {
                 facts.insert("error".into(), json!(fault));
                 fault.to_string()
             }
-            None => err.text.clone(),
+            None => err.digested.text.clone(),
         };
         for (name, stream) in [("stdout", &out), ("stderr", &err)] {
-            warnings.extend(report::shortened(name, stream, view.id));
+            warnings.extend(report::shortened(name, &stream.digested, view.id));
         }
         warnings.extend(report::leftovers(&view, &mut facts));
-        warnings.extend(report::lost_output(&view, handle.config().log_quota));
+        let (quota, streams) = (handle.config().log_quota, [&out, &err]);
+        warnings.extend(output::lost(&view, quota, &streams, &mut facts));
+        let unread = output::unread(&view, &streams);
+        if let Some(unread) = &unread {
+            facts.insert("error".into(), json!(unread));
+            warnings.push(unread.clone());
+        }
         if undying {
             warnings.extend(report::undying(&view, &mut facts));
         } else if running {
@@ -119,13 +126,13 @@ impl Shell {
         let mut text = format!(
             "COMMAND: {}\nSTATUS: {status}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}",
             visible(&self.command),
-            out.text
+            out.digested.text
         );
         for warning in warnings {
             text.push_str("\nWARNING: ");
             text.push_str(&warning);
         }
-        let is_error = matches!(outcome, Outcome::Cancelled(_));
+        let is_error = matches!(outcome, Outcome::Cancelled(_)) || unread.is_some();
         report::mask_processes(&mut facts, |text| self.output.mask(text));
         ToolResult {
             text: self.output.mask(text),

@@ -111,5 +111,7 @@ pub(super) async fn gone(keepers: &Arc<Keepers>, id: SessionId, link: &Link, lif
         end_without_keeper(keepers, id).await;
     } else {
         keepers.fail(id, "its keeper ended before the command was started");
+        // One that was killed has left its folder and its control group.
+        let _ = tokio::task::spawn_blocking(move || found::remove_unused(id, &folder)).await;
     }
 }

@@ -6,15 +6,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
 
 use super::{Found, Keepers, Recalled, hello};
-use crate::keeper::folder::{self, EndingFile, Meta, Told};
+use crate::keeper::folder::{self, EndingFile, Meta, Record};
 use crate::keeper::frame::Exited;
-use crate::keeper::tree;
+use crate::keeper::{cgroup, tree};
 use crate::world::limits::{self, Moved};
 use crate::world::log::Log;
 use crate::world::prints::Prints;
@@ -38,23 +38,20 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
         };
         let path = entry.path();
         let (mut told, mut kept) = (folder::read_all(&path), true);
-        if let Ok(Told { meta: None, .. }) = told {
+        if !matches!(told.record, Record::Whole(_)) {
             // A spare goes with its daemon, unless that handed it a command in its last moment. Whoever
             // greets has done what it was told before.
             kept = greets(&path);
             told = folder::read_all(&path);
         }
-        match told {
-            Ok(Told {
-                meta: Some(meta),
-                ending,
-                heard,
-            }) => {
+        let heard = told.heard;
+        match told.record {
+            Record::Whole(meta) => {
                 keepers.hold(id, meta.contained_by);
-                let complete = complete(ending.as_ref());
-                let phase = phase(keepers, id, &path, &meta, ending);
+                let complete = complete(told.ending.as_ref());
+                let phase = phase(keepers, id, &path, &meta, told.ending);
                 let bytes = complete.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
-                let session = recalled(keepers, id, meta, phase, bytes);
+                let session = recalled(keepers, id, meta, phase, bytes, None);
                 let deadline = keepers.deadline(id, session.created);
                 found.push(Found {
                     id,
@@ -63,12 +60,92 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
                     deadline,
                 });
             }
-            Ok(Told { meta: None, .. }) if !kept => drop(std::fs::remove_dir_all(&path)),
-            Ok(Told { meta: None, .. }) => {}
-            Err(e) => tracing::warn!("cannot read {}: {e}", path.display()),
+            Record::Unused if !kept => remove_unused(id, &path),
+            Record::Unused => {}
+            Record::Damaged { remnant, why } => {
+                let shown = path.display();
+                let damage = format!(
+                    "the record of this session, {shown}/meta, is damaged: {why}. What is known of it may be \
+                     wrong; its log is kept and can be read"
+                );
+                tracing::error!("{id}: {damage}");
+                // An owner that is not known for certain is not told that it has ended.
+                let session = damaged(keepers, id, &path, remnant, told.ending, damage);
+                found.push(Found {
+                    id,
+                    session,
+                    heard: true,
+                    deadline: None,
+                });
+            }
         }
     }
     found
+}
+
+/// Removes the folder and the control group of a keeper that never got a command. Whatever else is in the folder
+/// stays.
+pub(super) fn remove_unused(id: SessionId, path: &Path) {
+    if !matches!(folder::read_all(path).record, Record::Unused) {
+        return;
+    }
+    cgroup::remove_group_of(&id.to_string());
+    for name in [folder::CTL, folder::META] {
+        let _ = std::fs::remove_file(path.join(name));
+    }
+    let _ = std::fs::remove_dir(path);
+}
+
+/// A session whose record is damaged. Nothing is written or ended because of what such a record says.
+fn damaged(
+    keepers: &Arc<Keepers>,
+    id: SessionId,
+    path: &Path,
+    mut remnant: Meta,
+    known: Option<EndingFile>,
+    damage: String,
+) -> Session {
+    let log = Log::open(path);
+    let (bytes, dropped) = log.extent().unwrap_or_default();
+    let last = log.last_at().ok().flatten();
+    if remnant.created_wall_ms == 0 {
+        let changed = std::fs::symlink_metadata(path).and_then(|found| found.modified());
+        let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
+        let changed = since.map_or(0, |since| since.as_millis() as u64);
+        remnant.created_wall_ms = log.first_at().ok().flatten().unwrap_or(changed);
+    }
+    if remnant.command.is_empty() {
+        remnant.command = b"(unknown: the record of this session is damaged)".to_vec();
+    }
+    let known = match known {
+        Some(EndingFile::Ended(exited)) => Some(ending(&exited)),
+        Some(EndingFile::Failed { .. }) | None => None,
+    };
+    let phase = match (keepers.connect(id), known) {
+        (Ok(stream), known) => {
+            keepers.adopt(id, stream, false);
+            match known {
+                Some(ending) => Phase::Leftover { ending },
+                None => Phase::Running {
+                    quiet_since: Mono(0),
+                    ending: None,
+                },
+            }
+        }
+        (Err(_), Some(ending)) => Phase::Ended { ending },
+        (Err(_), None) => Phase::Ended {
+            ending: Ending {
+                exit: None,
+                end: End::Lost,
+                duration: Millis(
+                    last.map_or(0, |last| last.saturating_sub(remnant.created_wall_ms)),
+                ),
+                bytes,
+                dropped,
+            },
+        },
+    };
+    recalled(keepers, id, remnant, phase, bytes, Some(damage.into()))
 }
 
 /// Whether the session in a folder has a keeper. Waits until that has said so.
@@ -144,7 +221,14 @@ fn phase(
 }
 
 /// The session as it is known now; what only lists show of it is kept for those.
-fn recalled(keepers: &Keepers, id: SessionId, meta: Meta, phase: Phase, bytes: u64) -> Session {
+fn recalled(
+    keepers: &Keepers,
+    id: SessionId,
+    meta: Meta,
+    phase: Phase,
+    bytes: u64,
+    damage: Option<Arc<str>>,
+) -> Session {
     let limits = limits::moved(&keepers.folder(id)).unwrap_or(Moved {
         idle: meta.idle_ms.map(Millis),
         inactivity: meta.inactivity_ms.map(Millis),
@@ -156,6 +240,7 @@ fn recalled(keepers: &Keepers, id: SessionId, meta: Meta, phase: Phase, bytes: u
         pty: meta.pty.is_some(),
         deadline: limits.deadline,
         secrets: Prints::from_bytes(&meta.prints),
+        damage,
     };
     keepers.recall(id, recalled);
     Session {

@@ -109,6 +109,8 @@ pub struct Recalled {
     pub deadline: Option<Millis>,
     /// The secrets it was given.
     pub secrets: Prints,
+    /// What is wrong with its record, as a sentence.
+    pub damage: Option<Arc<str>>,
 }
 
 impl Keepers {

@@ -1,6 +1,7 @@
 //! Whether a session has ended, or has written something.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use abide_core::{Agent, Ending, SessionId, Wall};
 use anstream::adapter::StripBytes;
@@ -10,6 +11,7 @@ use super::Owner;
 use super::condition::{Command, SessionWant};
 use super::pattern::{Window, pattern};
 use super::{Boxed, Slots, Tools};
+use crate::world::clock::pause;
 use crate::world::keepers::Follower;
 use crate::world::log::{Log, Piece, Pieces};
 
@@ -122,7 +124,16 @@ async fn until_written(
                 slots.say(seen.as_str());
                 return Ok(seen);
             }
-            Found::More => continue,
+            Found::More => {
+                // A command may write faster than this reads; others get their turn in between.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            Found::Unreadable(why) => {
+                slots.say(format!("the log of {session} cannot be read: {why}"));
+                pause(RETRY).await;
+                continue;
+            }
             Found::End => {}
         }
         let total = reading.total;
@@ -162,6 +173,8 @@ fn unwritten(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> St
     }
 }
 
+/// How long after a failure the log is read again.
+const RETRY: Duration = Duration::from_secs(1);
 /// Output up to this is looked through on the spot; more on a thread of its own.
 const ON_THE_SPOT: u64 = 16 << 10;
 /// So much is looked through at once. A command may write faster than anybody can read, and whoever is not
@@ -184,6 +197,8 @@ enum Found {
     More,
     /// Nothing does, and there is no more yet.
     End,
+    /// The log could not be read, and why.
+    Unreadable(String),
 }
 
 impl Reading {
@@ -212,7 +227,12 @@ impl Reading {
 
     fn read(&mut self, most: u64, pattern: &Regex) -> Found {
         let until = self.total.saturating_add(most);
-        while let Ok(Some(piece)) = self.pieces.next_within(usize::MAX) {
+        loop {
+            let piece = match self.pieces.next_within(usize::MAX) {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return Found::End,
+                Err(fault) => return Found::Unreadable(fault.to_string()),
+            };
             let Piece::Chunk(chunk) = piece else { continue };
             self.total += chunk.bytes.len() as u64;
             for part in self.strip.strip_next(&chunk.bytes) {
@@ -226,6 +246,5 @@ impl Reading {
                 return Found::More;
             }
         }
-        Found::End
     }
 }

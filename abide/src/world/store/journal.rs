@@ -75,7 +75,7 @@ impl Copier {
                     }
                 }
             })
-            .map_err(|e| StoreFault::Broken(e.to_string()))?;
+            .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         Ok(Copier(asked))
     }
 

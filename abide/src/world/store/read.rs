@@ -119,7 +119,8 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
         };
         let text = |at| -> Result<&str, StoreFault> {
             let cell = row.get_ref(at)?;
-            cell.as_str().map_err(|e| StoreFault::Broken(e.to_string()))
+            cell.as_str()
+                .map_err(|e| StoreFault::Damaged(e.to_string()))
         };
         let number: u64 = row.get(0)?;
         let condition: Option<String> = row.get(10)?;

@@ -101,9 +101,8 @@ const MIGRATIONS: &[&str] = &[
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {
     let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version > MIGRATIONS.len() {
-        return Err(StoreFault::Broken(format!(
-            "it was written by a newer abide (tables of version {version}, this one knows {}); \
-             install that version again",
+        return Err(StoreFault::Newer(format!(
+            "it has tables of version {version}, this one knows {}; install that version again",
             MIGRATIONS.len()
         )));
     }

@@ -67,7 +67,7 @@ impl Writer {
         let result = self.timed(&db, records);
         db.busy_timeout(super::BUSY_PATIENCE).ok()?;
         match result {
-            Err(StoreFault::Unwritable(_)) => None,
+            Err(StoreFault::Unwritable(_) | StoreFault::Unopenable(_)) => None,
             result => Some(result),
         }
     }

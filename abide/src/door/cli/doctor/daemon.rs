@@ -1,5 +1,7 @@
 //! The daemon, its log, its folders and its doors.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::Finding;
@@ -9,7 +11,7 @@ use crate::door::cli::show;
 use crate::door::digest::one_line;
 use crate::door::http;
 use crate::world::clock::{Clock, SystemClock};
-use crate::world::machine;
+use crate::world::{machine, store};
 
 /// Bytes of the daemon's log that are looked at.
 const LOG: u64 = 256 << 10;
@@ -23,6 +25,7 @@ pub fn look(places: &Places) -> Vec<Finding> {
         Err(_) => {
             let says = "none runs; the next command starts one";
             findings.push(Finding::good("daemon", says));
+            findings.push(database(places, None, store::journal_is_damaged));
             return findings
                 .into_iter()
                 .chain(log(places))
@@ -41,9 +44,47 @@ pub fn look(places: &Places) -> Vec<Finding> {
             findings.push(address(&status["http"]));
         }
     }
+    let trouble = status
+        .as_ref()
+        .ok()
+        .and_then(|status| status["database"]["trouble"].as_str());
+    // The journal of a daemon that runs may be written to just now.
+    findings.push(database(places, trouble, |_| false));
     findings.extend(log(places));
     findings.extend(clock(status.ok().as_ref()));
     findings
+}
+
+/// Whether timers, questions and messages can be kept, and whether any were lost.
+fn database(
+    places: &Places,
+    trouble: Option<&str>,
+    journal_is_damaged: fn(&Path) -> bool,
+) -> Finding {
+    let path = places.database();
+    if let Some(trouble) = trouble {
+        let next = "look for what is missing with `abide timer list`; the daemon's log says more";
+        return Finding::trouble("database", one_line(trouble), next);
+    }
+    let checked = match journal_is_damaged(&path) {
+        true => Err("its journal (abide.db-wal) is damaged".into()),
+        false => store::check(&path),
+    };
+    if let Err(why) = checked {
+        return Finding::trouble(
+            "database",
+            format!("{}: {}", path.display(), one_line(&why)),
+            "`abide stop`, then any command: the next daemon sets it aside and takes over what can be read",
+        );
+    }
+    match store::set_aside(&path).last() {
+        None => Finding::good("database", "whole"),
+        Some(aside) => Finding::warning(
+            "database",
+            format!("whole; a damaged one was set aside as {}", aside.display()),
+            "timers and messages of it may be lost; remove the file when you do not need it any more",
+        ),
+    }
 }
 
 /// Whether the page is in this program.

@@ -71,7 +71,10 @@ async fn look_at(
     last: &mut Told,
 ) -> bool {
     let log = Log::open(&view.folder);
-    let bytes = log.end().unwrap_or(0);
+    // What cannot be read now may be told the next time.
+    let Ok(bytes) = log.end() else {
+        return false;
+    };
     let grown = last.bytes != Some(bytes);
     let look = look.copied().or(last.look);
     if !grown && look == last.look {

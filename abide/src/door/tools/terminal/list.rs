@@ -63,8 +63,13 @@ impl Desk {
                 Some(name) => format!("condition of {name}: "),
             };
             lines.push(format!(
-                "{}  {state}  age {}  last activity {} ago  {of}{command}",
+                "{}  {state}{}  age {}  last activity {} ago  {of}{command}",
                 view.id,
+                if view.damage.is_some() {
+                    " (damaged record)"
+                } else {
+                    ""
+                },
                 spoken(age),
                 spoken(idle)
             ));
@@ -87,6 +92,9 @@ impl Desk {
             });
             if let Some(name) = started_by {
                 fact["started_by"] = json!(name);
+            }
+            if let Some(damage) = &view.damage {
+                fact["damaged"] = json!(damage.as_ref());
             }
             facts.push(fact);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Desk, DoneReading, Finished, Named, fields};
+use super::{Desk, DoneReading, Finished, Named, fields, unreadable};
 use crate::door::digest::one_line;
 use crate::door::tools::report;
 use crate::keeper::folder;
@@ -24,7 +24,7 @@ impl Desk {
         let _guard = self.attend(&view).await;
         let seen = match self.handle.screens().snapshot(view.id).await {
             Ok(seen) => seen,
-            Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
+            Err(fault) => return Some(Err(unreadable(&fault))),
         };
         let view = self.newest(&view);
         let lines: Vec<String> = seen.lines.iter().map(|line| one_line(line)).collect();

@@ -9,6 +9,7 @@ mod rehearse;
 mod rule;
 mod search;
 mod send;
+mod settled;
 mod start;
 mod tail;
 
@@ -18,7 +19,7 @@ use abide_core::request::Caller;
 use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, Finished, Remains, ToolResult, report};
+use super::{Args, BadInput, Context, Finished, Remains, ToolResult, output, report};
 use crate::config::Config;
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::digest::one_line;
@@ -241,6 +242,9 @@ impl Desk {
             text.push_str("\n[a person is at this terminal too]");
             facts.insert("person_attached".into(), Value::Bool(true));
         }
+        if let Some(damage) = &view.damage {
+            text.push_str(&format!("\n[{damage}]"));
+        }
         if !view.runs() {
             report::leftovers(view, &mut facts);
             report::count_again(view, &mut facts);
@@ -254,6 +258,11 @@ impl Desk {
         }
         .sealed()
     }
+}
+
+/// The sentence for a log that cannot be read.
+fn unreadable(fault: &std::io::Error) -> String {
+    format!("the log cannot be read: {}", output::because(fault))
 }
 
 /// The sentence for a session that has ended where one is needed that runs.

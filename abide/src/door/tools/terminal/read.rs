@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::last::LastLook;
 use super::rehearse::rehearse;
+use super::settled::Settled;
 use super::tail::{Found, Tail};
-use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains};
+use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
 use crate::door::mask::Mask;
@@ -86,7 +87,7 @@ impl Desk {
         let mut reading = self.reading(&view, timeout);
         let mut found = match reading.find(from, &read).await {
             Ok(found) => found,
-            Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
+            Err(fault) => return Some(Err(unreadable(&fault))),
         };
         if read.since.is_none() {
             self.has_read(&view, &unread, found.cursor);
@@ -166,7 +167,8 @@ impl Desk {
         let follower = self.handle.keepers().follow_closely(view.id);
         Reading {
             sentries: self.handle.sentry().clone(),
-            log: Log::open(&view.folder),
+            log: Log::open(&view.folder).counting(view.bytes()),
+            lossy: false,
             mask: self.mask_of(view),
             meta: folder::read_meta(&view.folder).ok().flatten(),
             facts: view.runs().then(|| all_facts(view)),
@@ -260,6 +262,8 @@ fn all_facts(view: &SessionView) -> Map<String, Value> {
 pub(super) struct Reading {
     sentries: Arc<Sentry>,
     log: Log,
+    /// Bytes are known to be missing from it.
+    lossy: bool,
     /// Hides the secrets that the session was given.
     mask: Mask,
     /// What is written down of the session. It is read before the wait, not after it.
@@ -285,34 +289,6 @@ pub(super) struct Reading {
     until: Mono,
 }
 
-/// When an answer to what was typed is complete.
-pub(super) struct Settled<'a> {
-    /// Where the log ended when it was typed.
-    pub sent_at: u64,
-    /// Bytes that the terminal by itself may have shown of what was typed: they are no answer.
-    pub shown: u64,
-    /// Nothing more comes for this long;
-    pub quiet: Duration,
-    /// or for this long,
-    pub prompt: Duration,
-    /// if nothing will come before somebody types again.
-    pub waits: &'a (dyn Fn() -> bool + Send + Sync),
-}
-
-impl Settled<'_> {
-    /// How long to wait for more, where so much has come. `looked`: it was seen since then that the program
-    /// does not wait for input.
-    fn patience(&self, seen: u64, looked: bool, left: Duration) -> Duration {
-        let answered = seen > self.sent_at + self.shown;
-        match (seen > self.sent_at, looked) {
-            (false, _) => left,
-            (true, false) => left.min(self.prompt),
-            (true, true) if !answered => left,
-            (true, true) => left.min(self.quiet.saturating_sub(self.prompt)),
-        }
-    }
-}
-
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
@@ -334,15 +310,22 @@ impl Reading {
         }
     }
 
-    /// A cursor beyond the end of the log, which no answer has brought or which a power cut has left, is
+    /// A cursor beyond what was written, which no answer has brought or which a power cut has left, is
     /// its end: what comes next is not passed over.
     fn within(&mut self, from: Cursor) -> io::Result<Cursor> {
-        let end = *self.known.insert(self.log.end()?);
+        let end = self.look_how_much()?;
         Ok(if from.offset() > end {
             Cursor::at(end)
         } else {
             from
         })
+    }
+
+    /// How many bytes were written, in the log or not.
+    fn look_how_much(&mut self) -> io::Result<u64> {
+        let (written, missing) = self.log.extent()?;
+        self.lossy |= missing > 0;
+        Ok(*self.known.insert(written))
     }
 
     /// The next lines. Waits where there are none.
@@ -476,7 +459,7 @@ impl Reading {
         let log = self.log.clone();
         let known = match self.known {
             Some(known) => known,
-            None => *self.known.insert(log.end()?),
+            None => self.look_how_much()?,
         };
         let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
             lines::read(&log, known, from, most, open, &mut self.begun)?
@@ -492,6 +475,7 @@ impl Reading {
         };
         // More may have come meanwhile than was told: what was seen must be there for the next look too.
         self.known = Some(known.max(page.seen));
+        self.lossy |= page.lossy;
         Ok(page)
     }
 
@@ -499,27 +483,28 @@ impl Reading {
     /// bytes may have come unasked.
     fn heard(&mut self, tide: Tide, ended: bool) {
         self.ended |= ended;
+        self.log = self.log.clone().counting(tide.bytes);
         self.known = match self.ended {
             true => None,
             false => self.known.max(Some(tide.bytes)),
         };
     }
 
-    /// Bytes written so far, and how many of them are no longer kept, where that is known without a
-    /// look: nothing is dropped before the log has grown to its quota. It may have grown while it was
-    /// read, and is never shorter than what was read of it.
+    /// Bytes written so far, and how many of them are missing from the log, which is looked at only where some
+    /// are known to be. It may have grown while it was read.
     fn extent(&self, found: &Found) -> Option<(u64, u64)> {
         let quota = self.meta.as_ref()?.log_quota;
-        let read = match found.lines.is_empty() {
-            // It came so far, and yet nothing is there to be read: a disk may have refused it.
-            true if self.known > Some(found.cursor.offset()) => return None,
-            true => 0,
-            false => found.cursor.offset(),
+        let read = found.cursor.offset();
+        let known = self.known?;
+        let known = if found.lines.is_empty() {
+            known
+        } else {
+            known.max(read)
         };
-        self.known
-            .map(|known| known.max(read))
-            .filter(|known| *known <= quota)
-            .map(|known| (known, 0))
+        if self.lossy || known > quota {
+            return self.log.clone().counting(known).extent().ok();
+        }
+        Some((known, 0))
     }
 
     /// The facts about the session as they are now.
@@ -616,28 +601,6 @@ fn unprefixed(line: &str) -> &[u8] {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_the_terminal_shows_by_itself_is_no_answer() {
-        let millis = Duration::from_millis;
-        let settled = Settled {
-            sent_at: 100,
-            shown: 4,
-            quiet: millis(150),
-            prompt: millis(10),
-            waits: &|| false,
-        };
-        let left = millis(900);
-        // Nothing has come, or nothing but `hi` and the end of its line: a program that is slow to start
-        // has not read it yet.
-        assert_eq!(settled.patience(100, false, left), left);
-        assert_eq!(settled.patience(104, false, left), millis(10));
-        assert_eq!(settled.patience(104, true, left), left);
-        // More has come: it is an answer, which is over when it becomes quiet.
-        assert_eq!(settled.patience(105, false, left), millis(10));
-        assert_eq!(settled.patience(105, true, left), millis(140));
-        assert_eq!(settled.patience(105, true, millis(5)), millis(5));
-    }
-
     /// The keeper had told of five bytes when two more came, which lie in the same piece of the log.
     #[test]
     fn what_was_seen_unasked_is_seen_again() {
@@ -653,6 +616,7 @@ mod tests {
         let mut reading = Reading {
             sentries: Arc::default(),
             log: Log::open(folder.path()),
+            lossy: false,
             mask: Mask::default(),
             meta: None,
             facts: None,

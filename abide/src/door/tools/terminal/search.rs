@@ -3,7 +3,7 @@
 use abide_core::Millis;
 use serde_json::{Value, json};
 
-use super::{Args, BadInput, Desk, Done, Named, fields};
+use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
 use crate::door::digest::rows;
 use crate::world::clock::SystemClock;
 use crate::world::log::Log;
@@ -45,7 +45,7 @@ impl Desk {
             Err(sentence) => return Some(Err(sentence)),
         };
         let guard = self.attend(&view).await;
-        let log = Log::open(&view.folder);
+        let log = Log::open(&view.folder).counting(view.bytes());
         let wanted = search::Search {
             pattern: search.pattern,
             context: search.context,
@@ -61,7 +61,7 @@ impl Desk {
         let found = match found.map_err(std::io::Error::other) {
             Ok(Ok(found)) => found,
             Ok(Err(fault)) | Err(fault) => {
-                return Some(Err(format!("the log cannot be read: {fault}")));
+                return Some(Err(unreadable(&fault)));
             }
         };
         let view = self.newest(&view);
@@ -107,7 +107,7 @@ fn text(found: &Finds) -> String {
     });
     if found.missing > 0 {
         lines.push(format!(
-            "[{} bytes are no longer in the log; lines are counted without them]",
+            "[{} bytes are missing from the log; lines are counted without them]",
             found.missing
         ));
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use abide_core::Millis;
 
-use super::read::Settled;
-use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report};
+use super::settled::Settled;
+use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report, unreadable};
 use crate::daemon::SessionView;
 use crate::door::keys;
 use crate::keeper::frame::Once;
@@ -73,7 +73,11 @@ impl Desk {
             Ok(bytes) => bytes,
             Err(sentence) => return Some(Err(sentence)),
         };
-        let sent_at = Log::open(&view.folder).end().unwrap_or(0);
+        let log = Log::open(&view.folder).counting(view.bytes());
+        let sent_at = match log.extent() {
+            Ok((written, _)) => written,
+            Err(fault) => return Some(Err(unreadable(&fault))),
+        };
         if runs && let Err(sentence) = self.type_in(&view, &bytes).await {
             return Some(Err(sentence));
         }
@@ -89,7 +93,7 @@ impl Desk {
         };
         let found = match reading.echo(from, LINES, settled).await {
             Ok(found) => found,
-            Err(fault) => return Some(Err(format!("the log cannot be read: {fault}"))),
+            Err(fault) => return Some(Err(unreadable(&fault))),
         };
         self.has_read(&view, &unread, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;

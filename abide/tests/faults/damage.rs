@@ -1,0 +1,354 @@
+//! Files of a session that were damaged, removed or replaced, and limits on open files: what can be read is
+//! read, what cannot is said, and nothing is deleted.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use abide::keeper::{cgroup, proc};
+
+use crate::harness::{Abide, Handle, look_for, said_to};
+
+/// Runs a command to its end and returns the id of its session.
+fn ran(abide: &Abide, command: &str) -> String {
+    let result = abide
+        .post("/v1/tools/shell", &json!({"command": command}))
+        .expect("an answer")
+        .body;
+    result["session_id"].as_str().expect("an id").to_owned()
+}
+
+fn folder(abide: &Abide, id: &str) -> PathBuf {
+    abide.path("sessions").join(id)
+}
+
+/// What `terminal_session` says; a daemon that hangs fails the test.
+fn terminal(abide: &Abide, action: &str, id: &str, more: &str) -> Value {
+    #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
+    let mut command = Command::new("timeout");
+    command
+        .args(["60", env!("CARGO_BIN_EXE_abide"), "call", "--json"])
+        .env("ABIDE_DIR", abide.dir.path());
+    let block = format!(
+        "<tool name=\"terminal_session\"><action>{action}</action><session_id>{id}</session_id>{more}</tool>"
+    );
+    said_to(command, &block)
+}
+
+fn text(result: &Value) -> &str {
+    result["text"].as_str().unwrap_or_default()
+}
+
+fn mkfifo(path: &Path) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a fifo");
+}
+
+#[test]
+fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
+    let abide = Abide::new();
+    let started = abide.run(&["session", "start", "--no-pty", "--json", "--", "cat"]);
+    let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+    let id = started["session_id"].as_str().expect("an id");
+    let send = |line: &str| abide.run(&["session", "send", id, line]);
+    send("before");
+    let log = folder(&abide, id).join("log");
+    look_for("a log", || log.exists().then_some(()));
+    std::fs::remove_dir_all(&log).expect("a log");
+    send("after");
+    let read = terminal(
+        &abide,
+        "read_output",
+        id,
+        "<since>0</since><timeout_seconds>20</timeout_seconds>",
+    );
+    assert!(
+        text(&read).contains("bytes are missing from the log"),
+        "{read}"
+    );
+    assert!(read["bytes_dropped"].as_u64() > Some(0), "{read}");
+    let other = abide
+        .post("/v1/tools/shell", &json!({"command": "echo fine"}))
+        .expect("an answer");
+    assert_eq!(other.body["status"], "SUCCESS", "{}", other.body);
+}
+
+#[test]
+fn shell_says_that_output_is_missing_when_its_log_was_removed() {
+    let abide = Abide::new();
+    abide.start();
+    let sessions = abide.path("sessions");
+    let logs = format!("{}/*/log", sessions.display());
+    let command = format!(
+        "echo gone; until set -- {logs}/*.index && [ -e \"$1\" ]; do :; done; rm -r {logs}"
+    );
+    let result = abide
+        .post("/v1/tools/shell", &json!({"command": command}))
+        .expect("an answer")
+        .body;
+    assert_eq!(result["exit_code"], 0, "{result}");
+    assert_eq!(result["bytes_dropped"], 5, "{result}");
+    assert!(
+        text(&result).contains("5 bytes of the output are missing"),
+        "{result}"
+    );
+}
+
+/// Damages the `meta` of an ended session, and sees that its log is still there and readable.
+fn damaged(damage: impl Fn(&Path)) -> (Abide, String) {
+    let abide = Abide::new();
+    abide.start();
+    let id = ran(&abide, "echo precious");
+    abide.run(&["stop"]);
+    damage(&folder(&abide, &id).join("meta"));
+    abide.start();
+    let log = abide.run(&["logs", &id]);
+    assert_eq!(log.stdout, b"precious\n", "{log:?}");
+    let listed = abide.run(&["session", "list", "--all", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let mut sessions = listed["sessions"].as_array().expect("a list").iter();
+    let listed = sessions.find(|session| session["session_id"] == *id);
+    let listed = listed.expect("it is listed");
+    let says = listed["damaged"].as_str().unwrap_or_default();
+    assert!(says.contains("its log is kept"), "{listed}");
+    let read = abide.run(&["session", "read", &id]);
+    let read = String::from_utf8_lossy(&read.stdout).into_owned();
+    assert!(read.contains("precious"), "{read}");
+    let found = abide.run(&["session", "search", &id, "preci"]);
+    let found = String::from_utf8_lossy(&found.stdout).into_owned();
+    assert!(found.contains("1:precious"), "{found}");
+    (abide, id)
+}
+
+#[test]
+fn a_session_with_a_flipped_byte_in_meta_keeps_its_log() {
+    let (abide, id) = damaged(|meta| {
+        let file = std::fs::File::options().write(true).open(meta);
+        file.expect("a record")
+            .write_all_at(b"#", 20)
+            .expect("damage");
+    });
+    // The line of its ending is whole, so that is known.
+    let session = abide.get(&format!("/v1/sessions/{id}"));
+    assert_eq!(session["exit_code"], 0, "{session}");
+}
+
+#[test]
+fn a_session_with_an_empty_meta_keeps_its_log_and_is_lost() {
+    let (abide, id) = damaged(|meta| std::fs::write(meta, "").expect("damage"));
+    let session = abide.get(&format!("/v1/sessions/{id}"));
+    assert_eq!(session["end"], "lost", "{session}");
+    assert_eq!(session["exit_code"], Value::Null, "{session}");
+}
+
+#[test]
+fn a_session_with_a_cut_meta_keeps_its_log() {
+    damaged(|meta| {
+        let file = std::fs::File::options().write(true).open(meta);
+        file.expect("a record").set_len(40).expect("damage");
+    });
+}
+
+#[test]
+fn a_session_without_meta_keeps_its_log() {
+    damaged(|meta| std::fs::remove_file(meta).expect("damage"));
+}
+
+#[test]
+fn a_session_with_a_meta_of_a_later_version_keeps_its_log() {
+    damaged(|meta| {
+        let text = std::fs::read_to_string(meta).expect("a record");
+        let text = text.replacen("abide meta 1", "abide meta 9", 1);
+        std::fs::write(meta, text).expect("damage");
+    });
+}
+
+#[test]
+fn a_session_with_a_huge_meta_keeps_its_log() {
+    damaged(|meta| {
+        let file = std::fs::File::options().write(true).open(meta);
+        file.expect("a record").set_len(64 << 30).expect("damage");
+    });
+}
+
+#[test]
+fn a_session_with_a_fifo_for_meta_keeps_its_log_and_blocks_nobody() {
+    damaged(|meta| {
+        std::fs::remove_file(meta).expect("a record");
+        mkfifo(meta);
+    });
+}
+
+#[test]
+fn a_damaged_session_is_removed_by_retention_as_any_other() {
+    let (abide, id) = damaged(|meta| std::fs::write(meta, "").expect("damage"));
+    abide.run(&["stop"]);
+    std::fs::write(abide.path("config.toml"), "keep_bytes = 0\n").expect("a configuration");
+    abide.start();
+    let folder = folder(&abide, &id);
+    look_for("its removal", || (!folder.exists()).then_some(()));
+}
+
+#[test]
+fn kept_logs_are_bounded_when_sessions_end() {
+    let abide = Abide::new();
+    std::fs::write(abide.path("config.toml"), "keep_bytes = 400000\n").expect("a configuration");
+    abide.start();
+    for _ in 0..8 {
+        ran(&abide, "head -c 135000 /dev/zero");
+    }
+    look_for("the removal of the oldest", || {
+        let listed = abide.get("/v1/sessions?include_ended=true");
+        (listed["total"] == 2).then_some(())
+    });
+    let folders = std::fs::read_dir(abide.path("sessions"))
+        .expect("sessions")
+        .flatten();
+    assert_eq!(
+        folders
+            .filter(|folder| folder.path().join("log").exists())
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn an_idle_keeper_that_is_killed_leaves_no_folder_and_no_control_group() {
+    let abide = Abide::new();
+    std::fs::write(abide.path("config.toml"), "spare_keepers = 1\n").expect("a configuration");
+    abide.start();
+    let unused = || {
+        let folders = std::fs::read_dir(abide.path("sessions"))
+            .expect("sessions")
+            .flatten();
+        let mut names = folders.map(|folder| folder.file_name().to_string_lossy().into_owned());
+        names.next()
+    };
+    let session = look_for("an idle keeper", unused);
+    let group = cgroup::own_folder().map(|own| own.join(format!("abide-{session}")));
+    let children = |pid: i32| proc::children(pid);
+    let keeper = look_for("its process", || {
+        let fork_server = children(abide.pid()).into_iter().next()?;
+        children(fork_server).into_iter().next()
+    });
+    look_for("its socket", || {
+        folder(&abide, &session).join("ctl").exists().then_some(())
+    });
+    Handle::on(keeper).kill();
+    look_for("its end", || {
+        (!folder(&abide, &session).exists()).then_some(())
+    });
+    assert!(!group.is_some_and(|group| group.exists()));
+}
+
+#[test]
+fn a_keeper_that_never_got_a_command_leaves_nothing_behind() {
+    let abide = Abide::new();
+    abide.start();
+    ran(&abide, "true");
+    abide.kill_daemon();
+    let unused = folder(&abide, "session_00000000");
+    std::fs::create_dir(&unused).expect("a folder");
+    std::fs::write(unused.join("meta"), "\n").expect("a record");
+    abide.start();
+    assert!(!unused.exists());
+}
+
+#[test]
+fn a_fifo_in_place_of_a_file_of_a_session_blocks_nobody() {
+    let abide = Abide::new();
+    abide.start();
+    let id = ran(&abide, "echo one");
+    let folder = folder(&abide, &id);
+    let log = folder.join("log");
+    for name in std::fs::read_dir(&log).expect("a log").flatten() {
+        std::fs::remove_file(name.path()).expect("a segment");
+        mkfifo(&name.path());
+    }
+    for name in ["size", "limits", "read", "errands", "ending"] {
+        let _ = std::fs::remove_file(folder.join(name));
+        mkfifo(&folder.join(name));
+    }
+    let read = terminal(&abide, "read_output", &id, "");
+    assert!(
+        text(&read).contains("4 bytes are missing from the log"),
+        "{read}"
+    );
+    abide.run(&["stop"]);
+    let read = terminal(&abide, "read_output", &id, "<since>0</since>");
+    assert!(
+        text(&read).contains("4 bytes are missing from the log"),
+        "{read}"
+    );
+}
+
+/// Asks over a connection that stays open.
+fn ask(stream: &mut BufReader<UnixStream>, method: &str, path: &str, body: &str) -> Value {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: abide\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{body}"
+    );
+    stream
+        .get_mut()
+        .write_all(request.as_bytes())
+        .expect("it is sent");
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a header");
+        if line == "\r\n" {
+            break;
+        }
+        let line = line.to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("a body");
+    serde_json::from_slice(&body).expect("JSON")
+}
+
+fn limit_files(pid: i32, most: u64) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
+    let what = rustix::process::Resource::Nofile;
+    // The daemon has inherited what this process may have at most.
+    let limit = rustix::process::Rlimit {
+        current: Some(most),
+        maximum: rustix::process::getrlimit(what).maximum,
+    };
+    rustix::process::prlimit(Some(pid), what, limit).expect("its limit");
+}
+
+#[test]
+fn m6_shell_reports_an_error_when_its_log_cannot_be_read() {
+    let abide = Abide::new();
+    abide.start();
+    // The keepers are there already, so that the command itself can be run.
+    ran(&abide, "true");
+    let pid = abide.pid();
+    let stream = UnixStream::connect(abide.path("run/http.sock")).expect("it listens");
+    let mut stream = BufReader::new(stream);
+    ask(&mut stream, "GET", "/v1/status", "");
+    // What it has open stays so; it can open no other file.
+    limit_files(pid, 0);
+    let call = json!({"command": "printf 'preci%s' ous"});
+    let result = ask(&mut stream, "POST", "/v1/tools/shell", &call.to_string());
+    limit_files(pid, 1_024);
+    let said = text(&result);
+    assert!(said.contains("the output could not be read"), "{result}");
+    assert_eq!(result["is_error"], true, "{result}");
+    let error = result["error"].as_str().unwrap_or_default();
+    assert!(error.contains("read_output"), "{result}");
+    // How it ended is known all the same, and the output is kept.
+    assert_eq!(result["exit_code"], 0, "{result}");
+    let id = result["session_id"].as_str().expect("an id");
+    let read = terminal(&abide, "read_output", id, "");
+    assert!(text(&read).contains("precious"), "{read}");
+}
