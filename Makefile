@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny deb deb-test install clean
+.PHONY: help run build dist test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny deb deb-test install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,7 +15,10 @@ run: build ## build everything and show abide at work
 build: web ## the release binary, with the page in it
 	$(CARGO) build --release --locked -p abide
 
-test: lint rust-test client-test web-lint web-test deb-test ## install what the tests need, and run all of them
+dist: web ## the binary of packages and benchmarks: smaller and faster, longer to build
+	$(CARGO) build --profile dist --locked -p abide
+
+test: lint deny rust-test client-test web-lint web-test deb-test ## install what the tests need, and run all of them
 
 lint: ## formatting, clippy, documentation
 	$(CARGO) fmt --all --check
@@ -91,13 +94,13 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
 
-page-bench: browser build ## how smooth the page is with ten thousand timers and two thousand sessions
-	cd web && ABIDE_BIN=../target/release/abide npm run --silent bench
+page-bench: browser dist ## how smooth the page is with ten thousand timers and two thousand sessions
+	cd web && ABIDE_BIN=../target/dist/abide npm run --silent bench
 
 agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part of `make test`)
 	abide/tests/agents/run
 
-bench: build ## measure side by side with what one would use instead
+bench: dist ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
 	bench/timers
@@ -106,8 +109,10 @@ soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
 	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
 
-deny: ## licences, sources and bans (needs cargo-deny)
-	$(CARGO) deny --locked check bans licenses sources
+deny: ## licences, sources and banned crates (installs cargo-deny into target/ if it is missing)
+	@export PATH="target/tools/bin:$$PATH"
+	command -v cargo-deny >/dev/null || $(CARGO) install --quiet --debug --locked --root target/tools cargo-deny
+	cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 
 guide: ## the guide as web pages in guide/book (installs mdbook if it is missing)
 	export PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH"
@@ -119,8 +124,8 @@ reference: ## the guide's reference, written anew out of the program
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md
 
-deb: build ## a Debian package of the release, in target/
-	@packaging/deb target/release/abide target
+deb: dist ## a Debian package, in target/
+	@packaging/deb target/dist/abide target
 
 deb-test: ## a Debian package, installed in a root of its own, tried and removed
 	@$(CARGO) build --locked --quiet -p abide

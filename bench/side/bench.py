@@ -53,7 +53,7 @@ class Bench:
 def parser(description, measurements, contenders):
     """The options that every bench has; one may add its own."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("--abide", default=FOLDER.parent / "target" / "release" / "abide", help="the abide binary (default: target/release/abide)")
+    made.add_argument("--abide", default=FOLDER.parent / "target" / "dist" / "abide", help="the abide binary (default: target/dist/abide)")
     made.add_argument("--only", action="append", choices=measurements, help="measure only this; may be repeated")
     made.add_argument("--without", action="append", default=[], choices=list(contenders), help="leave a contender out; may be repeated")
     made.add_argument("--quick", action="store_true", help="few rounds, to see that everything runs")
