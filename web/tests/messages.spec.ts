@@ -10,7 +10,7 @@ test('a message comes as it is written; where nothing wakes its agent, sending i
   await expect(message).toContainText('Not seen yet');
   await message.getByRole('button', { name: 'Send again' }).click();
   await told(page, 'The message was not sent again');
-  await told(page, 'nothing wakes agent default');
+  await told(page, 'agent default');
   await page.getByRole('combobox', { name: 'Which' }).selectOption('Waking failed');
   await expect(page.getByText('No message is like that')).toBeVisible();
 });

@@ -54,7 +54,7 @@ enum Way {
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
     /// The connection broke before the answer was there.
-    #[error("abide went away before it answered: {0}")]
+    #[error("the connection closed before the answer: {0}")]
     Broken(String),
     /// It said no, and changed nothing.
     #[error("{detail}")]
@@ -185,7 +185,7 @@ impl Client {
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, Unanswered> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
-        let taken = format!("was answered already: {word}");
+        let taken = format!("was already answered: {word}");
         let mut attempts = 1;
         loop {
             match self.post(&path, &body).await {
@@ -300,7 +300,7 @@ async fn connect(places: &Places, program: &Path) -> std::io::Result<UnixStream>
 fn agent_header(agent: &str) -> Result<HeaderValue, Unanswered> {
     HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| Unanswered::Refused {
         status: StatusCode::BAD_REQUEST,
-        detail: "the name of an agent must not hold control characters".into(),
+        detail: "an agent name must not contain control characters".into(),
     })
 }
 

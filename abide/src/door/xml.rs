@@ -76,7 +76,7 @@ impl<'a> Reader<'a> {
         let line = self.line();
         self.at += "<tool".len();
         let Some(end) = self.rest().find('>') else {
-            return self.wrong(line, "the tag <tool …> is not closed with '>'");
+            return self.wrong(line, "the tag <tool …> has no closing '>'");
         };
         let head = &self.rest()[..end];
         self.at += end + 1;

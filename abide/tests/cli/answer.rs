@@ -52,7 +52,7 @@ fn yes_from_elsewhere_goes_on_and_a_late_answer_is_told_so() {
     let late = abide.output(["answer", &id, "no"]);
     assert_eq!(late.status.code(), Some(1), "{late:?}");
     assert!(
-        text(&late.stderr).contains("was answered already: yes"),
+        text(&late.stderr).contains("was already answered: yes"),
         "{late:?}"
     );
     seat.wait_for("(the question is closed");
@@ -257,7 +257,7 @@ fn a_person_who_follows_is_asked_for_everybody() {
     person.wait_for("command: sleep 1000");
     person.wait_for("[Y/n] ");
     person.type_in(b"y\n");
-    person.wait_for("Yes: it goes on waiting.");
+    person.wait_for("Yes: continuing to wait.");
     person.wait_for("[Y/n] ");
     person.type_in(b"n\n");
     person.wait_for("No: the command is being ended.");

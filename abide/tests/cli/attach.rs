@@ -63,7 +63,7 @@ fn a_person_joins_and_leaves_and_the_session_goes_on() {
     abide.output(["session", "send", &id, "typed by an agent", "-k", "enter"]);
     seat.wait_for("typed by an agent");
     seat.type_in(b"\x1d");
-    seat.wait_for("it goes on");
+    seat.wait_for("it is still running");
     seat.wait_for_end();
     assert_eq!(seat.modes(), seat.modes_before);
     let (status, _) = seat.end();
@@ -172,7 +172,7 @@ fn whoever_is_told_to_end_gives_the_terminal_back() {
         assert_ne!(seat.modes(), seat.modes_before);
         let pid = Pid::from_raw(seat.pid()).expect("a process");
         kill_process(pid, signal).expect("a signal");
-        seat.wait_for("it goes on");
+        seat.wait_for("it is still running");
         seat.wait_for_end();
         assert_eq!(seat.modes(), seat.modes_before);
     }

@@ -492,7 +492,7 @@ fn folders_whose_names_are_no_text_do() {
     assert_eq!(told["client"], "codex");
     let waited = output(&["wait", "--file", "x", "--for", "1ms"]);
     assert_eq!(waited.status.code(), Some(2), "{waited:?}");
-    assert!(text(&waited.stderr).contains("is no text"), "{waited:?}");
+    assert!(text(&waited.stderr).contains("is not UTF-8"), "{waited:?}");
     let stopped = output(&["stop"]);
     assert!(stopped.status.success(), "{stopped:?}");
 }

@@ -159,8 +159,8 @@ fn a_place_for_files_that_cannot_be_had_is_trouble() {
     std::fs::create_dir(abide.path("folder")).unwrap();
     std::os::unix::fs::symlink(abide.path("folder"), abide.path("link")).unwrap();
     for (place, why) in [
-        ("file", "is not a folder"),
-        ("link", "is not a folder"),
+        ("file", "is not a directory"),
+        ("link", "is not a directory"),
         ("file/below", "Not a directory"),
     ] {
         let mut doctor = command(&abide);

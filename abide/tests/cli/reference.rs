@@ -11,7 +11,7 @@ fn is_kept_in(page: &str, words: &[&str]) {
     let kept = std::fs::read_to_string(path.join(page)).expect("a page of the guide");
     assert!(
         kept == text(&output.stdout),
-        "guide/src/reference/{page} is not what `abide {}` prints; `make reference` writes it anew",
+        "guide/src/reference/{page} is not what `abide {}` prints; `make reference` writes it again",
         words.join(" ")
     );
 }

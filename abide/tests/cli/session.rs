@@ -126,7 +126,7 @@ fn killing_ends_the_tree_and_the_run_says_so() {
     let output = run.wait_with_output().unwrap();
     assert!(output.status.code().unwrap() > 128, "{output:?}");
     assert!(
-        text(&output.stderr).contains("ended from elsewhere (user)"),
+        text(&output.stderr).contains("ended by another client (user)"),
         "{output:?}"
     );
 }

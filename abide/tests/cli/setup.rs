@@ -71,7 +71,7 @@ fn a_client_without_settings_gets_some_and_loses_them_again() {
         assert_eq!(server["env"]["ABIDE_DIR"], folder.to_str().unwrap());
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(done(&abide, &[client, "--yes"]).contains("nothing to change"));
+        assert!(done(&abide, &[client, "--yes"]).contains("is already set up"));
         done(&abide, &[client, "--undo", "--yes"]);
         assert!(!path.exists(), "{client}");
         assert!(done(&abide, &[client, "--undo"]).contains("nothing to undo"));
@@ -144,7 +144,7 @@ fn what_a_person_set_in_the_entry_stays() {
         let set = read(&path).replacen(ours, theirs, 1);
         let set = set.replacen("\"env\": {", "\"env\": {\n        \"MINE\": \"1\",", 1);
         put(&path, &set);
-        assert!(done(&abide, &[client, "--yes"]).contains("nothing to change"));
+        assert!(done(&abide, &[client, "--yes"]).contains("is already set up"));
         assert_eq!(read(&path), set, "{client}");
         done(&abide, &[client, "--yes", "--agent", "another"]);
         assert_eq!(
@@ -225,7 +225,7 @@ fn files_that_make_no_sense_are_left_alone() {
                 // It parses, and there is nothing of ours in it.
                 assert!(words.contains(&"--undo"), "{words:?} {output:?}");
             } else {
-                assert!(why.contains("was left as it is"), "{why}");
+                assert!(why.contains("was not changed"), "{why}");
                 assert!(why.contains(file), "{why}");
             }
         }
@@ -377,7 +377,7 @@ fn a_configuration_of_ours_that_makes_no_sense_stops_all_of_it() {
     put(&abide.path("abide/config.toml"), "a = \n");
     let output = setup(&abide, &["claude-code", "--yes"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("config.toml was left as it is"));
+    assert!(text(&output.stderr).contains("config.toml was not changed"));
     assert!(!home(&abide, ".claude.json").exists());
 }
 

@@ -23,7 +23,7 @@ fn a_question_stands_on_lines_of_its_own_and_output_withdraws_it() {
     seat.wait_for("last output: half a line");
     seat.wait_for("\r\nContinue waiting? [Y/n] ");
     feed(&fifo, b"it lives\n");
-    seat.wait_for("\r\n(the command writes again: the question is withdrawn)\r\nit lives\r\n");
+    seat.wait_for("\r\n(new output: the question is withdrawn)\r\nit lives\r\n");
     let (status, _) = seat.end();
     assert_eq!(status.code(), Some(0));
 }

@@ -69,7 +69,7 @@ fn it_shows_what_goes_on_and_gives_the_terminal_back() {
     seat.type_in(b"\x1b");
     seat.wait_for("look later");
     seat.type_in(b"?");
-    seat.wait_for("everything goes on without you");
+    seat.wait_for("sessions and timers continue");
     seat.type_in(b" q");
     let before = seat.modes_before.clone();
     seat.wait_for(GIVEN_BACK);
@@ -94,7 +94,7 @@ fn a_session_is_ended_only_when_that_is_confirmed() {
     seat.type_in(b"K");
     seat.wait_for("everything it started? y/N");
     seat.type_in(b"y");
-    seat.wait_for_all(&["is gone, and everything it started", "nothing runs"]);
+    seat.wait_for_all(&["with every process it started", "no running sessions"]);
     seat.type_in(b"q");
     assert!(seat.end().0.success());
 }
@@ -112,9 +112,9 @@ fn timers_are_paused_resumed_and_stopped() {
     seat.wait_for("paused");
     assert_eq!(read(), "paused");
     seat.type_in(b"r");
-    seat.wait_for("goes on");
+    seat.wait_for("resumed");
     seat.type_in(b"s");
-    seat.wait_for("tells nobody. y/N");
+    seat.wait_for("Nobody is notified. y/N");
     seat.type_in(b"y");
     seat.wait_for("stopped");
     assert_eq!(read(), "stopped");
@@ -127,11 +127,11 @@ fn a_question_is_answered_with_a_key() {
     let abide = Abide::new();
     let mut run = abide.command(["run", "--idle", "1s", "--", "exec sleep 1000"]);
     let mut top = sit(&abide);
-    top.wait_for("nothing is asked");
+    top.wait_for("no questions");
     let run = run.spawn().unwrap();
     top.wait_for("Continue waiting?");
     top.type_in(b"\x1b[Z");
-    top.wait_for("give up");
+    top.wait_for("n end it");
     top.type_in(b"n");
     top.wait_for("is being ended");
     let ended = run.wait_with_output().unwrap();

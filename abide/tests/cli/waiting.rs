@@ -75,7 +75,10 @@ fn a_wait_says_by_its_exit_code_whether_it_held() {
     assert_eq!((code, said.as_str()), (0, "`true` exited with code 0\n"));
     let (code, said) = run(&abide, &["wait", "--file", "never", "--for", "1s"]);
     assert_eq!(code, 1);
-    assert!(said.starts_with("abide: not within 1s: file "), "{said}");
+    assert!(
+        said.starts_with("abide: not met within 1s: file "),
+        "{said}"
+    );
     let output = abide.output(["wait", "--file", "never", "--for", "10ms", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let facts: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -189,6 +192,9 @@ fn whoever_reads_no_more_is_told_nothing_more() {
         let ended = command.stdout(full).output().expect("it runs");
         assert_eq!(ended.status.code(), Some(125), "{words:?}: {ended:?}");
         let said = text(&ended.stderr);
-        assert!(said.contains("cannot be written"), "{words:?}: {said}");
+        assert!(
+            said.contains("cannot write the output"),
+            "{words:?}: {said}"
+        );
     }
 }

@@ -71,7 +71,7 @@ fn handed_over_command_is_asked_about_at_its_idle_limit_and_no_ends_it() {
     for era in ERAS {
         let home = Home::new();
         let mut client = hurried(&home, era);
-        // Quiet for less than half the idle limit when it is handed over: nothing is asked in the call.
+        // Quiet for less than half the idle limit when it is handed over: no questions in the call.
         let process = handed_over(&home, &mut client, 3.0);
         let question = the_question(&home);
         assert_eq!(

@@ -215,6 +215,9 @@ fn abide_wait_says_why_and_exits_with_1() {
     let out = abide.run(&args);
     assert_eq!(out.status.code(), Some(1), "{out:?}");
     let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("this can no longer happen"), "{said}");
+    assert!(
+        said.contains("the condition can no longer be met"),
+        "{said}"
+    );
     assert!(said.ends_with("Its last output:\nnothing\n"), "{said}");
 }

@@ -77,7 +77,7 @@ async fn give(client: &Client, question: &str, answer: YesNo, json: bool) -> Res
 
 fn done(word: &str) -> &'static str {
     match word {
-        "yes" => "Yes: it goes on waiting.",
+        "yes" => "Yes: continuing to wait.",
         _ => "No: the command is being ended.",
     }
 }
@@ -146,7 +146,7 @@ impl Asking {
 
     async fn ask(mut self) -> Result<u8, Trouble> {
         if self.left.is_none() {
-            say!("Waiting for questions; Ctrl-C ends this.");
+            say!("Waiting for questions. Press Ctrl-C to quit.");
         }
         let mut patience = Patience::new();
         loop {
@@ -204,7 +204,7 @@ impl Asking {
                     .retain(|question| question["question_id"] != line["question_id"]);
                 if shown && let Some(prompt) = self.shown.take() {
                     let why = match line["closing"].as_str() {
-                        Some("withdrawn") => "withdrawn: it no longer matters",
+                        Some("withdrawn") => "withdrawn: no longer needed",
                         Some("no") => "answered elsewhere: no",
                         _ => "answered elsewhere: yes",
                     };

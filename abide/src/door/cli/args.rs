@@ -14,13 +14,13 @@ pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart
 
 use super::span::{self, Limit};
 
-/// Runs commands with patience: never killed too early, never a byte lost.
+/// Runs commands and terminals for AI agents and people, and waits for them.
 #[derive(Debug, Parser)]
 #[command(
     name = "abide",
     version,
-    about = "Runs commands with patience: never killed too early, never hung on, never a byte lost.",
-    after_help = "Start with `abide run -- cargo build`. Each command explains itself: `abide run --help`.",
+    about = "Runs commands and terminals for AI agents and people, and waits for them.",
+    after_help = "Start with `abide run -- cargo build`. Every command has its own help: `abide run --help`.",
     disable_help_subcommand = true,
     max_term_width = 100
 )]
@@ -58,8 +58,8 @@ pub enum Command {
 
 /// Open the page in a browser
 ///
-/// Prints a link that logs one browser in, once and within a minute, and opens it where there is a
-/// display. The login lasts for 30 days.
+/// Prints a link that logs in one browser and opens it if there is a display. The link works once,
+/// for one minute; the login lasts 30 days.
 #[derive(Debug, Args)]
 pub struct Open {
     /// Only print the link
@@ -69,90 +69,88 @@ pub struct Open {
     pub json: Json,
 }
 
-/// Print JSON for programs.
+/// The `--json` option.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Json {
-    /// Print JSON for programs instead of text for people
+    /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
 }
 
-/// On whose behalf.
+/// The `--agent` option.
 #[derive(Clone, Debug, Args)]
 pub struct Agent {
-    /// Act as this agent, who sees only its own sessions
+    /// Act as this agent, which sees only its own sessions
     #[arg(long, env = "ABIDE_AGENT", hide_env_values = true, value_name = "NAME")]
     agent: Option<String>,
 }
 
 impl Agent {
-    /// Nobody in particular.
+    /// No agent.
     pub fn none() -> Self {
         Agent { agent: None }
     }
 
-    /// The name, where one is given.
+    /// The name, if one is given.
     pub fn name(self) -> Option<String> {
         self.agent.filter(|name| !name.is_empty())
     }
 }
 
 const RUN_HELP: &str = "\
-One word is a command line for the shell; several are executed as they are:
+A single word is run by the shell; several words are executed as they are:
   abide run -- 'cargo build && cargo test'
   abide run -- cargo test --workspace
 
-Options of abide come before the command. `--` ends them: every word after it belongs to the
-command. Without `--` the command begins at the first word that is not an option.
+Options of abide come before the command, and `--` ends them. Without `--`, the command begins at
+the first word that is not an option.
 
 More examples:
-  abide run --idle 5m -- ./migrate.sh        ask only after five quiet minutes
-  abide run --timeout 100s -- make check     and not a second longer
-  abide run --pty -- htop                    with a terminal of its own
-  tar c src | abide run -- 'wc -c'           input is passed on
+  abide run --idle 5m -- ./migrate.sh        ask after five minutes without output
+  abide run --timeout 100s -- make check     end it after 100 seconds
+  abide run --pty -- htop                    run it in a terminal
+  tar c src | abide run -- 'wc -c'           standard input is forwarded
 
-Ctrl-C is passed on to the command; a second one ends it and everything it started. With --pty a
-program that takes keys, such as an editor or a shell, gets every one. At the question, Ctrl-C
-ends it at once. If this program or the daemon goes away the command goes on: `abide session list`
-finds it again.
+The first Ctrl-C is forwarded to the command, a second one ends it with everything it started. With
+--pty, every key goes to the program. At the question, Ctrl-C ends the command at once. If this
+program or the daemon exits, the command continues: `abide session list` shows it.
 
 Exit codes:
-  the command's own; 128+n where signal n ended it
-  124  it reached --timeout, or `no` was the answer to the question
-  125  abide itself is in trouble
+  that of the command; 128+n if signal n ended it
+  124  --timeout was reached, or the question was answered with no
+  125  abide itself failed
   126  the command cannot be executed
   127  the command was not found
-  130  it was interrupted with Ctrl-C";
+  130  interrupted with Ctrl-C";
 
-/// Run a command to its end: live output, exit code passed through
+/// Run a command with live output and return its exit code
 ///
-/// As long as the command shows life it is left alone, however long it takes. When it has been quiet
-/// for --idle, whoever sits at the terminal is asked whether to go on waiting; where nobody can be
-/// asked, it simply goes on.
+/// A command that produces output may run as long as it likes. After --idle without output you are
+/// asked whether to continue waiting. If there is no terminal to ask at, it continues.
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN_HELP, after_help = "`abide run --help` has examples and the exit codes.")]
 pub struct Run {
-    /// Ask after this long without output; `never` asks never [default: 60s, with --pty never]
+    /// Ask after this long without output, or `never` [default: 60s, with --pty never]
     #[arg(long, value_name = "TIME", value_parser = span::parse_limit)]
     pub idle: Option<Limit>,
-    /// End the command and all it started after this long, whatever it does
+    /// Hard limit: end the command and everything it started after this long
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub timeout: Option<Millis>,
-    /// Run it in this folder
+    /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Set a variable besides the inherited ones
+    /// Set an environment variable, in addition to those inherited
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
-    /// Give it a terminal of its own, connected to this one
+    /// Run it in a terminal that is connected to this one
     #[arg(long)]
     pub pty: bool,
     #[command(flatten)]
     pub agent: Agent,
-    /// Print the result as one JSON object at the end instead of the live output
+    /// Print the result as one JSON object at the end, without live output
     #[arg(long)]
     pub json: bool,
-    /// The command
+    /// The command to run
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -166,22 +164,22 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 const ANSWER_HELP: &str = "\
 Examples:
-  abide answer                            show what is asked, and answer it here
-  abide answer --follow                   stay, and be asked as questions come
-  abide answer question_k3v9x2bc no       give up waiting: the command is ended
+  abide answer                            show the open questions and answer them here
+  abide answer --follow                   wait for questions
+  abide answer question_k3v9x2bc no       stop waiting: the command is ended
 
-The first answer counts. Only a person can answer: never a command, never an agent.";
+The first answer counts. Only a person can answer, not a command and not an agent.";
 
-/// Answer the questions that commands have raised
+/// Answer questions about commands that went quiet
 #[derive(Debug, Args)]
 #[command(after_help = ANSWER_HELP)]
 pub struct Answer {
-    /// Which question; without it, all open ones are shown
+    /// Question id; without it, all open questions are shown
     #[arg(requires = "answer")]
     pub question: Option<String>,
-    /// Go on waiting, or give up
+    /// `yes` continues waiting, `no` ends the command
     pub answer: Option<YesNo>,
-    /// Stay and wait for questions
+    /// Wait for new questions
     #[arg(long, short, conflicts_with = "question")]
     pub follow: bool,
     #[command(flatten)]
@@ -196,9 +194,9 @@ pub enum YesNo {
     No,
 }
 
-/// Start, join, read, search and end sessions
+/// Start, attach to, read, search and end sessions
 ///
-/// Every command runs as a session: the command, everything it started, and all its output.
+/// Every command runs in a session: the command, all processes it started, and their output.
 #[derive(Debug, Subcommand)]
 pub enum Session {
     Start(Start),
@@ -219,61 +217,61 @@ Examples:
   abide session start -- python3 -i
   abide session start --inactivity never -- 'npm run dev'
 
-The session goes on when this returns: `abide session attach` joins it.";
+The session runs in the background: `abide session attach` connects to it.";
 
-/// Start a command in a terminal that stays
+/// Start a command in a terminal in the background
 #[derive(Debug, Args)]
 #[command(after_help = START_HELP)]
 pub struct Start {
-    /// Run it in this folder
+    /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
-    /// Set a variable besides the inherited ones
+    /// Set an environment variable, in addition to those inherited
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
-    /// Give it pipes instead of a terminal
+    /// Use pipes instead of a terminal
     #[arg(long)]
     pub no_pty: bool,
-    /// Columns of its terminal
+    /// Width of the terminal
     #[arg(long, default_value_t = 120)]
     pub cols: u16,
-    /// Rows of its terminal
+    /// Height of the terminal
     #[arg(long, default_value_t = 40)]
     pub rows: u16,
-    /// Close it after this long without output, input or a reader; `never` keeps it
+    /// Close it after this long without output, input or a reader, or `never`
     #[arg(long, value_name = "TIME", value_parser = span::parse_limit, default_value = "5m")]
     pub inactivity: Limit,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]
     pub json: Json,
-    /// The command; one word is a command line for the shell
+    /// The command to run; a single word is run by the shell
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
 const ATTACH_HELP: &str = "\
-Ctrl-] leaves; the session goes on. Whoever else uses it, an agent too, sees what you type and is
-told that you are there.
+Ctrl-] detaches; the session continues. Agents and people who use the session too see what you type
+and that you are attached.
 
-What a program could reprogram this terminal with (its title, the clipboard, colours) is left out
-unless you ask for it with --unfiltered. What it asks its terminal is always answered by the session.";
+Sequences that change this terminal (title, clipboard, colour palette) are removed unless you pass
+--unfiltered. Terminal queries of the program are answered by the session.";
 
-/// Join a session at its terminal, together with whoever uses it
+/// Attach to the terminal of a session; others can use it at the same time
 #[derive(Debug, Args)]
 #[command(after_help = ATTACH_HELP)]
 pub struct Attach {
-    /// Which session
+    /// Session id
     pub session: String,
-    /// Let the program set this terminal's title, clipboard and colours
+    /// Let the program change this terminal's title, clipboard and colour palette
     #[arg(long)]
     pub unfiltered: bool,
-    /// Leave the size of the session's terminal as it is
+    /// Do not resize the session's terminal to this window
     #[arg(long)]
     pub keep_size: bool,
     #[command(flatten)]
     pub agent: Agent,
-    /// Print how the session stands afterwards, as JSON for programs
+    /// Print the session as JSON after detaching
     #[arg(long)]
     pub json: bool,
 }
@@ -283,17 +281,17 @@ Examples:
   abide session send session_k3v9x2bc 'print(6 * 7)' --key enter
   abide session send session_k3v9x2bc --key ctrl-c
   abide session send session_k3v9x2bc --key esc --key up
-  abide session send session_k3v9x2bc --key enter -- '-v'   text that begins with a dash";
+  abide session send session_k3v9x2bc --key enter -- '-v'   a text that begins with a dash";
 
-/// Type text and press keys, and show what came back
+/// Type text and press keys, then show the output that follows
 #[derive(Debug, Args)]
 #[command(after_help = SEND_HELP)]
 pub struct Send {
-    /// Which session
+    /// Session id
     pub session: String,
     /// Text to type
     pub text: Option<String>,
-    /// Keys to press after it, such as enter, ctrl-c, up or f5
+    /// Key to press after the text: enter, ctrl-c, up, f5 and so on (repeatable)
     #[arg(long = "key", short, value_name = "KEY")]
     pub keys: Vec<String>,
     #[command(flatten)]
@@ -302,10 +300,10 @@ pub struct Send {
     pub json: Json,
 }
 
-/// Show what is on a session's screen now
+/// Show the current screen of a session
 #[derive(Debug, Args)]
 pub struct Screen {
-    /// Which session
+    /// Session id
     pub session: String,
     #[command(flatten)]
     pub agent: Agent,
@@ -317,18 +315,18 @@ const SEARCH_HELP: &str = "\
 Example:
   abide session search session_k3v9x2bc 'error|warning' --context 2";
 
-/// Find lines in all that a session has written
+/// Search the output of a session
 #[derive(Debug, Args)]
 #[command(after_help = SEARCH_HELP)]
 pub struct Search {
-    /// Which session
+    /// Session id
     pub session: String,
-    /// A regular expression
+    /// Regular expression
     pub pattern: String,
     /// Lines to show around each match
     #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
     pub context: u64,
-    /// Most matching lines to show
+    /// Maximum number of matching lines
     #[arg(long, value_name = "LINES", default_value_t = 100)]
     pub max_lines: u64,
     #[command(flatten)]
@@ -337,15 +335,15 @@ pub struct Search {
     pub json: Json,
 }
 
-/// Give a session's terminal another size
+/// Resize the terminal of a session
 #[derive(Debug, Args)]
 #[command(override_usage = "abide session resize <SESSION> <COLS> <ROWS>")]
 pub struct Resize {
-    /// Which session
+    /// Session id
     pub session: String,
-    /// Characters in a line
+    /// Width in characters
     pub cols: u16,
-    /// Lines
+    /// Height in lines
     pub rows: u16,
     #[command(flatten)]
     pub agent: Agent,
@@ -353,12 +351,12 @@ pub struct Resize {
     pub json: Json,
 }
 
-/// Send a signal to what stands in the foreground of a session
+/// Send a signal to the foreground process group of a session
 #[derive(Debug, Args)]
 pub struct Signal {
-    /// Which session
+    /// Session id
     pub session: String,
-    /// A name such as INT, or a number
+    /// Signal name such as INT, or number
     #[arg(default_value = "INT")]
     pub signal: String,
     #[command(flatten)]
@@ -367,10 +365,10 @@ pub struct Signal {
     pub json: Json,
 }
 
-/// Show the sessions that run, or all that are kept
+/// List running sessions
 #[derive(Debug, Args)]
 pub struct List {
-    /// Show ended sessions too
+    /// Include sessions that have ended
     #[arg(long, short)]
     pub all: bool,
     #[command(flatten)]
@@ -384,28 +382,28 @@ Examples:
   abide logs session_k3v9x2bc --follow
   abide logs session_k3v9x2bc --raw > output.bin
 
-Without --raw, escape sequences and control characters are taken out, so that reading a log does
-nothing to the terminal.";
+Without --raw, escape sequences and control characters are removed, so that a log cannot affect the
+terminal.";
 
-/// Show what a session has written
+/// Show the output of a session
 #[derive(Debug, Args)]
 #[command(after_help = LOGS_HELP)]
 pub struct Logs {
-    /// Which session
+    /// Session id
     pub session: String,
-    /// Go on until the command has ended
+    /// Follow the output until the command ends
     #[arg(long, short)]
     pub follow: bool,
-    /// Print the very bytes that were written
+    /// Print the original bytes
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
-    /// Begin at this byte of the log
+    /// Start at this byte offset of the log
     #[arg(long, value_name = "OFFSET", default_value_t = 0)]
     pub from: u64,
-    /// Only standard output
+    /// Show standard output only
     #[arg(long, conflicts_with = "stderr")]
     pub stdout: bool,
-    /// Only standard error
+    /// Show standard error only
     #[arg(long)]
     pub stderr: bool,
     #[command(flatten)]
@@ -414,10 +412,10 @@ pub struct Logs {
     pub json: Json,
 }
 
-/// End a session: the command and everything it started is gone when this returns
+/// End a session: the command and every process it started
 #[derive(Debug, Args)]
 pub struct Kill {
-    /// Which session
+    /// Session id
     pub session: String,
     #[command(flatten)]
     pub agent: Agent,
@@ -433,12 +431,12 @@ const EXTEND_USAGE: &str = "\
 abide session extend <SESSION> --timeout <TIME>
        abide session extend <SESSION> --idle <TIME>";
 
-/// Give a running session other limits, counted from now
+/// Change the limits of a running session, counted from now
 #[derive(Debug, Args)]
 #[command(after_help = EXTEND_HELP, override_usage = EXTEND_USAGE)]
 #[group(id = "limits", required = true, multiple = true, args = ["timeout", "idle"])]
 pub struct Extend {
-    /// Which session
+    /// Session id
     pub session: String,
     /// End it this long from now
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
@@ -452,24 +450,24 @@ pub struct Extend {
     pub json: Json,
 }
 
-/// Show how the daemon is and what it keeps
+/// Show the state of the daemon
 #[derive(Debug, Args)]
 pub struct Status {
     #[command(flatten)]
     pub json: Json,
 }
 
-/// Stop the daemon; sessions go on, and the next command starts it again
+/// Stop the daemon; sessions continue, and the next command starts it again
 #[derive(Debug, Args)]
 pub struct Stop {
     #[command(flatten)]
     pub json: Json,
 }
 
-/// Run the daemon here, in the foreground
+/// Run the daemon in the foreground
 ///
-/// Every command starts the daemon where there is none, so this is only for those who want to see it
-/// or to have it started by something else.
+/// Usually not needed: every command starts the daemon if it is not running. Use it to watch the
+/// daemon or to start it from a service manager.
 #[derive(Debug, Args)]
 pub struct Serve {
     /// Started by another abide, which waits to hear that it is ready
@@ -484,25 +482,25 @@ pub struct Mcp {
     pub agent: Agent,
 }
 
-/// Print the tools as a model or its client wants them described
+/// Print the tool descriptions for a client or a model
 #[derive(Debug, Args)]
 pub struct Tools {
-    /// For whom
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Mcp)]
     pub format: Format,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// As an MCP client lists them
+    /// MCP `tools/list`
     Mcp,
-    /// As OpenAI's function tools
+    /// OpenAI function tools
     Openai,
-    /// As Anthropic's tools
+    /// Anthropic tools
     Anthropic,
-    /// As prompt text for models that call tools by writing XML
+    /// Prompt text for models that write tool calls as XML
     Xml,
-    /// As a page for people, which is the guide's reference
+    /// Markdown, as in the guide's reference
     Markdown,
 }
 
@@ -510,21 +508,21 @@ const COMPLETIONS_HELP: &str = "\
 Example:
   abide completions bash > ~/.local/share/bash-completion/completions/abide";
 
-/// Print completions for a shell
+/// Print shell completions
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_HELP)]
 pub struct Completions {
-    /// Which shell
+    /// Shell
     pub shell: clap_complete::Shell,
 }
 
-/// Write the manual pages into a folder
+/// Write the manual pages to a directory
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Where to; it is made where it does not exist
+    /// Target directory; created if it does not exist
     #[arg(required_unless_present = "markdown")]
     pub dir: Option<PathBuf>,
-    /// Print one page with all commands instead, which is the guide's reference
+    /// Print one Markdown page with all commands, as in the guide's reference
     #[arg(long, conflicts_with = "dir")]
     pub markdown: bool,
 }

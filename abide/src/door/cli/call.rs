@@ -24,7 +24,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
     read.map_err(|fault| Trouble::new(format!("cannot read the text: {fault}")).code(2))?;
     let blocks = xml::parse(&text).map_err(|fault| Trouble::new(fault.to_string()).code(2))?;
     if blocks.is_empty() {
-        return Err(Trouble::new("the text holds no <tool name=\"…\"> block")
+        return Err(Trouble::new("the text contains no <tool name=\"…\"> block")
             .next("`abide tools --format xml` prints how to write one")
             .code(2));
     }

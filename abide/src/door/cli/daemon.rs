@@ -72,14 +72,14 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok());
     let process = pid.and_then(Process::numbered);
     http::ask_to_stop(&places.http_socket())
-        .map_err(|fault| Trouble::new(format!("the daemon does not stop: {fault}")).code(OWN))?;
+        .map_err(|fault| Trouble::new(format!("the daemon did not stop: {fault}")).code(OWN))?;
     if let Some(process) = process {
         process.wait();
     }
     if as_json {
         show::json(&json!({"stopped": true}));
     } else {
-        say!("The daemon has stopped. Sessions go on; the next command starts it again.");
+        say!("The daemon has stopped. Sessions continue; the next command starts it again.");
     }
     Ok(())
 }

@@ -123,9 +123,7 @@ impl Reading {
         if self.logs.json.json {
             super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
         } else {
-            complain!(
-                "abide: {bytes} bytes did not fit the log's quota, or the disk, and are not kept"
-            );
+            complain!("abide: {bytes} bytes were not kept: the log's quota or the disk was full");
         }
         Ok(())
     }

@@ -31,7 +31,7 @@ pub async fn messages(
         if resend.json.json {
             show::json(&message);
         } else {
-            say!("It is being sent again; `abide messages --deliveries` shows how.");
+            say!("Sending it again; `abide messages --deliveries` shows the result.");
         }
         return Ok(0);
     }

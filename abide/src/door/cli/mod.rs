@@ -82,7 +82,7 @@ fn unexpected_option(said: &clap::Error) -> Option<String> {
     }
     // Where a value could stand as well, clap suggests to put `--` before it.
     if said.get(ContextKind::Suggested).is_some() {
-        sentence.push_str("\n  words that follow `--` are not read as options");
+        sentence.push_str("\n  words after `--` are not treated as options");
     }
     if let Some(usage) = said.get(ContextKind::Usage) {
         sentence.push_str(&format!("\n\n{usage}"));
@@ -240,7 +240,7 @@ fn name(id: &str) -> Result<&str, Trouble> {
         return Ok(id);
     }
     let shown = crate::door::digest::one_line(id);
-    Err(Trouble::new(format!("'{shown}' is not an id"))
+    Err(Trouble::new(format!("'{shown}' is not a valid id"))
         .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
 }
 

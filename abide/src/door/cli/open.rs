@@ -30,7 +30,7 @@ pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
             true => "opened in your browser",
             false => "open it in a browser on this machine",
         };
-        complain!("{faint}{what}; the link is good once and for {seconds} seconds{faint:#}");
+        complain!("{faint}{what}; the link works once, within {seconds} seconds{faint:#}");
     }
     Ok(0)
 }

@@ -99,7 +99,7 @@ impl Prompt {
 
     /// Asks once more, since nobody heard the answer.
     pub fn ask_again(&self, terminal: &Terminal) {
-        self.say(terminal, &format!("(nobody heard that) {ASK}"));
+        self.say(terminal, &format!("(the answer was not delivered) {ASK}"));
     }
 
     /// Takes the question back and says why.

@@ -105,7 +105,7 @@ pub(super) fn killed(id: &str, session: &Value) -> String {
         Some("lost") => format!(
             "{id} was lost: its keeper was killed. None of its processes was found running."
         ),
-        _ => format!("{id} is gone, and everything it started."),
+        _ => format!("{id} has ended, with every process it started."),
     }
 }
 
@@ -119,11 +119,11 @@ pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {
         return Ok(0);
     }
     if let Some(timeout) = extend.timeout {
-        say!("{} ends {timeout} from now at the latest.", extend.session);
+        say!("{} ends in {timeout} at the latest.", extend.session);
     }
     if let Some(idle) = extend.idle {
         say!(
-            "{} is asked about after {idle} without output.",
+            "{}: you will be asked after {idle} without output.",
             extend.session
         );
     }

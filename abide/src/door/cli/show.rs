@@ -38,7 +38,7 @@ pub fn line(mut out: impl Write, text: std::fmt::Arguments<'_>) {
             std::process::exit(BROKEN_PIPE.into());
         }
         Err(fault) => {
-            complain!("abide: what it has to say cannot be written: {fault}");
+            complain!("abide: cannot write the output: {fault}");
             std::process::exit(OWN.into());
         }
     }

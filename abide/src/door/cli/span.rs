@@ -27,7 +27,7 @@ const HOW: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
 pub fn parse(text: &str) -> Result<Millis, String> {
     let span = sum(text.trim()).ok_or_else(|| format!("not a duration; {HOW}"))?;
     match span {
-        Millis(0) => Err("must be longer than nothing".into()),
+        Millis(0) => Err("must be greater than zero".into()),
         span if span > Millis::MAX => Err("must be at most 100 years".into()),
         span => Ok(span),
     }

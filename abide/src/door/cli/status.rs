@@ -40,7 +40,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
             match status["containment"]["last_used"].as_str() {
                 Some(by) => by.to_owned(),
                 None => format!(
-                    "{} (nothing has run yet)",
+                    "{} (no command has run yet)",
                     status["containment"]["wanted"].as_str().unwrap_or("auto")
                 ),
             },
@@ -67,7 +67,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
         );
     }
     if number(&status["questions"]["open"]) > 0 {
-        say!("\n`abide answer` shows what is asked.");
+        say!("\n`abide answer` shows the questions.");
     }
     Ok(0)
 }

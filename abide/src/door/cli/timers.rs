@@ -45,7 +45,7 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
         Timer::History(history) => {
             let path = format!("/v1/timers/history?limit={}", history.limit);
             let timers = client(history.agent).get(&path).await?;
-            table(&timers, history.json.json, "No timer has ended yet.");
+            table(&timers, history.json.json, "No timers have ended yet.");
             Ok(0)
         }
         Timer::Stats(stats) => {
@@ -66,7 +66,7 @@ async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
     table(
         &json!({"timers": timers}),
         as_json,
-        "No timers are running; `abide timer history` shows the past.",
+        "No active timers; `abide timer history` shows past ones.",
     );
     Ok(0)
 }
@@ -231,7 +231,7 @@ fn print_stats(stats: &Value) {
         ("completed", completed),
         ("stopped", number("stopped").to_string()),
         ("waited", format!("{} in all", span("elapsed_total"))),
-        ("latest", format!("{} after it was due", span("latest"))),
+        ("latest", format!("{} late", span("latest"))),
     ] {
         say!("{heading}{name:<10}{heading:#} {value}");
     }

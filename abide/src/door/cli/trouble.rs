@@ -79,11 +79,11 @@ impl From<Unanswered> for Trouble {
                 }
                 trouble
             }
-            Unanswered::Broken(why) => Trouble::new(format!("the daemon went away: {why}"))
-                .next("run the command again; its log says why it went")
+            Unanswered::Broken(why) => Trouble::new(format!("the daemon stopped: {why}"))
+                .next("run the command again; the daemon's log says why it stopped")
                 .code(OWN),
             Unanswered::NoDaemon(why) => Trouble::new(why)
-                .next("`abide serve` runs it in the foreground and shows what is wrong")
+                .next("`abide serve` runs it in the foreground and shows the error")
                 .code(OWN),
         }
     }

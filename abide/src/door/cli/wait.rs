@@ -36,14 +36,14 @@ pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
     } else {
         let seen = result["seen"].as_str().unwrap_or_default();
         if result["impossible"] == true {
-            complain!("abide: this can no longer happen: {}", lines(seen));
+            complain!("abide: the condition can no longer be met: {}", lines(seen));
             return Ok(1);
         }
         let seen = one_line(seen);
         if held {
             say!("{seen}");
         } else {
-            complain!("abide: not within {}: {seen}", wait.time);
+            complain!("abide: not met within {}: {seen}", wait.time);
         }
     }
     Ok(u8::from(!held))
@@ -99,11 +99,9 @@ fn add_changing(until: &Value, files: &mut FilesBefore) {
 fn in_text(path: &Path) -> Result<&str, Trouble> {
     path.to_str().ok_or_else(|| {
         let shown = path.to_string_lossy();
-        Trouble::new(format!(
-            "'{shown}' is no text (UTF-8), and only text can be waited for"
-        ))
-        .next("wait with --command 'test -e …' instead")
-        .code(2)
+        Trouble::new(format!("'{shown}' is not UTF-8"))
+            .next("use --command 'test -e …' instead")
+            .code(2)
     })
 }
 

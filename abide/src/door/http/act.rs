@@ -58,7 +58,7 @@ pub async fn extend(
     let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
     args.finish("timeout, idle")?;
     if deadline.is_none() && idle.is_none() {
-        let detail = "`timeout` or `idle` is required: there is nothing to move";
+        let detail = "`timeout` or `idle` is required";
         return Err(Problem::bad_input(detail));
     }
     let request = Request::Extend {
@@ -180,7 +180,7 @@ pub async fn input(
     let mut written = 0;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
-        let part = part.map_err(|_| Problem::bad_input("the body could not be read"))?;
+        let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
         still_runs(&*who.session(&state, &id)?)?;
         let once = key.as_ref().map(|key| Once {
             key: key.clone(),

@@ -214,11 +214,7 @@ fn document(ops: &[Op]) -> Value {
         "info": {
             "title": "abide",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Runs commands, keeps terminal sessions and waits, on behalf of agents. \
-                Every error is a problem (RFC 9457) with one sentence in `detail`. Times are in seconds, \
-                stamps in Unix milliseconds. The header `abide-agent` names the agent on whose behalf a \
-                request comes; a token without it speaks for the agent `default`. A login, or a token \
-                with `abide-person: true`, makes a person, who sees every agent's things.",
+            "description": "Runs commands, keeps terminal sessions and waits, on behalf of agents. Every error is a problem (RFC 9457) with one sentence in `detail`. Durations are in seconds, timestamps in Unix milliseconds. The header `abide-agent` names the agent; a token without it acts for the agent `default`. A login, or a token with `abide-person: true`, acts for a person, who sees the sessions and timers of every agent.",
         },
         "servers": [{"url": "/"}],
         "security": [{"token": []}, {"login": []}],
@@ -227,13 +223,13 @@ fn document(ops: &[Op]) -> Value {
             "schemas": shapes.take_definitions(true),
             "responses": {
                 "Problem": {
-                    "description": "It was not done, and nothing was changed.",
+                    "description": "Refused; nothing was changed.",
                     "content": {"application/problem+json": {"schema": problem}},
                 },
             },
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "The file `token` in the state folder; `abide status` says where."},
-                "login": {"type": "apiKey", "in": "cookie", "name": "abide-PORT", "description": "What `POST /v1/login` gives a browser; PORT is the port that is served."},
+                "token": {"type": "http", "scheme": "bearer", "description": "Content of the file `token` in the state directory; `abide status` shows the path."},
+                "login": {"type": "apiKey", "in": "cookie", "name": "abide-PORT", "description": "Cookie set by `POST /v1/login`; PORT is the server's port."},
             },
         },
     })
@@ -286,7 +282,7 @@ fn operation(op: &Op, shapes: &mut SchemaGenerator) -> Value {
     };
     if op.in_parts {
         let mut part = response.clone();
-        part["description"] = json!("The part that `Range` names.");
+        part["description"] = json!("The requested range.");
         said["responses"]["206"] = part;
     }
     said["responses"][status.to_string()] = response;
@@ -347,7 +343,7 @@ fn tool_operation(tool: &tools::Described) -> Value {
     let mut answer = (tool.output)();
     answer["properties"]["is_error"] = json!({
         "type": "boolean",
-        "description": "Whether the call failed as a call.",
+        "description": "True if the call failed.",
     });
     json!({
         "summary": tool.title,
@@ -357,7 +353,7 @@ fn tool_operation(tool: &tools::Described) -> Value {
         "requestBody": {"content": {"application/json": {"schema": (tool.input)()}}},
         "responses": {
             "200": {
-                "description": "What the tool says; `is_error` where it failed as a call.",
+                "description": "The tool's result; `is_error` if the call failed.",
                 "content": {"application/json": {"schema": answer}},
             },
             "default": {"$ref": "#/components/responses/Problem"},
@@ -372,7 +368,7 @@ fn mcp() -> [(&'static str, Value); 3] {
             "operationId": id,
             "tags": ["mcp"],
             "security": [{"token": []}],
-            "responses": {"default": {"description": "It was not done; a sentence says why."}},
+            "responses": {"default": {"description": "Refused; `detail` says why."}},
         });
         said["responses"][status] = answer;
         said
@@ -383,14 +379,14 @@ fn mcp() -> [(&'static str, Value); 3] {
     });
     let mut post = operation(
         "mcp",
-        "Speak MCP (streamable HTTP), over TCP and with the token only",
+        "MCP (streamable HTTP); over TCP and with the token only",
         "200",
         json!({
-            "description": "A JSON-RPC answer, or a stream of events.",
+            "description": "A JSON-RPC response, or a stream of events.",
             "content": {"application/json": {}, "text/event-stream": {}},
         }),
     );
-    post["responses"]["202"] = json!({"description": "A notification or an answer was taken."});
+    post["responses"]["202"] = json!({"description": "A notification or a response was accepted."});
     post["requestBody"] = json!({"content": {"application/json": {"schema": {"type": "object"}}}});
     [
         ("post", post),
@@ -398,7 +394,7 @@ fn mcp() -> [(&'static str, Value); 3] {
             "get",
             operation(
                 "mcp_listen",
-                "Hear what the server says by itself, or take a stream up again (generations up to 2025-11-25)",
+                "Receive server messages, or resume a stream (protocol versions up to 2025-11-25)",
                 "200",
                 stream,
             ),
@@ -407,7 +403,7 @@ fn mcp() -> [(&'static str, Value); 3] {
             "delete",
             operation(
                 "mcp_leave",
-                "End an MCP session (generations up to 2025-11-25)",
+                "End an MCP session (protocol versions up to 2025-11-25)",
                 "202",
                 json!({"description": "It is over."}),
             ),

@@ -20,7 +20,7 @@ pub fn ask_version(path: &Path) -> io::Result<String> {
     let version = status["daemon"]["version"].as_str();
     version
         .map(str::to_owned)
-        .ok_or_else(|| io::Error::other("it does not say its version"))
+        .ok_or_else(|| io::Error::other("the version is missing"))
 }
 
 /// How the daemon at this socket is.

@@ -51,14 +51,14 @@ fn unreadable(rejection: Response) -> Problem {
             super::BODY_LIMIT
         ));
     }
-    Problem::bad_input("the body could not be read")
+    Problem::bad_input("cannot read the body")
 }
 
 impl JsonBody {
     /// The object as a type of ours.
     pub fn into<T: DeserializeOwned>(self) -> Result<T, Problem> {
         serde_json::from_value(Value::Object(self.0))
-            .map_err(|fault| Problem::bad_input(format!("the body is not right: {fault}")))
+            .map_err(|fault| Problem::bad_input(format!("the body is invalid: {fault}")))
     }
 }
 
@@ -68,6 +68,6 @@ pub fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
         let said = rejection.body_text();
         let said = said.strip_prefix("Failed to deserialize query string: ");
         let said = said.map_or_else(|| rejection.body_text(), str::to_owned);
-        Problem::bad_input(format!("the query is not right: {said}"))
+        Problem::bad_input(format!("the query is invalid: {said}"))
     })
 }

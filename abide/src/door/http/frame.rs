@@ -44,7 +44,7 @@ pub enum Stream {
 
 /// Bytes that are no frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the stream of frames is broken")]
+#[error("invalid frame in the stream")]
 pub struct Malformed;
 
 impl Frame {

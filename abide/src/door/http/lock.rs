@@ -125,7 +125,9 @@ impl Lock {
         if named && line {
             return Ok(());
         }
-        Err(Problem::forbidden("this server is not called so"))
+        Err(Problem::forbidden(
+            "Host header not allowed; use 127.0.0.1:PORT",
+        ))
     }
 
     fn is_no_foreign_page(&self, headers: &HeaderMap) -> Result<Origin, Problem> {
@@ -133,9 +135,7 @@ impl Lock {
         match only(headers, &header::ORIGIN) {
             One::None => Ok(Origin::Unsaid),
             One::Value(origin) if origin.to_str().is_ok_and(ours) => Ok(Origin::Ours),
-            One::Value(_) | One::Several => {
-                Err(Problem::forbidden("pages from elsewhere are refused"))
-            }
+            One::Value(_) | One::Several => Err(Problem::forbidden("Origin not allowed")),
         }
     }
 
@@ -158,14 +158,14 @@ impl Lock {
         let opens_a_channel = headers.contains_key(header::UPGRADE);
         if (!looks || opens_a_channel) && origin == Origin::Unsaid {
             return Err(Problem::forbidden(
-                "a request by login must say from which page it comes (`Origin`)",
+                "a request with a login cookie needs an `Origin` header",
             ));
         }
         // A page of another server on this machine sends our cookie along, since browsers do not
         // tell ports apart; but it cannot lie about where it comes from.
         match headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
             None | Some(b"same-origin" | b"none") => Ok(Shown::Login(login)),
-            Some(_) => Err(Problem::forbidden("pages from elsewhere are refused")),
+            Some(_) => Err(Problem::forbidden("Origin not allowed")),
         }
     }
 
@@ -239,7 +239,7 @@ fn is_json(request: &Request) -> Result<(), Problem> {
         return Ok(());
     }
     let given = if kind.is_empty() { "nothing" } else { kind };
-    let detail = format!("the body must be {JSON}, and say so; it says {given}");
+    let detail = format!("the Content-Type must be {JSON}; got {given}");
     Err(Problem::not_json(detail))
 }
 

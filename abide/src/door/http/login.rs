@@ -27,7 +27,7 @@ pub fn cookie_name(port: u16) -> String {
 pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
     if !who.may_be_a_person() {
         return Err(Problem::forbidden(
-            "only a person can open the page; `abide open` does, outside of every session",
+            "only a person can open the page: run `abide open` outside of a session",
         ));
     }
     let address = match &state.daemon.tcp {
@@ -65,7 +65,7 @@ pub async fn login(
     let parts = request
         .extract_parts::<axum::http::request::Parts>()
         .await
-        .map_err(|_| Problem::fault("the request cannot be read"))?;
+        .map_err(|_| Problem::fault("cannot read the request"))?;
     who::be_outside(&parts).await?;
     let Code { code } = request.extract::<JsonBody, _>().await?.into()?;
     who::be_outside(&parts).await?;
@@ -83,10 +83,10 @@ pub async fn login(
 /// Ends the login that the request shows.
 pub async fn logout(Shared(state): Shared<State>, who: Who) -> Result<Response, Problem> {
     let (Some(login), Tcp::At(address)) = (who.login(), &state.daemon.tcp) else {
-        return Err(Problem::conflict("this request shows no login to end"));
+        return Err(Problem::conflict("this request has no login to end"));
     };
     let ended = state.logins.end(login);
-    ended.map_err(|fault| Problem::fault(format!("the login could not be ended: {fault}")))?;
+    ended.map_err(|fault| Problem::fault(format!("cannot end the login: {fault}")))?;
     Ok(with_cookie(address.port(), "", 0))
 }
 

@@ -23,7 +23,7 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     let (head, body) = request.into_parts();
     // Read before it is passed on: whatever takes time after that is a call's own.
     let Ok(body) = to_bytes(Body::new(body), BODY_LIMIT).await else {
-        let detail = format!("the body must be at most {BODY_LIMIT} bytes, and come whole");
+        let detail = format!("the body must be complete and at most {BODY_LIMIT} bytes");
         return Problem::too_large(detail).into_response();
     };
     let request = axum::http::Request::from_parts(head, body);

@@ -144,7 +144,7 @@ fn newer(past: &Past, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, 
 fn not_since(given: &str) -> Problem {
     let shown = tools::shown(given);
     Problem::bad_input(format!(
-        "`since` must be the id of a message, and goes with `follow` only; got {shown}"
+        "`since` must be a message id and needs `follow`; got {shown}"
     ))
 }
 
@@ -203,8 +203,7 @@ pub async fn wake(
     let Nothing {} = body.into()?;
     if !who.may_be_a_person() {
         return Err(Problem::forbidden(
-            "only a person can have a message sent again: wakers have a budget so that no agent \
-             wakes itself for ever",
+            "only a person can send a message again, so that an agent cannot wake itself in a loop",
         ));
     }
     let past = state.handle.past();
@@ -216,7 +215,7 @@ pub async fn wake(
     let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
     if !has_waker || !state.handle.send_again(row.number).await {
         return Err(Problem::conflict(format!(
-            "nothing wakes agent {}; add `[[wakers]]` to the configuration",
+            "agent {} has no waker; add `[[wakers]]` to the configuration",
             row.agent
         )));
     }

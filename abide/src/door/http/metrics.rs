@@ -1,4 +1,4 @@
-//! Numbers for Prometheus: few, and read when they are asked for.
+//! Metrics for Prometheus: few, and read when they are asked for.
 
 use std::fmt::Write as _;
 
@@ -28,23 +28,23 @@ pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, P
     let board = state.handle.board();
     out.gauge(
         "abide_timers",
-        "Timers that have not ended.",
+        "Active timers.",
         board.timers_running() as f64,
     );
     out.gauge(
         "abide_questions_open",
-        "Questions that wait for a person.",
+        "Open questions.",
         board.questions().len() as f64,
     );
     out.gauge(
         "abide_messages_unseen",
-        "Messages that their agent has not seen.",
+        "Messages that the agent has not seen.",
         messages.unseen as f64,
     );
     out.head(
         "abide_wakeups_total",
         "counter",
-        "Messages that wakers brought, or gave up, as far as is remembered.",
+        "Deliveries by wakers: succeeded and given up.",
     );
     out.value(
         "abide_wakeups_total",
@@ -58,7 +58,7 @@ pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, P
     );
     out.gauge(
         "abide_event_streams",
-        "Pages and programs that follow the events.",
+        "Clients that follow the event stream.",
         state.hub.clients() as f64,
     );
     tools(&mut out);
@@ -66,22 +66,22 @@ pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, P
     let uptime = now.saturating_sub(state.daemon.started_at.0) as f64 / 1_000.0;
     out.gauge(
         "abide_uptime_seconds",
-        "Seconds since the daemon came to life.",
+        "Seconds since the daemon started.",
         uptime,
     );
     let usage = own::usage();
     out.gauge(
         "process_resident_memory_bytes",
-        "Memory that the daemon holds.",
+        "Resident memory of the daemon.",
         usage.memory as f64,
     );
     out.head(
         "process_cpu_seconds_total",
         "counter",
-        "Processor time that the daemon has used.",
+        "CPU time used by the daemon.",
     );
     out.value("process_cpu_seconds_total", &[], usage.cpu_seconds);
-    out.head("abide_build_info", "gauge", "The version that runs.");
+    out.head("abide_build_info", "gauge", "Version of the daemon.");
     out.value(
         "abide_build_info",
         &[("version", env!("CARGO_PKG_VERSION"))],
@@ -101,11 +101,7 @@ fn sessions(state: &State, out: &mut Text) {
         }]
         .1 += 1;
     }
-    out.head(
-        "abide_sessions",
-        "gauge",
-        "Sessions that are kept, by state.",
-    );
+    out.head("abide_sessions", "gauge", "Sessions by state.");
     for (name, count) in counts {
         out.value("abide_sessions", &[("state", name)], f64::from(count));
     }
@@ -115,7 +111,7 @@ fn tools(out: &mut Text) {
     out.head(
         "abide_tool_call_seconds",
         "histogram",
-        "How long calls of each tool took to be answered, waiting included.",
+        "Duration of tool calls, including waiting.",
     );
     for tool in tallied() {
         let name = ("tool", tool.tool);

@@ -155,7 +155,7 @@ pub async fn serve(listener: UnixListener, state: State) {
     let router = router(state);
     let service = router.into_make_service_with_connect_info::<Peer>();
     if let Err(fault) = axum::serve(OwnersOnly(listener), service).await {
-        tracing::error!("the command line's door has closed: {fault}");
+        tracing::error!("the socket of the command line failed: {fault}");
     }
 }
 
@@ -172,7 +172,7 @@ impl Listener for OwnersOnly {
             let stream = match self.0.accept().await {
                 Ok((stream, _)) => stream,
                 Err(fault) => {
-                    tracing::warn!("cannot take a connection: {fault}");
+                    tracing::warn!("cannot accept a connection: {fault}");
                     pause(ACCEPT_PAUSE).await;
                     continue;
                 }

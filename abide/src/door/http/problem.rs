@@ -45,8 +45,7 @@ impl Problem {
 
     /// Nobody we know.
     pub fn unauthorized() -> Self {
-        let detail = "this needs a login (`abide open` makes one), or `Authorization: Bearer` with \
-                      the token of this abide";
+        let detail = "login required: run `abide open`, or send `Authorization: Bearer` with the daemon's token";
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
     }
 
@@ -77,7 +76,7 @@ impl Problem {
 
     /// The daemon goes away; the caller comes again.
     pub fn stopping() -> Self {
-        let detail = "the daemon is stopping; ask again, which starts a new one";
+        let detail = "the daemon is stopping; try again";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
     }
 
@@ -177,10 +176,10 @@ pub async fn always(response: Response) -> Response {
 }
 
 pub async fn no_such_route(uri: Uri) -> Problem {
-    Problem::not_found(format!("there is nothing at {}", uri.path()))
+    Problem::not_found(format!("{} not found", uri.path()))
 }
 
 pub async fn no_such_method(method: Method, uri: Uri) -> Problem {
-    let detail = format!("{} does not take {method}", uri.path());
+    let detail = format!("{method} is not allowed for {}", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
 }

@@ -85,7 +85,7 @@ fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
         id.parse().map_err(|_| {
             let shown = tools::shown(id);
             Problem::bad_input(format!(
-                "`told` must be ids of questions with commas between; got {shown}"
+                "`told` must be question ids separated by commas; got {shown}"
             ))
         })
     })
@@ -122,7 +122,7 @@ fn missed(
     lines
 }
 
-/// Open questions, the oldest first.
+/// Open questions, oldest first.
 async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>, Problem> {
     let most = listing::limit(listing.limit)?;
     let all = seen(&state.handle, who);
@@ -285,9 +285,7 @@ fn quiet(given: Option<&Value>, answer: abide_core::Answer) -> Result<Option<Mil
         return Ok(None);
     };
     if answer == abide_core::Answer::No {
-        return Err(Problem::bad_input(
-            "`quiet_for` goes with \"yes\" only: after a no there is nothing left to ask about",
-        ));
+        return Err(Problem::bad_input("`quiet_for` needs the answer \"yes\""));
     }
     let seconds = given.as_f64().filter(|seconds| *seconds > 0.0);
     let time = seconds.map(|seconds| Millis((seconds * 1_000.0) as u64));

@@ -47,7 +47,7 @@ pub async fn raw(
         None | Some(Part::All) => None,
         Some(Part::Some(part)) => Some(part),
         Some(Part::Impossible) => {
-            let detail = format!("the log holds {length} bytes");
+            let detail = format!("the log has {length} bytes");
             let mut response = Problem::no_such_range(detail).into_response();
             say(
                 &mut response,

@@ -33,32 +33,29 @@ pub fn all() -> Api {
     let api = timer_routes(api);
     people(api)
         .shows_itself(DOCUMENT, op("This document").other(200, "application/json"))
-        .shows_itself(
-            DOCS,
-            op("This document, to be read").other(200, "text/html"),
-        )
+        .shows_itself(DOCS, op("This document as a page").other(200, "text/html"))
 }
 
 fn house(api: Api) -> Api {
     api.get(
         "/v1/health",
         status::health,
-        op("Whether the daemon is there").json::<shapes::Health>().open(),
+        op("Health check").json::<shapes::Health>().open(),
     )
     .get(
         "/v1/status",
         status::status,
-        op("How the daemon is, and counts of what it keeps").json::<shapes::Status>(),
+        op("State of the daemon and counts").json::<shapes::Status>(),
     )
     .post(
         "/v1/stop",
         status::stop,
-        op("Stop the daemon; sessions go on (a person only)").json::<shapes::Stopping>(),
+        op("Stop the daemon; sessions continue (person only)").json::<shapes::Stopping>(),
     )
     .get(
         "/metrics",
         metrics::metrics,
-        op("Numbers for Prometheus").other(200, "text/plain"),
+        op("Metrics for Prometheus").other(200, "text/plain"),
     )
     .get(
         "/v1/tools",
@@ -75,15 +72,14 @@ fn house(api: Api) -> Api {
     .get(
         "/v1/events",
         events::events,
-        op("Follow what happens: hello, reset, session, output, timer, timers_changed, question, message. \
-            `Last-Event-ID` takes a stream up again. A WebSocket at the same address says the same")
+        op("Event stream: hello, reset, session, output, timer, timers_changed, question, message. `Last-Event-ID` resumes a stream. Also available as a WebSocket")
             .query::<events::Wanted>()
             .other(200, "text/event-stream"),
     )
     .get(
         "/v1/search",
         search::search,
-        op("Search the logs of all sessions, the newest first")
+        op("Search the logs of all sessions, newest first")
             .query::<search::Wanted>()
             .json::<shapes::Matches>(),
     )
@@ -94,7 +90,7 @@ fn session_routes(api: Api) -> Api {
     api.get(
         "/v1/sessions",
         sessions::list,
-        op("List sessions, the newest first")
+        op("List sessions, newest first")
             .query::<sessions::Wanted>()
             .json::<shapes::Sessions>(),
     )
@@ -109,14 +105,14 @@ fn session_routes(api: Api) -> Api {
     .get(
         "/v1/sessions/{id}/log",
         follow::log,
-        op("Read a log, and follow it")
+        op("Read and follow a log")
             .query::<follow::Wanted>()
             .other(200, BYTES),
     )
     .get(
         "/v1/sessions/{id}/log/raw",
         raw::raw,
-        op("A log as a file; takes `Range`")
+        op("Download a log; supports `Range`")
             .query::<raw::Wanted>()
             .other(200, BYTES)
             .in_parts(),
@@ -124,32 +120,32 @@ fn session_routes(api: Api) -> Api {
     .get(
         "/v1/sessions/{id}/terminal",
         terminal::terminal,
-        op("Sit at a session's terminal, over a WebSocket").other(101, ""),
+        op("Attach to a session's terminal over a WebSocket").other(101, ""),
     )
     .get(
         "/v1/sessions/{id}/paint",
         paint::paint,
-        op("What paints a session's screen on an empty terminal").json::<shapes::Painted>(),
+        op("Bytes that draw a session's screen on an empty terminal").json::<shapes::Painted>(),
     )
     .post(
         "/v1/sessions/{id}/kill",
         act::kill,
-        one("End a session and all it started; it is gone when this answers"),
+        one("End a session and every process it started"),
     )
     .post(
         "/v1/sessions/{id}/signal",
         act::signal,
-        one("Send a signal to what stands in the foreground").takes::<shapes::Signal>(),
+        one("Send a signal to the foreground process group").takes::<shapes::Signal>(),
     )
     .post(
         "/v1/sessions/{id}/extend",
         act::extend,
-        one("Move a session's limits, counted from now").takes::<shapes::Limits>(),
+        one("Change a session's limits, counted from now").takes::<shapes::Limits>(),
     )
     .post(
         "/v1/sessions/{id}/input",
         act::input,
-        op("Type bytes, as fast as the command takes them")
+        op("Send input")
             .query::<act::Input>()
             .takes_bytes()
             .json::<shapes::Written>(),
@@ -157,12 +153,12 @@ fn session_routes(api: Api) -> Api {
     .post(
         "/v1/sessions/{id}/resize",
         act::resize,
-        one("Give a session's terminal another size").takes::<PtySize>(),
+        one("Resize a session's terminal").takes::<PtySize>(),
     )
     .post(
         "/v1/runs",
         runs::run,
-        op("Run a command to its end and stream what becomes of it, in frames")
+        op("Run a command and stream its output and ending as frames")
             .takes::<RunBody>()
             .other(200, frame::MEDIA_TYPE),
     )
@@ -180,21 +176,21 @@ fn timer_routes(api: Api) -> Api {
     .post(
         "/v1/timers",
         timers::make,
-        op("Make a timer and stand by on it, as the tool `timer` does; with `timers`, many at once")
+        op("Create a timer and wait for it, as the tool `timer` does; with `timers`, several at once")
             .takes::<shapes::NewTimer>()
             .json::<shapes::Made>(),
     )
     .get(
         "/v1/timers/history",
         timers::history,
-        op("Timers that have ended, the last first")
+        op("Timers that have ended, newest first")
             .query::<timers::Past>()
             .json::<shapes::Timers>(),
     )
     .get(
         "/v1/timers/stats",
         timers::stats,
-        op("What all timers come to").json::<shapes::Stats>(),
+        op("Statistics of all timers").json::<shapes::Stats>(),
     )
     .get("/v1/timers/{id}", timers::one, one("One timer"))
     .post(
@@ -205,7 +201,7 @@ fn timer_routes(api: Api) -> Api {
     .post(
         "/v1/wait",
         timers::wait,
-        op("Wait until something holds, for as long as the caller stays")
+        op("Wait until a condition is met, while the client is connected")
             .takes::<shapes::Wait>()
             .json::<shapes::Waited>(),
     )
@@ -215,44 +211,40 @@ fn people(api: Api) -> Api {
     api.get(
         "/v1/questions",
         questions::list,
-        op("Open questions, the oldest first")
+        op("Open questions, oldest first")
             .query::<questions::Listing>()
             .json::<shapes::Questions>(),
     )
     .post(
         "/v1/questions/{id}/answer",
         questions::answer,
-        op("Answer a question (a person only); the first answer counts")
+        op("Answer a question (person only); the first answer counts")
             .takes::<shapes::Answer>()
             .json::<shapes::Answered>(),
     )
     .get(
         "/v1/messages",
         messages::list,
-        op("Messages to agents, the newest first; looking takes none away")
+        op("Messages to agents, newest first; reading does not mark them as seen")
             .query::<messages::Listing>()
             .json::<shapes::Messages>(),
     )
     .post(
         "/v1/messages/{id}/wake",
         messages::wake,
-        op("Have the wakers bring a message once more").json::<shapes::Message>(),
+        op("Send a message again with the agent's wakers").json::<shapes::Message>(),
     )
     .post(
         "/v1/logins",
         login::offer,
-        op("A link that lets one browser in, once (a person only)").json::<shapes::Link>(),
+        op("Create a login link for one browser (person only)").json::<shapes::Link>(),
     )
     .post(
         login::PATH,
         login::login,
-        op("Exchange the code of such a link for a cookie")
+        op("Exchange the code of a login link for a cookie")
             .takes::<login::Code>()
             .open(),
     )
-    .post(
-        "/v1/logout",
-        login::logout,
-        op("End the login that the request shows"),
-    )
+    .post("/v1/logout", login::logout, op("Log out"))
 }

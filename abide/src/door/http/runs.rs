@@ -75,7 +75,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
     }
     let os = |field: &str, text: OsText| {
         text.into_os()
-            .ok_or_else(|| Problem::bad_input(format!("`{field}` must hold no NUL bytes")))
+            .ok_or_else(|| Problem::bad_input(format!("`{field}` must not contain NUL bytes")))
     };
     let argv = match body.argv {
         None => None,

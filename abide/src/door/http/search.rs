@@ -66,7 +66,7 @@ pub async fn search(
     let wanted = query(wanted)?;
     let most = listing::limit(wanted.limit)?;
     let pattern = Pattern::new(&wanted.pattern)
-        .map_err(|bad| Problem::bad_input(format!("`pattern` cannot be used: {bad}")))?;
+        .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
     let from = match &wanted.after {
         Some(after) => Some(Place::read(&state, &who, after)?),
         None => None,

@@ -142,7 +142,7 @@ pub async fn start(
         && named != me
     {
         return Err(Problem::forbidden(
-            "an agent starts sessions of its own only",
+            "an agent can only start its own sessions",
         ));
     }
     let agent = named.or(who.agent.clone());

@@ -227,7 +227,7 @@ pub struct Timers {
     pub total: u64,
 }
 
-/// What all timers come to.
+/// Statistics of all timers.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Stats {
     /// Made in all, as far as is remembered.
@@ -304,7 +304,7 @@ pub struct Question {
     pub text: String,
 }
 
-/// Open questions, the oldest first.
+/// Open questions, oldest first.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Questions {
     /// In order.

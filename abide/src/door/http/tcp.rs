@@ -34,7 +34,7 @@ const HEAD_LIMIT: usize = 64 << 10;
 /// Serves whoever shows the token or has logged in, for as long as the daemon lives.
 pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, token: String) {
     let Ok(address) = listener.local_addr() else {
-        tracing::error!("the door over TCP has no address");
+        tracing::error!("the HTTP listener has no address");
         return;
     };
     let lock = Arc::new(Lock::new(token, state.logins.clone(), address));
@@ -50,13 +50,13 @@ pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, tok
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(fault) => {
-                tracing::warn!("cannot take a connection: {fault}");
+                tracing::warn!("cannot accept a connection: {fault}");
                 pause(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
-            tracing::warn!("{CONNECTIONS} connections are open already; one more was refused");
+            tracing::warn!("refused a connection: {CONNECTIONS} are open");
             continue;
         };
         let router = router.clone();
@@ -97,6 +97,6 @@ async fn converse(stream: TcpStream, router: Router) {
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     if let Err(fault) = served.await {
-        tracing::debug!("a connection broke: {fault}");
+        tracing::debug!("a connection failed: {fault}");
     }
 }

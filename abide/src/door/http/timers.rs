@@ -114,7 +114,7 @@ async fn page(state: &State, who: &Who, wanted: TimersWanted) -> Result<Json<Val
     let handle = state.handle.clone();
     let page = aside(move || handle.past().timers(&wanted)).await?;
     let page = page.ok_or_else(|| {
-        Problem::bad_input("`after` names a timer that is not kept any more; begin again")
+        Problem::bad_input("`after` names a timer that no longer exists; start from the first page")
     })?;
     let next = page.rows.last().filter(|_| page.more);
     let next = next.map(|row| row.id.to_string());
@@ -208,7 +208,7 @@ async fn make_many(state: &State, who: &Who, headers: &HeaderMap, all: Value) ->
             )])))
         }
         Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
-        Some(_) => Err(Problem::fault("the timers were not made")),
+        Some(_) => Err(Problem::fault("no timer was created")),
     }
 }
 
@@ -226,7 +226,7 @@ pub async fn act(
         "pause" => "pause_timer",
         "resume" => "resume_timer",
         "continue" => "timer",
-        _ => return Err(Problem::not_found(format!("timers know no act '{act}'"))),
+        _ => return Err(Problem::not_found(format!("unknown timer action '{act}'"))),
     };
     body.insert("timer_id".into(), json!(id));
     call(&state, &who, &headers, tool, body).await
@@ -328,7 +328,7 @@ const DAYS: u64 = 30;
 /// How often a loop would look that has nothing to wait with.
 const LOOKS_EVERY: Millis = Millis::from_secs(30);
 
-/// What all timers come to.
+/// Statistics of all timers.
 pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
     let (stats, days, saved) = aside(move || {

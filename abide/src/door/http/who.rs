@@ -224,7 +224,7 @@ fn says_person(headers: &HeaderMap) -> Result<bool, Problem> {
         None => Ok(false),
         Some(b"true") => Ok(true),
         Some(_) => Err(Problem::bad_input(format!(
-            "`{}` must be `true`, or not be there",
+            "`{}` must be `true` or absent",
             wire::PERSON_HEADER
         ))),
     }
@@ -285,7 +285,7 @@ fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T
     let Some(said) = headers.get(name) else {
         return Ok(None);
     };
-    let wrong = |fault| Problem::bad_input(format!("`{name}` is not right: {fault}"));
+    let wrong = |fault| Problem::bad_input(format!("`{name}` is invalid: {fault}"));
     serde_json::from_slice(said.as_bytes())
         .map(Some)
         .map_err(wrong)

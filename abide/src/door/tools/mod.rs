@@ -616,7 +616,7 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             format!("Question '{id}' not found; `abide answer` lists the open ones")
         }
         Refusal::QuestionClosed(id, Closing::Answered(answer)) => format!(
-            "Question '{id}' was answered already: {}",
+            "Question '{id}' was already answered: {}",
             match answer {
                 Answer::Yes => "yes",
                 Answer::No => "no",

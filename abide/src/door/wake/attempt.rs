@@ -106,7 +106,7 @@ impl Attempt {
 
     /// Makes the try, at this time of the calendar.
     pub async fn wake(&self, handle: &Handle, web: &Web, at_ms: u64) -> Result<(), Fault> {
-        let gone = || Fault::Again("its configuration is gone".into());
+        let gone = || Fault::Again("it is no longer configured".into());
         let config = handle.config().wakers.get(self.place).ok_or_else(gone)?;
         match &config.way {
             WakingWay::Webhook(hook) => {
@@ -166,8 +166,7 @@ impl Attempt {
         shown.map_err(|fault| {
             let (why, _) = fault.parts();
             Fault::Again(format!(
-                "nothing can be shown on a desktop: {why} (it takes a running desktop and \
-                 notify-send, of the package libnotify-bin)"
+                "cannot show a desktop notification: {why} (needs a running desktop and notify-send from the package libnotify-bin)"
             ))
         })
     }
@@ -217,7 +216,7 @@ impl Attempt {
         match pending.done().await {
             Some(Outcome::Running(..)) => Ok(()),
             Some(Outcome::Ended(id) | Outcome::Failed(id)) => worked(handle, id, &argv[0]),
-            _ => Err(Fault::Again(format!("{} could not be started", argv[0]))),
+            _ => Err(Fault::Again(format!("{} failed to start", argv[0]))),
         }
     }
 }
@@ -240,6 +239,6 @@ fn worked(handle: &Handle, id: SessionId, program: &str) -> Result<(), Fault> {
                 "{program} exited with code {code}: {said} (all of it: abide logs {id})"
             )))
         }
-        None => Err(Fault::Again(format!("{program}: nobody saw how it ended"))),
+        None => Err(Fault::Again(format!("{program}: its end was not observed"))),
     }
 }

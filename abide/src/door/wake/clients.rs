@@ -35,8 +35,7 @@ pub(super) async fn claude_code(
         Ok(()) => Ok(()),
         // Two processes would write one conversation.
         Err(why) if live => Err(Fault::Again(format!(
-            "session {} is open, but its inbox cannot be reached: {why}; its next call brings \
-             the message, or a hook: abide messages --help",
+            "session {} is open, but its inbox cannot be reached: {why}; the message comes with its next call or by a hook (abide messages --help)",
             client.session
         ))),
         Err(_) => {
@@ -80,7 +79,7 @@ fn client(attempt: &Attempt, handle: &Handle, kind: ClientKind) -> Result<(Clien
             ClientKind::Codex => "Codex",
         };
         Fault::Again(match conversation {
-            Some(session) => format!("{name} session {session} is not known any more"),
+            Some(session) => format!("{name} session {session} no longer exists"),
             None => format!(
                 "no {name} has called abide as agent {} yet",
                 attempt.agent.0

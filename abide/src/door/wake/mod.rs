@@ -445,7 +445,7 @@ impl Watch {
                 self.made(&config, &numbers)
             }
             Err(Fault::Ended(why)) => {
-                tracing::error!("{name} is used no more: {why}");
+                tracing::error!("{name} is disabled: {why}");
                 watched.waker.done(now, &numbers);
                 self.end(&config, &why).await;
                 self.given_up(&config, &numbers, &why)
@@ -456,7 +456,7 @@ impl Watch {
                 let verdicts = watched.waker.failed(now, &numbers, no_sooner, jitter);
                 for (number, failed) in &verdicts {
                     let what = match failed {
-                        Failed::Again(at) => format!("tried again in {}", at.since(now)),
+                        Failed::Again(at) => format!("next try in {}", at.since(now)),
                         Failed::GivenUp => "given up".into(),
                     };
                     tracing::warn!("message {number} to {}: {name}: {why}; {what}", agent.0);
@@ -575,7 +575,7 @@ impl Watch {
             };
             let next_ms = Some(self.on_the_calendar(until));
             let fault = format!(
-                "held back: at most {} an hour (most_per_hour)",
+                "held back: at most {} per hour (most_per_hour)",
                 config.most_per_hour
             );
             notes.extend(messages.into_iter().map(|number| {

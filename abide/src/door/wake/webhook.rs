@@ -37,7 +37,7 @@ pub(super) async fn send(
     at_ms: u64,
 ) -> Result<(), Fault> {
     let row = handle.past().message(number).ok().flatten();
-    let row = row.ok_or_else(|| Fault::Again("the message is gone".into()))?;
+    let row = row.ok_or_else(|| Fault::Again("the message no longer exists".into()))?;
     let secret = hook.secret.bytes().map_err(Fault::Again)?;
     let body = payload(handle, &row).to_string();
     let (id, time) = (row.id.to_string(), (at_ms / 1_000).to_string());
@@ -102,12 +102,11 @@ fn verdict(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), F
     match status {
         good if good.is_success() => Ok(()),
         StatusCode::GONE => Err(Fault::Ended(
-            "it answered 410 Gone and is sent nothing more until its settings change, or a message \
-             is sent again by hand"
+            "it answered 410 Gone; nothing more is sent until its settings change or a message is sent again by hand"
                 .into(),
         )),
         elsewhere if elsewhere.is_redirection() => Err(Fault::Again(format!(
-            "it answered {elsewhere}, and redirects are not followed; name the final address"
+            "it answered {elsewhere}; redirects are not followed, so configure the final URL"
         ))),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let why = format!("it answered {status}");

@@ -1,4 +1,4 @@
-//! Setting abide up and looking after it, as it is typed.
+//! Arguments of `setup`, `doctor`, `top` and `schema`.
 
 use clap::{Args, ValueEnum};
 
@@ -6,34 +6,34 @@ use super::{Agent, Json};
 
 const SETUP_HELP: &str = "\
 Examples:
-  abide setup claude-code             show the change, ask, and write it
-  abide setup codex --print           only show it
-  abide setup vscode --project --yes  for this project, without asking
-  abide setup cursor --undo           take it back
+  abide setup claude-code             show the change, ask, then write it
+  abide setup codex --print           only show the change
+  abide setup vscode --project --yes  for this project only, without asking
+  abide setup cursor --undo           remove it again
 
-Only abide's own entry is changed, and what you have set in it besides stays, as does everything
-else in the file. A copy of the file as it was is kept beside it, and --undo brings exactly that
-back, unless the file has changed since: then only abide's entry goes.
+Only abide's own entry is changed; settings that you added to it are kept. The original file is
+kept as a copy beside it. --undo restores that copy, or removes only abide's entry if the file has
+changed in the meantime.
 
-Exit codes: 0 it is done or there was nothing to do, 1 nothing was written.";
+Exit codes: 0 done or nothing to do, 1 nothing was written.";
 
-/// Tell a client about abide, in its configuration file
+/// Add abide to the configuration of a client
 #[derive(Debug, Args)]
 #[command(after_help = SETUP_HELP)]
-#[command(mut_arg("agent", |agent| agent.help("Call the client's agent so; without it, as the client is called")))]
+#[command(mut_arg("agent", |agent| agent.help("Name of the client's agent [default: the name of the client]")))]
 pub struct Setup {
-    /// Which client
+    /// Client
     pub client: ClientName,
-    /// Only show what would be written
+    /// Show the change without writing it
     #[arg(long, conflicts_with = "yes")]
     pub print: bool,
     /// Write it without asking
     #[arg(long, short)]
     pub yes: bool,
-    /// Take back what setup has written
+    /// Remove what setup has written
     #[arg(long)]
     pub undo: bool,
-    /// Only for the project in this folder, whose file others may share
+    /// Write the project's configuration in this directory, which others may share
     #[arg(long)]
     pub project: bool,
     #[command(flatten)]
@@ -43,12 +43,12 @@ pub struct Setup {
 }
 
 const DOCTOR_HELP: &str = "\
-Each line is ok, a warning (it works, but could do better) or trouble, with what to do about it.
-No daemon is started, and a configuration that is broken is no hindrance.
+Each line is ok, a warning or trouble, with what to do about it. No daemon is started, and an
+invalid configuration is reported like any other problem.
 
-Exit codes: 0 it works, 1 there is trouble.";
+Exit codes: 0 no trouble, 1 trouble.";
 
-/// Check the installation and say what to mend
+/// Check the installation and tell you how to fix it
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub struct Doctor {
@@ -57,14 +57,13 @@ pub struct Doctor {
 }
 
 const TOP_HELP: &str = "\
-Questions come first, then the sessions that run, the timers and the messages. `?` shows the keys.
-It follows what happens and asks for nothing while nothing happens.";
+Shows questions first, then running sessions, timers and messages. `?` lists the keys.";
 
-/// Watch everything that goes on, live, and act on it
+/// Watch and control questions, sessions and timers live
 #[derive(Debug, Args)]
 #[command(after_help = TOP_HELP)]
 pub struct Top {
-    /// Print what it would show once, as JSON
+    /// Print the current state once as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -74,13 +73,13 @@ Examples:
   abide schema session list
   abide schema > schemas.json
 
-Later versions may add fields; a reader ignores those that it does not know.";
+Later versions may add fields; ignore those that you do not know.";
 
-/// Print what --json prints, as JSON Schemas
+/// Print the JSON Schemas of --json output
 #[derive(Debug, Args)]
 #[command(after_help = SCHEMA_HELP)]
 pub struct SchemaOf {
-    /// The command, such as `session list`; without one, all of them
+    /// Command such as `session list`; without it, all commands
     pub command: Vec<String>,
 }
 

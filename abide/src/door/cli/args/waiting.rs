@@ -1,4 +1,4 @@
-//! Timers, waits, messages and calls in text, as they are typed.
+//! Arguments of `timer`, `wait`, `messages` and `call`.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,17 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::super::span;
 use super::{Agent, Json};
 
-/// Start timers that survive everything, and see what becomes of them
+/// Start and control timers; they survive restarts and reboots
 #[derive(Debug, Subcommand)]
 pub enum Timer {
     Start(TimerStart),
     Read(TimerRead),
-    /// End a timer for good; it tells nobody
+    /// Stop a timer for good; nobody is notified
     Stop(TimerAct),
-    /// Stop waiting for a timer; it runs on and tells by a message
+    /// Stop waiting for a timer; it continues in the background and sends a message
     Cancel(TimerAct),
     Pause(TimerPause),
-    /// Let a paused timer go on now
+    /// Resume a paused timer now
     Resume(TimerAct),
     List(TimerList),
     History(TimerHistory),
@@ -27,13 +27,13 @@ pub enum Timer {
 
 const TIMER_START_HELP: &str = "\
 Examples:
-  abide timer start 10m --reason 'the build'              stand by until it completes
-  abide timer start 10m --reason 'the build' --standby 1m stand by for a minute at most
-  abide timer start 2h --mission 'look at the logs'       come back later
+  abide timer start 10m --reason 'the build'              wait until it completes
+  abide timer start 10m --reason 'the build' --standby 1m wait for a minute at most
+  abide timer start 2h --mission 'look at the logs'       send a message in two hours
   abide timer start 5m --reason server --until '{\"port\": 3000}'
 
-Exit codes: 0 it completed (a mission: it was made), 1 the standby ended first, 2 it makes no sense
-and none was made, 3 it was stopped, cancelled or paused meanwhile.";
+Exit codes: 0 completed (a mission: created), 1 the standby time ended first, 2 invalid arguments,
+no timer was created, 3 stopped, cancelled or paused meanwhile.";
 
 const TIMER_START_USAGE: &str = "\
 abide timer start <TIME> --reason <TEXT> [OPTIONS]
@@ -44,19 +44,19 @@ abide timer start <TIME> --reason <TEXT> [OPTIONS]
 #[command(after_help = TIMER_START_HELP, override_usage = TIMER_START_USAGE)]
 #[group(id = "purpose", required = true, multiple = false, args = ["reason", "mission"])]
 pub struct TimerStart {
-    /// How long it runs in all
+    /// Total duration
     #[arg(value_name = "TIME", value_parser = span::parse)]
     pub total: Millis,
-    /// What is waited for; stands by
+    /// Reason for waiting; the command waits
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// What is to be done later; returns at once
+    /// Task for later; the command returns at once
     #[arg(long, value_name = "TEXT")]
     pub mission: Option<String>,
-    /// Stand by for at most this long; the timer runs on
+    /// Wait for at most this long; the timer continues
     #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub standby: Option<Millis>,
-    /// Complete early, the moment this holds (JSON, as for the tool)
+    /// Complete early when this condition is met (JSON, as for the tool)
     #[arg(long, value_name = "JSON", value_parser = condition)]
     pub until: Option<serde_json::Value>,
     #[command(flatten)]
@@ -69,10 +69,10 @@ fn condition(text: &str) -> Result<serde_json::Value, String> {
     serde_json::from_str(text).map_err(|fault| format!("not JSON: {fault}"))
 }
 
-/// Show one timer, or all that have not ended
+/// Show one timer, or all active timers
 #[derive(Debug, Args)]
 pub struct TimerRead {
-    /// Which timer; without it, all that have not ended
+    /// Timer id; without it, all active timers
     pub timer: Option<String>,
     #[command(flatten)]
     pub agent: Agent,
@@ -80,12 +80,12 @@ pub struct TimerRead {
     pub json: Json,
 }
 
-/// Do this to a timer
+/// A timer and a reason
 #[derive(Debug, Args)]
 pub struct TimerAct {
-    /// Which timer
+    /// Timer id
     pub timer: String,
-    /// Why; whoever stands by is told
+    /// Reason, shown to the waiting agent
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     #[command(flatten)]
@@ -94,15 +94,15 @@ pub struct TimerAct {
     pub json: Json,
 }
 
-/// Let nothing elapse for a while; it goes on by itself
+/// Pause a timer for a while; it resumes by itself
 #[derive(Debug, Args)]
 pub struct TimerPause {
-    /// Which timer
+    /// Timer id
     pub timer: String,
-    /// For how long
+    /// Duration of the pause
     #[arg(value_name = "TIME", value_parser = span::parse)]
     pub time: Millis,
-    /// Why; whoever stands by is told
+    /// Reason, shown to the waiting agent
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ pub struct TimerPause {
     pub json: Json,
 }
 
-/// Show the timers that have not ended
+/// List active timers
 #[derive(Debug, Args)]
 pub struct TimerList {
     #[command(flatten)]
@@ -120,10 +120,10 @@ pub struct TimerList {
     pub json: Json,
 }
 
-/// Show the timers that have ended, the newest first
+/// List timers that have ended, newest first
 #[derive(Debug, Args)]
 pub struct TimerHistory {
-    /// At most so many
+    /// Maximum number of timers
     #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
     #[command(flatten)]
@@ -132,7 +132,7 @@ pub struct TimerHistory {
     pub json: Json,
 }
 
-/// Show what all timers come to
+/// Show statistics of all timers
 #[derive(Debug, Args)]
 pub struct TimerStats {
     #[command(flatten)]
@@ -150,53 +150,53 @@ Examples:
   abide wait --session session_k3v9x2bc --for 10m
   abide wait --command 'pg_isready -q' --for 1m
 
-Several conditions must hold at one time. Exit codes: 0 it holds, 1 the time ran out or it can no
-longer hold, 2 it makes no sense.";
+Several conditions must be met at the same time. Exit codes: 0 met, 1 the time ran out or the
+condition can no longer be met, 2 invalid arguments.";
 
 const WAIT_USAGE: &str = "abide wait [OPTIONS] <--port <PORT>|--url <URL>|…>";
 
-/// Wait until something holds
+/// Wait until a condition is met
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP, override_usage = WAIT_USAGE)]
 #[group(id = "what", required = true, multiple = true, args = ["port", "url", "file", "session", "command", "until"])]
 pub struct Wait {
-    /// Somebody listens at this port, such as 3000 or host:3000
+    /// A server listens at this port, such as 3000 or host:3000
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
-    /// This address answers with success
+    /// This URL answers with a success status
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
-    /// With --url: with this status
+    /// With --url: this status code
     #[arg(long, value_name = "CODE", requires = "url")]
     pub status: Option<u16>,
-    /// With --url: with this in its body
+    /// With --url: the body matches this
     #[arg(long, value_name = "REGEX", requires = "url")]
     pub body: Option<String>,
-    /// This file is there
+    /// This file exists
     #[arg(long, value_name = "PATH")]
     pub file: Option<String>,
-    /// With --file: it is `present`, `gone` or `changed`
+    /// With --file: `present`, `gone` or `changed`
     #[arg(long, value_name = "STATE", requires = "file")]
     pub is: Option<String>,
-    /// With --file: this is in it
+    /// With --file: its content matches this
     #[arg(long, value_name = "REGEX", requires = "file")]
     pub matches: Option<String>,
     /// This session has ended
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
-    /// With --session: it has written this
+    /// With --session: its output matches this
     #[arg(long, value_name = "REGEX", requires = "session")]
     pub output: Option<String>,
-    /// This command ends with code 0
+    /// This command exits with code 0
     #[arg(long, value_name = "COMMAND")]
     pub command: Option<String>,
-    /// With --command: try it this often
+    /// With --command: time between two tries
     #[arg(long, value_name = "TIME", requires = "command", value_parser = span::parse)]
     pub every: Option<Millis>,
-    /// This holds (JSON, as for the timer tool)
+    /// This condition is met (JSON, as for the timer tool)
     #[arg(long, value_name = "JSON", value_parser = condition)]
     pub until: Option<serde_json::Value>,
-    /// For how long at most
+    /// Maximum time to wait
     #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = span::parse)]
     pub time: Millis,
     #[command(flatten)]
@@ -207,34 +207,34 @@ pub struct Wait {
 
 const MESSAGES_HELP: &str = "\
 Examples:
-  abide messages --deliveries               and what came of bringing them to their agents
-  abide messages resend message_k3v9x2bc    bring one again, by every waker of its agent
+  abide messages --deliveries               show the delivery attempts of each message
+  abide messages resend message_k3v9x2bc    deliver one again with every waker of its agent
 
-As a hook of Claude Code, which wakes an idle session with its messages (`settings.json`):
+As a Stop hook of Claude Code, which wakes an idle conversation (`settings.json`):
   {\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"asyncRewake\": true,
     \"timeout\": 86400, \"command\": \"abide messages --hook claude-code\"}]}]}}
-It waits while the agent has timers or sessions that run, and ends with exit code 2 and the
-messages on standard error as soon as there are some. That counts as seen.";
+It waits while the agent has active timers or running sessions. When messages arrive it prints them
+to standard error and exits with code 2; they then count as seen.";
 
-/// Show the messages that agents were sent; looking takes none away
+/// Show messages to agents without marking them as seen
 #[derive(Debug, Args)]
 #[command(after_help = MESSAGES_HELP, args_conflicts_with_subcommands = true)]
 pub struct Messages {
     #[command(subcommand)]
     pub act: Option<MessagesAct>,
-    /// Only those that their agent has not seen
+    /// Show only messages that the agent has not seen
     #[arg(long)]
     pub unseen: bool,
-    /// Show what came of bringing each to its agent
+    /// Show the delivery attempts of each message
     #[arg(long)]
     pub deliveries: bool,
-    /// Stay and show those that come
+    /// Wait for new messages
     #[arg(long, short)]
     pub follow: bool,
-    /// At most so many of the past
+    /// Maximum number of past messages
     #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
-    /// Wait for messages as a hook of this client
+    /// Act as a hook of this client: wait for messages
     #[arg(long, value_name = "CLIENT", conflicts_with_all = ["unseen", "deliveries", "follow", "json"])]
     pub hook: Option<Hook>,
     #[command(flatten)]
@@ -248,18 +248,18 @@ pub enum MessagesAct {
     Resend(Resend),
 }
 
-/// Bring a message to its agent again, seen or not
+/// Deliver a message to its agent again, seen or not
 ///
-/// Only a person can: wakers have a budget so that no agent wakes itself for ever.
+/// Only a person can do this, so that an agent cannot wake itself in a loop.
 #[derive(Debug, Args)]
 pub struct Resend {
-    /// Which message
+    /// Message id
     pub message: String,
     #[command(flatten)]
     pub json: Json,
 }
 
-/// Clients that run hooks.
+/// A client with hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hook {
     /// Claude Code: a Stop hook with asyncRewake
@@ -276,14 +276,14 @@ Example:
   </tool>
   END
 
-`abide tools --format xml` prints the matching prompt text. Exit codes: 0 all results are good,
-1 one is an error, 2 the text is not right and nothing was run.";
+`abide tools --format xml` prints the matching prompt text. Exit codes: 0 no result is an error,
+1 at least one is, 2 the text is invalid and nothing was run.";
 
-/// Run the tool blocks in a text that a model wrote, and print the results
+/// Run the XML tool calls in a model's text and print the results
 #[derive(Debug, Args)]
 #[command(after_help = CALL_HELP)]
 pub struct Call {
-    /// The file with the text; without it, standard input
+    /// File with the text; without it, standard input
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub agent: Agent,

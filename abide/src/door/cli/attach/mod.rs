@@ -41,12 +41,12 @@ pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
     let session = client.get(&format!("/v1/sessions/{id}")).await?;
     if session["status"] != json!("running") {
         return Err(Trouble::new(format!("Session '{id}' has ended"))
-            .next(format!("`abide session read {id}` shows what it wrote")));
+            .next(format!("`abide session read {id}` shows its output")));
     }
     if session["pty"] != json!(true) {
         return Err(
             Trouble::new(format!("Session '{id}' has no terminal")).next(format!(
-                "`abide session read {id} --follow` shows what it writes"
+                "`abide session read {id} --follow` shows its output"
             )),
         );
     }
@@ -77,7 +77,9 @@ pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
     }
     match left {
         Left::Detached => {
-            complain!("[left {id}; it goes on. `abide session attach {id}` joins it again]")
+            complain!(
+                "[detached from {id}; it is still running. `abide session attach {id}` attaches again]"
+            )
         }
         Left::Ended(facts) => complain!("{}", ending(&id, &facts)),
     }

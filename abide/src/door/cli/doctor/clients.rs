@@ -18,7 +18,10 @@ pub fn look() -> Vec<Finding> {
         .collect();
     if found.is_empty() {
         let names: Vec<&str> = ClientName::ALL.map(ClientName::word).to_vec();
-        let says = format!("none is set up; `abide setup` knows {}", names.join(", "));
+        let says = format!(
+            "none is set up; `abide setup` supports {}",
+            names.join(", ")
+        );
         return vec![Finding::good("clients", says)];
     }
     found
@@ -33,24 +36,28 @@ fn one(client: ClientName, path: &OsString) -> Option<Finding> {
         Ok(text) => text?,
         Err(fault) => {
             let says = format!("{shown} cannot be read: {fault}");
-            return Some(Finding::warning(topic, says, "mend the file's permissions"));
+            return Some(Finding::warning(
+                topic,
+                says,
+                "fix the permissions of the file",
+            ));
         }
     };
     let command = match client.form().command(&text) {
         Ok(command) => command?,
         Err(fault) => {
-            let says = format!("{shown} makes no sense: {}", one_line(&fault.0));
+            let says = format!("{shown} is invalid: {}", one_line(&fault.0));
             return Some(Finding::warning(
                 topic,
                 says,
-                "mend the file; abide leaves it as it is",
+                "fix the file; abide does not change it",
             ));
         }
     };
     let again = format!("`abide setup {topic}` writes the right one");
     let named = one_line(&command);
     let Some(program) = machine::program(&command, path) else {
-        let says = format!("{shown} starts {named}, which is not there");
+        let says = format!("{shown} starts {named}, which does not exist");
         return Some(Finding::trouble(topic, says, again));
     };
     if is_this(&program) {
@@ -85,7 +92,7 @@ fn is_this(program: &Path) -> bool {
 /// Whether what wakes agents can be run.
 pub fn wakers(config: &Config) -> Vec<Finding> {
     if config.wakers.is_empty() {
-        let says = "none; an agent hears of what happened with its next call";
+        let says = "none; agents get messages with their next call";
         return vec![Finding::good("wakers", says)];
     }
     let path = search_path();
@@ -97,7 +104,11 @@ pub fn wakers(config: &Config) -> Vec<Finding> {
             WakingWay::Codex => runs("codex", &path),
             WakingWay::Desktop => runs("notify-send", &path),
             WakingWay::Webhook(hook) => hook.secret.bytes().err().map(|why| {
-                Finding::trouble("wakers", one_line(&why), "mend it; webhooks are signed")
+                Finding::trouble(
+                    "wakers",
+                    one_line(&why),
+                    "fix it; webhooks are signed with it",
+                )
             }),
         };
         found.extend(finding);
@@ -117,11 +128,8 @@ fn runs(program: &str, path: &OsStr) -> Option<Finding> {
     }
     Some(Finding::trouble(
         "wakers",
-        format!(
-            "{} cannot be run: there is no such program",
-            one_line(program)
-        ),
-        "install it, or name another way in `[[wakers]]`; the daemon looks in its own PATH",
+        format!("program not found: {}", one_line(program)),
+        "install it, or change `[[wakers]]`; the daemon searches its own PATH",
     ))
 }
 

@@ -23,7 +23,7 @@ pub fn look(places: &Places) -> Vec<Finding> {
     let status = match life::connect_running(places, Door::Http) {
         Ok(_) => http::ask_status(&places.http_socket()),
         Err(_) => {
-            let says = "none runs; the next command starts one";
+            let says = "not running; the next command starts it";
             findings.push(Finding::good("daemon", says));
             findings.push(database(places, None, store::journal_is_damaged));
             return findings
@@ -36,8 +36,8 @@ pub fn look(places: &Places) -> Vec<Finding> {
     match &status {
         Err(fault) => findings.push(Finding::trouble(
             "daemon",
-            format!("it is there but does not answer: {fault}"),
-            "`abide stop`, or end the process whose number is in run/lock; sessions go on",
+            format!("running, but it does not answer: {fault}"),
+            "`abide stop`, or end the process whose id is in run/lock; sessions continue",
         )),
         Ok(status) => {
             findings.push(version(&status["daemon"]));
@@ -63,7 +63,7 @@ fn database(
 ) -> Finding {
     let path = places.database();
     if let Some(trouble) = trouble {
-        let next = "look for what is missing with `abide timer list`; the daemon's log says more";
+        let next = "check `abide timer list` for missing timers; the daemon's log has details";
         return Finding::trouble("database", one_line(trouble), next);
     }
     let checked = match journal_is_damaged(&path) {
@@ -74,15 +74,15 @@ fn database(
         return Finding::trouble(
             "database",
             format!("{}: {}", path.display(), one_line(&why)),
-            "`abide stop`, then any command: the next daemon sets it aside and takes over what can be read",
+            "`abide stop`, then run any command: the next daemon sets it aside and copies what can be read",
         );
     }
     match store::set_aside(&path).last() {
         None => Finding::good("database", "whole"),
         Some(aside) => Finding::warning(
             "database",
-            format!("whole; a damaged one was set aside as {}", aside.display()),
-            "timers and messages of it may be lost; remove the file when you do not need it any more",
+            format!("intact; a damaged one was set aside as {}", aside.display()),
+            "timers and messages in it may be lost; delete the file when you no longer need it",
         ),
     }
 }
@@ -94,8 +94,8 @@ pub fn page() -> Finding {
     }
     Finding::warning(
         "page",
-        "this program was built without it",
-        "build with `make build`, which makes the page first (it takes npm)",
+        "this build does not include it",
+        "build with `make build`, which builds the page first (needs npm)",
     )
 }
 
@@ -111,7 +111,7 @@ fn version(daemon: &Value) -> Finding {
     Finding::warning(
         "daemon",
         format!("{says}; this program is version {ours}"),
-        "`abide stop` ends it without touching sessions; the next command starts this version",
+        "run `abide stop`; sessions continue, and the next command starts this version",
     )
 }
 
@@ -123,7 +123,7 @@ fn address(door: &Value) -> Finding {
             one_line(error),
             "choose another address with `http = \"127.0.0.1:PORT\"` in the configuration",
         ),
-        (None, None) => Finding::good("address", "off, as the configuration says"),
+        (None, None) => Finding::good("address", "off (configured)"),
     }
 }
 
@@ -146,10 +146,10 @@ fn log(places: &Places) -> Option<Finding> {
         Some(last) => Finding::warning(
             "log",
             format!(
-                "{errors} errors since it was started, the last: {}",
+                "{errors} errors since the daemon started; last: {}",
                 one_line(last.trim())
             ),
-            format!("{file} has them all"),
+            format!("see {file}"),
         ),
         None => Finding::good("log", format!("no errors, {warnings} warnings; {file}")),
     })
@@ -163,21 +163,18 @@ fn clock(status: Option<&Value>) -> Option<Finding> {
         let way = if moved > 0 { "ahead" } else { "back" };
         return Some(Finding::warning(
             "clock",
-            format!("the calendar was set {way} by {span} since the daemon was started"),
-            "timers follow by themselves; stamps from before do not fit those from after",
+            format!("the system clock was set {way} by {span} since the daemon started"),
+            "timers adjust by themselves; earlier timestamps do not match later ones",
         ));
     }
     Some(match machine::clock_is_kept() {
-        Some(true) => Finding::good("clock", "kept right over the network"),
+        Some(true) => Finding::good("clock", "synchronised"),
         Some(false) => Finding::warning(
             "clock",
-            "it runs, but nothing keeps it right (the kernel says: not synchronised)",
+            "not synchronised (as reported by the kernel)",
             "run a time service such as systemd-timesyncd or chrony, unless the host does it",
         ),
-        None => Finding::good(
-            "clock",
-            "it runs; whether it is kept right cannot be told here",
-        ),
+        None => Finding::good("clock", "it is not known whether it is synchronised"),
     })
 }
 

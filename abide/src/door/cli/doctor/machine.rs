@@ -39,29 +39,27 @@ fn containment(wanted: Containment) -> Finding {
     match (wanted, group) {
         (Containment::Subreaper, _) => Finding::warning(
             topic,
-            "subreaper, as the configuration says",
-            "`containment = \"auto\"` takes a control group where there is one",
+            "subreaper (configured)",
+            "`containment = \"auto\"` uses a control group if there is one",
         ),
         (Containment::PidNamespace, _) if !root => Finding::trouble(
             topic,
-            "`containment = \"pid_namespace\"` takes root, and this is not root: nothing can be started",
+            "`containment = \"pid_namespace\"` needs root, and this is not root: no command can be started",
             "set `containment = \"auto\"` in the configuration",
         ),
-        (Containment::PidNamespace, _) => {
-            Finding::good(topic, "pid_namespace, as the configuration says")
-        }
+        (Containment::PidNamespace, _) => Finding::good(topic, "pid_namespace (configured)"),
         (Containment::Cgroup | Containment::Auto, Ok(base)) => {
             Finding::good(topic, format!("cgroup, below {}", base.display()))
         }
         (Containment::Cgroup, Err(why)) => Finding::trouble(
             topic,
-            format!("`containment = \"cgroup\"`, but {why}: nothing can be started"),
+            format!("`containment = \"cgroup\"`, but {why}: no command can be started"),
             "set `containment = \"auto\"`, or start abide where control groups are delegated",
         ),
         (Containment::Auto, Err(why)) => Finding::warning(
             topic,
             format!("subreaper, since {why}"),
-            "started by systemd (`systemctl --user enable --now abide.socket`) it has control groups of its own",
+            "start it with systemd (`systemctl --user enable --now abide.socket`) to get control groups",
         ),
     }
 }
@@ -71,13 +69,13 @@ fn shown(limit: Option<u64>) -> String {
 }
 
 fn open_files(limit: Limit) -> Finding {
-    let says = format!("{} open files in a process", shown(limit.now));
+    let says = format!("{} open files per process", shown(limit.now));
     match limit.now {
         Some(now) if now < OPEN_FILES => Finding::warning(
             "files",
             format!("only {says}"),
             format!(
-                "`ulimit -n {}` before the daemon is started",
+                "run `ulimit -n {}` before the daemon starts",
                 limit.most.unwrap_or(65_536)
             ),
         ),
@@ -100,8 +98,8 @@ fn processes() -> Finding {
     if tight {
         return Finding::warning(
             "processes",
-            format!("few are left: {says}"),
-            "each session takes one besides its own; raise `ulimit -u`, or TasksMax of the unit",
+            format!("few left: {says}"),
+            "each session needs one more process than its command; raise `ulimit -u` or TasksMax of the unit",
         );
     }
     Finding::good("processes", says)
@@ -116,7 +114,7 @@ fn watches() -> Finding {
     if tight {
         return Finding::warning(
             "watches",
-            format!("few can be watched: {says}"),
+            format!("low limit: {says}"),
             format!(
                 "sysctl fs.inotify.max_user_watches={WATCHES} fs.inotify.max_user_instances={INSTANCES}"
             ),
@@ -129,18 +127,20 @@ fn folder(state: &Path) -> Finding {
     let topic = "state";
     let path = state.display();
     let access = machine::access(state);
-    let elsewhere = "choose another folder with ABIDE_DIR";
+    let elsewhere = "choose another directory with ABIDE_DIR";
     if access.is_some_and(|access| !access.folder) {
-        let says = format!("{path} is not a folder (a link is not accepted), so no daemon starts");
+        let says = format!(
+            "{path} is not a directory (symbolic links are not accepted), so the daemon cannot start"
+        );
         return Finding::trouble(topic, says, elsewhere);
     }
     if let Err((place, fault)) = machine::writable(state) {
         let place = place.display();
-        let says = format!("nothing can be made in {place}, so no daemon starts: {fault}");
+        let says = format!("cannot create files in {place}, so the daemon cannot start: {fault}");
         return Finding::trouble(topic, says, elsewhere);
     }
     let Some(access) = access else {
-        let says = format!("{path}, which the daemon makes when it starts");
+        let says = format!("{path}; the daemon creates it when it starts");
         return Finding::good(topic, says);
     };
     if !access.ours {
@@ -149,7 +149,7 @@ fn folder(state: &Path) -> Finding {
         Finding::trouble(
             topic,
             format!(
-                "{path} can be changed by others (mode {:o}), so no daemon starts",
+                "{path} is writable for other users (mode {:o}), so the daemon cannot start",
                 access.mode
             ),
             format!("chmod 700 {path}"),
@@ -158,13 +158,13 @@ fn folder(state: &Path) -> Finding {
         Finding::warning(
             topic,
             format!(
-                "{path} can be looked into by others (mode {:o})",
+                "{path} is readable for other users (mode {:o})",
                 access.mode
             ),
             format!("chmod 700 {path}"),
         )
     } else {
-        Finding::good(topic, format!("{path}, closed to others"))
+        Finding::good(topic, format!("{path}, private"))
     }
 }
 
@@ -175,7 +175,7 @@ fn sockets(runtime: &Path) -> Option<Finding> {
     (access.mode & 0o077 != 0).then(|| {
         Finding::trouble(
             "sockets",
-            format!("{path} can be entered by others, so no daemon starts"),
+            format!("{path} is accessible for other users, so the daemon cannot start"),
             format!("chmod 700 {path}"),
         )
     })
@@ -189,20 +189,20 @@ fn disk(state: &Path) -> Option<Finding> {
     Some(if let Some(network) = disk.network {
         Finding::warning(
             "disk",
-            format!("{free} free, but it is {network}, over a network"),
-            "set ABIDE_DIR to a folder of this machine: sockets and locks do not work well over a network",
+            format!("{free} free, but it is on a network file system ({network})"),
+            "set ABIDE_DIR to a local directory: sockets and locks are unreliable on network file systems",
         )
     } else if disk.free < DISK_OUT {
         Finding::trouble(
             "disk",
             format!("only {free} free"),
-            "make room: output that cannot be written is lost",
+            "free some space: output that cannot be written is lost",
         )
     } else if disk.free < DISK_LOW || disk.files.is_some_and(|files| files < FILES_LOW) {
         Finding::warning(
             "disk",
             format!("only {free} and {} files free", shown(disk.files)),
-            "make room, or lower `keep_bytes` and `keep_days` in the configuration",
+            "free some space, or lower `keep_bytes` and `keep_days` in the configuration",
         )
     } else {
         Finding::good("disk", format!("{free} free"))
@@ -221,8 +221,8 @@ fn future(places: &Places) -> Option<Finding> {
     let span = crate::door::cli::show::short(abide_core::Millis(ahead));
     Some(Finding::warning(
         "calendar",
-        format!("files were written {span} in the future: the calendar was set back"),
-        "look whether the date is right now; timers complete by the calendar",
+        format!("some files are dated {span} in the future: the system clock was set back"),
+        "check the date; timers complete by the system clock",
     ))
 }
 

@@ -105,7 +105,7 @@ fn look(places: Result<Places, ConfigError>) -> Vec<Finding> {
     let places = match places {
         Ok(places) => places,
         Err(fault) => {
-            let next = "set HOME, or ABIDE_DIR to a folder of your own";
+            let next = "set HOME, or set ABIDE_DIR to a directory of your own";
             return vec![Finding::trouble("folders", fault.to_string(), next)];
         }
     };
@@ -126,12 +126,12 @@ fn configuration(places: &Places, config: &Result<Config, ConfigError>) -> Findi
         Ok(_) if places.config.exists() => Finding::good("configuration", format!("{file}")),
         Ok(_) => Finding::good(
             "configuration",
-            format!("the defaults; {file} would change them"),
+            format!("defaults; put changes into {file}"),
         ),
         Err(fault) => Finding::trouble(
             "configuration",
             one_sentence(&fault.to_string()),
-            "mend the file; until then no daemon starts",
+            "fix the file; the daemon cannot start until then",
         ),
     }
 }

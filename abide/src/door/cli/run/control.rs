@@ -277,9 +277,7 @@ impl Control {
     pub fn closed(&mut self, facts: &Value) {
         let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
         if shown.is_some() && shown == facts["question_id"].as_str() {
-            self.withdraw(
-                "the question is closed: it was answered elsewhere, or no longer matters",
-            );
+            self.withdraw("the question is closed: it was answered elsewhere or withdrawn");
         }
     }
 

@@ -53,7 +53,7 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
         .or(signal);
     match (outcome, end) {
         ("failed", _) => {
-            let error = error.unwrap_or_else(|| "the command could not be run".into());
+            let error = error.unwrap_or_else(|| "the command failed to start".into());
             (start_code(&error), Some(error))
         }
         ("undying", _) => {
@@ -83,17 +83,17 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
             Some("command execution timeout: no output".into()),
         ),
         (_, "out_of_memory") => {
-            let sentence = "the kernel had no memory left for the command and ended it";
+            let sentence = "the command ran out of memory and was killed by the kernel";
             (code.unwrap_or(OWN), Some(sentence.into()))
         }
         (_, "user" | "agent" | "inactivity") => (
             code.unwrap_or(OWN),
-            Some(format!("the command was ended from elsewhere ({end})")),
+            Some(format!("the command was ended by another client ({end})")),
         ),
         _ => match code {
             Some(code) => (code, error),
             None => {
-                let sentence = "nobody saw how the command ended; its exit code is unknown";
+                let sentence = "the end of the command was not observed; its exit code is unknown";
                 (OWN, error.or_else(|| Some(sentence.into())))
             }
         },

@@ -58,7 +58,7 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
             Err(Stopped::Broken(why)) => {
                 if !patience.goes_on(screen.at > body.from).await {
                     return Err(own(format!(
-                        "the daemon went away and does not come back: {why}"
+                        "the daemon stopped and does not restart: {why}"
                     )));
                 }
             }
@@ -103,7 +103,7 @@ async fn follow(
         match frame {
             Frame::Accepted(facts) => control.accepted(&facts),
             Frame::Output(stream, bytes) => {
-                control.withdraw("the command writes again: the question is withdrawn");
+                control.withdraw("new output: the question is withdrawn");
                 let shown = screen.output(stream, &bytes, control).await;
                 if let Err(Gone::Nobody) = shown {
                     control.nobody_reads().await;
@@ -170,7 +170,7 @@ pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>
     if let [line] = words {
         let line = line.to_str().ok_or_else(|| {
             own("a command line must be UTF-8".into())
-                .next("give the command as several words, which are passed on as they are")
+                .next("pass the command as several words, which may be any bytes")
         })?;
         if line.trim().is_empty() {
             return Err(own("the command is empty".into()).next("abide run -- COMMAND"));
@@ -197,14 +197,14 @@ fn quoted(word: &OsStr) -> String {
 
 fn folder(args: &Run) -> Result<PathBuf, Trouble> {
     let here = std::env::current_dir()
-        .map_err(|fault| own(format!("this folder cannot be used: {fault}")))?;
+        .map_err(|fault| own(format!("cannot use this directory: {fault}")))?;
     let folder = args
         .cwd
         .as_ref()
         .map_or_else(|| here.clone(), |cwd| here.join(cwd));
     if !folder.is_dir() {
-        return Err(own(format!("{} is not a folder", folder.display()))
-            .next("--cwd wants a folder that exists"));
+        return Err(own(format!("{} is not a directory", folder.display()))
+            .next("--cwd needs an existing directory"));
     }
     Ok(folder)
 }

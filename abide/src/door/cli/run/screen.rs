@@ -90,9 +90,7 @@ impl Screen {
     pub fn gap(&mut self, bytes: u64) {
         self.missing += bytes;
         self.at += bytes;
-        complain!(
-            "abide: {bytes} bytes did not fit the log's quota, or the disk, and are not shown"
-        );
+        complain!("abide: {bytes} bytes are not shown: the log's quota or the disk was full");
     }
 }
 

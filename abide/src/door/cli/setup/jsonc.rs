@@ -425,13 +425,12 @@ impl Reader<'_> {
             match bytes.get(at) {
                 Some(b'"') => break,
                 Some(b'\\') => at += 2,
-                Some(b'\n') | None => return Err(self.fault("a text in quotes is not closed")),
+                Some(b'\n') | None => return Err(self.fault("unterminated string")),
                 Some(_) => at += 1,
             }
         }
         self.at = at + 1;
-        serde_json::from_str(&self.text[begin..self.at])
-            .map_err(|_| self.fault("a text in quotes is not right"))
+        serde_json::from_str(&self.text[begin..self.at]).map_err(|_| self.fault("invalid string"))
     }
 
     /// A number, `true`, `false` or `null`.
@@ -442,7 +441,7 @@ impl Reader<'_> {
             .unwrap_or(rest.len());
         let value = serde_json::from_str::<Value>(&rest[..end]);
         if value.is_err() {
-            return Err(self.fault("a value was expected"));
+            return Err(self.fault("expected a value"));
         }
         self.at += end;
         Ok(())

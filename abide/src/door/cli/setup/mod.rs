@@ -30,7 +30,7 @@ pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
     let agent = args.agent.clone().name();
     let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
     if agent.chars().any(char::is_control) {
-        return Err(Trouble::new("the name of an agent must not hold control characters").code(2));
+        return Err(Trouble::new("an agent name must not contain control characters").code(2));
     }
     let mut changes = Vec::new();
     for (file, edit) in edits(&args, places, &agent)? {
@@ -124,7 +124,7 @@ fn program() -> Result<String, Trouble> {
             "{} cannot be written into a configuration file",
             program.display()
         ))
-        .next("install abide in a folder with a plain name and run it from there")
+        .next("install abide in a directory with a plain name and run it from there")
     })
 }
 
@@ -165,8 +165,8 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
     let client = args.client.title();
     if changes.is_empty() {
         match args.undo {
-            true => say!("{client} knows nothing of abide; there is nothing to undo."),
-            false => say!("{client} is set up already, as agent {agent}; nothing to change."),
+            true => say!("{client} is not set up; nothing to undo."),
+            false => say!("{client} is already set up as agent {agent}."),
         }
         return;
     }
@@ -179,9 +179,9 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
     if !written {
         say!("\nNothing was written; --yes writes it without asking.");
     } else if args.undo {
-        say!("\n{client} is as it was before.");
+        say!("\n{client} is restored to what it was.");
     } else {
-        say!("\n{client} is set up, as agent {agent}. Start it anew to let it see abide.");
+        say!("\n{client} is set up as agent {agent}. Restart it to load abide.");
         let has_waker = |change: &&Change| matches!(change.edit, Edit::Waker(_));
         let waker = changes.iter().copied().find(has_waker);
         let waker = waker.and_then(|_| args.client.waker_note());
@@ -191,11 +191,11 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
                 .for_each(|line| say!("{line}"));
         }
         for change in changes.iter().filter(|change| change.backup().exists()) {
-            say!("The file as it was: {}", change.backup().display());
+            say!("Copy of the original file: {}", change.backup().display());
         }
         let project = if args.project { " --project" } else { "" };
         let word = args.client.word();
-        say!("`abide setup {word}{project} --undo` takes it back.");
+        say!("`abide setup {word}{project} --undo` removes it again.");
     }
 }
 
@@ -205,7 +205,7 @@ fn remind(changes: &[&Change], places: &Places) {
         .iter()
         .any(|change| matches!(change.edit, Edit::Waker(_)));
     if changed && life::connect_running(places, Door::Http).is_ok() {
-        say!("`abide stop` lets the daemon read its own configuration anew; sessions go on.");
+        say!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
     }
 }
 
@@ -340,10 +340,10 @@ impl Change {
 
     fn unreadable(&self, Fault(why): &Fault) -> Trouble {
         Trouble::new(format!(
-            "{} was left as it is, since it cannot be understood: {why}",
+            "{} was not changed because it cannot be parsed: {why}",
             self.path.display()
         ))
-        .next("mend the file and run this again")
+        .next("fix the file and run this again")
     }
 
     /// What is done to the file, in a word.

@@ -131,9 +131,7 @@ impl ClientName {
     pub fn waker_note(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "The waker continues a closed session with `claude -p --resume` when a timer completes \
-                 that its agent asked to be woken by. Each such turn is billed like any other; there are \
-                 at most 12 an hour.",
+                "When a timer completes that the agent asked to be woken by, a closed session is continued with `claude -p --resume`. Each such turn is billed like any other; at most 12 per hour.",
             ),
             ClientName::Codex => Some(
                 "The waker continues a closed thread with `codex exec resume` when a timer completes that \
@@ -148,18 +146,17 @@ impl ClientName {
     pub fn hint(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "Worth setting in ~/.claude/settings.json, or each call is put to you: \
+                "To skip approval of each call, add to ~/.claude/settings.json: \
                  \"permissions\": {\"allow\": [\"mcp__abide\"]}",
             ),
             ClientName::Codex => Some(
-                "Worth adding under [mcp_servers.abide], or each call is put to you: \
+                "To skip approval of each call, add under [mcp_servers.abide]: \
                  default_tools_approval_mode = \"approve\"",
             ),
             ClientName::Gemini => Some(
-                "Gemini CLI starts servers only in folders that you have told it to trust. Worth \
-                 adding to the entry, or each call is put to you: \"trust\": true",
+                "Gemini CLI starts servers only in trusted folders. To skip approval of each call, add to the entry: \"trust\": true",
             ),
-            ClientName::Vscode => Some("There, `MCP: List Servers` shows and starts it."),
+            ClientName::Vscode => Some("In VS Code, `MCP: List Servers` shows and starts it."),
             ClientName::Cursor => None,
         }
     }

@@ -27,15 +27,15 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const CARE: Style = AnsiColor::Yellow.on_default();
 
 const HELP: &str = "\
-Tab, Shift-Tab     next and previous part
-arrows, j, k       choose a row; Home, End, PgUp, PgDn
-Enter              what the chosen session has written, or its screen
-y, n               answer the chosen question: go on waiting, or give up
-K, x, Del          end the chosen session and everything it started
-s                  stop the chosen timer for good
-p                  pause the chosen timer for ten minutes
-r                  let a paused timer go on
-q, Ctrl-C          leave; everything goes on without you";
+Tab, Shift-Tab     next and previous section
+arrows, j, k       select a row; Home, End, PgUp, PgDn
+Enter              output or screen of the selected session
+y, n               answer the selected question: continue waiting, or end the command
+K, x, Del          end the selected session and everything it started
+s                  stop the selected timer for good
+p                  pause the selected timer for ten minutes
+r                  resume a paused timer
+q, Ctrl-C          quit; sessions and timers continue";
 
 /// A line in pieces, each with its colour.
 type Line = Vec<(String, Style)>;
@@ -81,7 +81,7 @@ fn foot(model: &Model) -> String {
         (Some(Over::Help), _) => " any key goes back".to_owned(),
         (None, Some(notice)) => format!(" {notice}"),
         (None, None) => match model.part {
-            Part::Questions => " y go on waiting  n give up  Enter log  Tab next  ? help  q quit",
+            Part::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
             Part::Sessions => " Enter log  K kill  Tab next  ? help  q quit",
             Part::Timers => " p pause  r resume  s stop  Tab next  ? help  q quit",
             Part::Messages => " Tab next  ? help  q quit",
@@ -191,8 +191,8 @@ fn heading(part: Part, cols: usize) -> String {
 
 fn nothing(part: Part) -> &'static str {
     match part {
-        Part::Questions => "nothing is asked",
-        Part::Sessions => "nothing runs",
+        Part::Questions => "no questions",
+        Part::Sessions => "no running sessions",
         Part::Timers => "no timers",
         Part::Messages => "no messages",
     }

@@ -187,7 +187,7 @@ async fn act(client: &Client, deed: Deed) -> Done {
         Deed::Answer { question, yes } => {
             let word = if *yes { "yes" } else { "no" };
             let said = match yes {
-                true => "Yes: it goes on waiting.",
+                true => "Yes: continuing to wait.",
                 false => "No: the command is being ended.",
             };
             let path = format!("/v1/questions/{question}/answer");
@@ -217,7 +217,7 @@ fn done_word(act: &str) -> &'static str {
     match act {
         "stop" => "stopped",
         "pause" => "paused",
-        _ => "goes on",
+        _ => "resumed",
     }
 }
 
@@ -225,7 +225,7 @@ fn done_word(act: &str) -> &'static str {
 fn sentence(unanswered: Unanswered) -> String {
     let why = match unanswered {
         Unanswered::Refused { detail, .. } => detail,
-        Unanswered::Broken(_) => "the daemon went away".to_owned(),
+        Unanswered::Broken(_) => "the daemon stopped".to_owned(),
         Unanswered::NoDaemon(why) => why,
     };
     crate::door::digest::one_line(&why)

@@ -288,7 +288,7 @@ impl Model {
         };
         match question {
             Some(question) => Wish::Act(Deed::Answer { question, yes }),
-            None => self.say("y and n answer the question that is chosen; Tab goes there"),
+            None => self.say("select a question first (Tab)"),
         }
     }
 
@@ -308,7 +308,7 @@ impl Model {
                     deed: Deed::Kill { session },
                 });
             }
-            None => drop(self.say("choose a session first; Tab goes there")),
+            None => drop(self.say("select a session first (Tab)")),
         }
     }
 
@@ -317,11 +317,11 @@ impl Model {
             Some(deed @ Deed::Timer { .. }) => {
                 let timer = self.id(Part::Timers, "timer_id").unwrap_or_default();
                 self.over = Some(Over::Sure {
-                    ask: format!("Stop {timer}? It is over then, and tells nobody."),
+                    ask: format!("Stop {timer} for good? Nobody is notified."),
                     deed,
                 });
             }
-            _ => drop(self.say("choose a timer first; Tab goes there")),
+            _ => drop(self.say("select a timer first (Tab)")),
         }
     }
 
@@ -333,13 +333,13 @@ impl Model {
     fn timer(&mut self, act: &'static str, body: Value) -> Wish {
         match self.wish(act, body) {
             Some(deed) => Wish::Act(deed),
-            None => self.say("choose a timer first; Tab goes there"),
+            None => self.say("select a timer first (Tab)"),
         }
     }
 
     fn look(&mut self) -> Wish {
         let Some(session) = self.session() else {
-            return self.say("choose a session first; Tab goes there");
+            return self.say("select a session first (Tab)");
         };
         let known = self.lists.sessions.iter();
         let pty = known

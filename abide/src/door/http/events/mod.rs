@@ -119,7 +119,7 @@ async fn speak(mut socket: WebSocket, mut following: Following) {
     }
     let close = CloseFrame {
         code: close_code::NORMAL,
-        reason: "there is nothing more to hear".into(),
+        reason: "the stream has ended".into(),
     };
     // Whoever has gone away is told nothing more.
     let _ = socket.send(Message::Close(Some(close))).await;
