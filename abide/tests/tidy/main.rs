@@ -57,7 +57,12 @@ fn none(found: Vec<String>, rule: &str) {
     assert!(found.is_empty(), "{rule}\n{}", found.join("\n"));
 }
 
-const ALL: [&str; 4] = ["core/src", "core/tests", "abide/src", "abide/tests"];
+const ALL: [&str; 4] = [
+    "crates/core/src",
+    "crates/core/tests",
+    "abide/src",
+    "abide/tests",
+];
 
 #[test]
 fn every_file_is_read_in_one_sitting() {
@@ -72,7 +77,7 @@ fn every_file_is_read_in_one_sitting() {
 
 #[test]
 fn every_file_opens_with_what_it_is_for() {
-    let silent = ["core/src", "abide/src"]
+    let silent = ["crates/core/src", "abide/src"]
         .iter()
         .flat_map(|folder| sources(folder))
         .filter(|(_, text)| !text.starts_with("//!"))
@@ -129,9 +134,10 @@ fn only_keepers_start_what_users_name() {
 
 #[test]
 fn the_core_has_no_hands() {
-    let core = std::fs::read_to_string(root().join("core/src/lib.rs")).expect("the core");
+    let core = std::fs::read_to_string(root().join("crates/core/src/lib.rs")).expect("the core");
     assert!(core.contains("#![no_std]") && core.contains("#![forbid(unsafe_code)]"));
-    let manifest = std::fs::read_to_string(root().join("core/Cargo.toml")).expect("its manifest");
+    let manifest =
+        std::fs::read_to_string(root().join("crates/core/Cargo.toml")).expect("its manifest");
     assert!(
         !manifest.contains("[dependencies]"),
         "the core depends on nothing"
@@ -141,7 +147,7 @@ fn the_core_has_no_hands() {
 #[test]
 fn the_core_does_not_know_the_doors() {
     let marks = ["json", "mcp", "http"];
-    let found = wrong(&["core/src"], |line| {
+    let found = wrong(&["crates/core/src"], |line| {
         let code = line
             .split("//")
             .next()
