@@ -12,6 +12,7 @@ use abide_core::timer::Why;
 use abide_core::{
     Agent, Asking, CallId, Conversation, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
 };
+use abide_output::secret_fingerprints::Prints;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -22,7 +23,6 @@ use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::facts::{Facts, Looks};
 use crate::world::keepers::Keepers;
-use crate::world::prints::Prints;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::sentry::Sentry;

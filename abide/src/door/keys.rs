@@ -13,7 +13,7 @@ pub struct UnknownKey(String);
 
 /// The bytes of one key.
 pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {
-    let unknown = || UnknownKey(crate::door::digest::one_line(name));
+    let unknown = || UnknownKey(abide_output::printable::one_line(name));
     let mut held = Held::default();
     let mut rest = name;
     // What follows the last separator is the key itself, which may be the separator.

@@ -8,11 +8,11 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use abide_output::digest::rows;
+use abide_output::tokenizer as sequence;
 use memchr::memchr;
 
-use super::digest::rows;
 use crate::world::log::{Log, Piece, Stream};
-use crate::world::sequence;
 
 /// A line of more raw bytes than this is handed out in parts.
 const LINE_LIMIT: usize = 64 << 10;

@@ -3,13 +3,10 @@
 
 pub mod cli;
 pub mod client;
-pub mod digest;
-mod filter;
 pub mod http;
 pub mod keys;
 pub mod library;
 pub mod lines;
-pub mod mask;
 pub mod mcp;
 mod program;
 mod readers;

@@ -6,13 +6,13 @@
 use std::collections::VecDeque;
 use std::io;
 
+use abide_output::tokenizer as sequence;
 use memchr::{memchr, memchr_iter, memrchr};
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use super::log::{Log, Piece};
-use super::sequence;
 
 /// Bytes searched at once. A line longer than this is searched in parts.
 const BLOCK: usize = 256 << 10;

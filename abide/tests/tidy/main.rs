@@ -57,9 +57,12 @@ fn none(found: Vec<String>, rule: &str) {
     assert!(found.is_empty(), "{rule}\n{}", found.join("\n"));
 }
 
-const ALL: [&str; 4] = [
+/// Folders with sources and tests of all crates.
+const ALL: [&str; 6] = [
     "crates/core/src",
     "crates/core/tests",
+    "crates/output/src",
+    "crates/output/tests",
     "abide/src",
     "abide/tests",
 ];
@@ -77,7 +80,7 @@ fn every_file_is_read_in_one_sitting() {
 
 #[test]
 fn every_file_opens_with_what_it_is_for() {
-    let silent = ["crates/core/src", "abide/src"]
+    let silent = ["crates/core/src", "crates/output/src", "abide/src"]
         .iter()
         .flat_map(|folder| sources(folder))
         .filter(|(_, text)| !text.starts_with("//!"))
@@ -141,6 +144,27 @@ fn the_core_has_no_hands() {
     assert!(
         !manifest.contains("[dependencies]"),
         "the core depends on nothing"
+    );
+}
+
+#[test]
+fn output_does_no_io_and_depends_on_no_other_crate_of_ours() {
+    let folder = root().join("crates/output");
+    let library = std::fs::read_to_string(folder.join("src/lib.rs")).expect("the library");
+    assert!(library.contains("#![forbid(unsafe_code)]"));
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("its manifest");
+    assert!(
+        !manifest.contains("path = "),
+        "abide-output depends on no crate of this workspace"
+    );
+    let modules = ["fs", "io", "net", "os", "process", "thread", "time", "env"];
+    let marks = modules.map(|module| format!("std::{module}"));
+    let found = wrong(&["crates/output/src"], |line| {
+        marks.iter().any(|mark| line.contains(mark))
+    });
+    none(
+        found,
+        "abide-output works on bytes; its callers do the I/O:",
     );
 }
 

@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
+use abide_output::plain_text::Cleaner;
 use serde_json::{Value, json};
 
 use super::args::Call;
 use super::client::{Client, Unanswered};
-use super::safe::Cleaner;
 use super::show;
 use super::trouble::Trouble;
 use crate::door::xml;

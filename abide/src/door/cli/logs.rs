@@ -1,5 +1,6 @@
 //! `abide logs` and `abide session read`.
 
+use abide_output::plain_text::Cleaner;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use super::args::Logs;
 use super::client::{Answer, Client, Unanswered};
 use super::patience::Patience;
-use super::safe::Cleaner;
 use super::show::complain;
 use super::trouble::Trouble;
 use crate::door::http::frame::{Frame, Stream};

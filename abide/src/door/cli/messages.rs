@@ -1,5 +1,6 @@
 //! `abide messages`.
 
+use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::args::{self, Hook, Messages, MessagesAct};
@@ -9,7 +10,6 @@ use super::show::say;
 use super::trouble::Trouble;
 use super::{hook, show};
 use crate::config::{self, Places};
-use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 
 /// What stands before the reason of a failed delivery.

@@ -15,7 +15,6 @@ mod patience;
 mod prompt;
 mod reference;
 mod run;
-mod safe;
 mod schema;
 mod sessions;
 mod setup;
@@ -87,7 +86,7 @@ fn unexpected_option(said: &clap::Error) -> Option<String> {
     if let Some(usage) = said.get(ContextKind::Usage) {
         sentence.push_str(&format!("\n\n{usage}"));
     }
-    let safe = safe::Cleaner::default().clean(sentence.as_bytes());
+    let safe = abide_output::plain_text::Cleaner::default().clean(sentence.as_bytes());
     Some(format!("error: {safe}"))
 }
 
@@ -239,7 +238,7 @@ fn name(id: &str) -> Result<&str, Trouble> {
     if !id.is_empty() && id.chars().all(plain) {
         return Ok(id);
     }
-    let shown = crate::door::digest::one_line(id);
+    let shown = abide_output::printable::one_line(id);
     Err(Trouble::new(format!("'{shown}' is not a valid id"))
         .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
 }

@@ -313,7 +313,7 @@ pub fn schema(args: &SchemaOf) -> Result<(), Trouble> {
         return Ok(());
     }
     let found = of(&wanted).ok_or_else(|| {
-        let shown = crate::door::digest::one_line(&wanted);
+        let shown = abide_output::printable::one_line(&wanted);
         let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
         let plain = PLAIN.iter().find(|(name, _)| *name == wanted);
         let why = plain.map_or(String::new(), |(_, why)| format!(": {why}"));

@@ -1,13 +1,13 @@
 //! `abide session list`, `kill` and `extend`.
 
 use abide_core::Millis;
+use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::args::{Extend, Kill, List};
 use super::client::Client;
 use super::show::{self, Row, say};
 use super::trouble::Trouble;
-use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 
 /// Sessions asked for at once.

@@ -1,10 +1,11 @@
 //! `abide status`.
 
+use abide_output::printable::one_line;
+
 use super::client::Client;
 use super::show;
 use super::show::say;
 use super::trouble::Trouble;
-use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 
 pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {

@@ -1,6 +1,7 @@
 //! `abide timer`.
 
 use abide_core::Millis;
+use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::args::{self, Timer, TimerAct, TimerStart};
@@ -9,7 +10,6 @@ use super::patience::Patience;
 use super::show::{self, Row, say};
 use super::trouble::Trouble;
 use super::wait::{Bar, noticing};
-use crate::door::digest::one_line;
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::entropy;
 

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
+use abide_output::plain_text::Cleaner;
 use hyper::StatusCode;
 
-use super::safe::Cleaner;
 use crate::door::client::Unanswered;
 
 /// The exit code of abide's own trouble, as opposed to the command's.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use abide_core::Millis;
+use abide_output::printable::one_line;
 use serde_json::{Map, Value, json};
 
 use super::args::Wait;
@@ -13,7 +14,6 @@ use super::client::{Client, Unanswered};
 use super::patience::Patience;
 use super::show::{self, complain, say};
 use super::trouble::Trouble;
-use crate::door::digest::one_line;
 use crate::door::http::wire::{FILES_HEADER, FilesBefore};
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::probe::Fingerprint;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::{Mono, SessionId};
+use abide_output::digest::rows;
+use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
 use crate::daemon::{Handle, SessionView};
-use crate::door::digest::rows;
-use crate::door::mask::Mask;
 use crate::keeper::folder;
 use crate::world::clock::{SystemClock, pause};
 use crate::world::facts::{Facts, facts};

@@ -165,7 +165,7 @@ pub async fn always(response: Response) -> Response {
     let reason = status.canonical_reason().unwrap_or("it was refused");
     let detail = match text.trim() {
         "" => reason.to_lowercase(),
-        text => crate::door::digest::one_line(text),
+        text => abide_output::printable::one_line(text),
     };
     let (about, body) = Problem::new(status, "refused", detail)
         .into_response()

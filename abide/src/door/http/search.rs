@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use abide_core::Millis;
+use abide_output::digest::rows;
+use abide_output::mask::Mask;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
@@ -16,8 +18,6 @@ use super::sessions::place;
 use super::who::Who;
 use super::{State, listing};
 use crate::daemon::{Handle, SessionView};
-use crate::door::digest::rows;
-use crate::door::mask::Mask;
 use crate::world::clock::SystemClock;
 use crate::world::log::Log;
 use crate::world::search::{self, Pattern};

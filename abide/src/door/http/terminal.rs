@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::SessionId;
+use abide_output::terminal_filter::Filter;
 use axum::extract::rejection::PathRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -24,7 +25,6 @@ use super::sessions::facts;
 use super::who::Who;
 use super::{State, login_ends};
 use crate::daemon::{Pending, SessionView};
-use crate::door::filter::Filter;
 use crate::world::clock::pause;
 use crate::world::log::Log;
 use crate::world::screen::Size;

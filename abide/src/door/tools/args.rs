@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use abide_core::Millis;
+use abide_output::printable::hides;
 use serde_json::{Map, Value};
 
 use super::Context;
-use crate::door::digest::hides;
 use crate::world::search::Pattern;
 
 /// A tool's arguments. Each field is taken out when read; what is left over is unknown.

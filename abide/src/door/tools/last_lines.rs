@@ -1,8 +1,10 @@
 //! The last lines of a session, for a message about something else.
 
+use abide_output::digest::{Digest, Limits};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
+
 use crate::daemon::{Handle, SessionView};
-use crate::door::digest::{Digest, Limits, one_line};
-use crate::door::mask::Mask;
 use crate::world::tail;
 
 /// So many lines.

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use abide_core::message::{About, Told};
 use abide_core::{Conversation, Millis, Request, TimerId, limit};
+use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
 use super::timer::{seconds, secs};
 use super::{Args, BadInput, Context, ToolResult, report};
 use crate::daemon::Handle;
-use crate::door::mask::Mask;
 use crate::world::clients::ClientKind;
 use crate::world::store::TimerRow;
 

@@ -2,11 +2,11 @@
 
 use std::io;
 
+use abide_output::digest::Digested;
 use serde_json::{Map, Value, json};
 
 use super::report;
 use crate::daemon::SessionView;
-use crate::door::digest::Digested;
 
 /// Output of a session as a model gets it.
 #[derive(Default)]

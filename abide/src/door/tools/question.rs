@@ -1,11 +1,11 @@
 //! A question as a person reads it, and as fields.
 
 use abide_core::Millis;
+use abide_output::digest::rows;
 use serde_json::{Value, json};
 
 use super::report::{doing, safe, spoken};
 use crate::daemon::QuestionView;
-use crate::door::digest::rows;
 use crate::world::clock::{Clock, SystemClock};
 
 /// Characters of the last line of output that a question shows.

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Mono, Outcome, SessionId};
+use abide_output::digest::{Digest, Digested, Gap, Limits, counted};
+use abide_output::mask::{self, Mask};
+use abide_output::printable::{one_line, visible};
+use abide_output::secret_fingerprints::Prints;
 use serde_json::{Map, Value, json};
 
 use super::output::Output;
@@ -15,14 +19,11 @@ use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
 use crate::daemon::{Handle, Launch, SessionView};
-use crate::door::digest::{Digest, Digested, Gap, Limits, counted, one_line, visible};
-use crate::door::mask::{self, Mask};
 use crate::keeper::folder;
 use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Next, Stream};
-use crate::world::prints::Prints;
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;
@@ -97,7 +98,7 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> Prints {
     let texts = given
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_ref()?.to_str()?)));
-    mask::secrets(texts)
+    mask::secrets(texts, crate::world::entropy::array)
 }
 
 /// The inherited environment with what the call sets and takes away.
@@ -592,7 +593,7 @@ pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
 
 /// Text that cannot reprogram a terminal and stays on its line.
 pub(crate) fn safe(text: &str) -> String {
-    crate::door::digest::one_line(text)
+    abide_output::printable::one_line(text)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use abide_core::session::End;
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
+use abide_output::printable::visible;
 use serde_json::{Map, Value, json};
 
 use super::output;
@@ -10,7 +11,6 @@ use super::report::{self, OutputLimits};
 use super::{Args, BadInput, Context, ToolResult, key};
 use crate::config::Config;
 use crate::daemon::{Handle, Launch, SessionView, Stdin};
-use crate::door::digest::visible;
 
 pub(super) const FIELDS: &str =
     "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
@@ -171,7 +171,7 @@ impl Launch {
         cwd: std::path::PathBuf,
         env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
         stdin: Option<String>,
-        secrets: std::sync::Arc<crate::world::prints::Prints>,
+        secrets: std::sync::Arc<abide_output::secret_fingerprints::Prints>,
     ) -> Self {
         let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
         Launch {

@@ -9,11 +9,11 @@ use abide_core::session::Phase;
 use abide_core::wait::Asking;
 use abide_core::wake::OWNER;
 use abide_core::{Agent, Key, Millis, Outcome, Request, Run, SessionId};
+use abide_output::printable::one_line;
 
 use super::{clients, webhook};
 use crate::config::{self, WakerConfig, WakingWay};
 use crate::daemon::{Handle, Launch, Stdin};
-use crate::door::digest::one_line;
 use crate::door::tools::message_words;
 use crate::world::tail;
 use crate::world::web::Web;

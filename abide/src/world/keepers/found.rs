@@ -10,6 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
+use abide_output::secret_fingerprints::Prints;
 
 use super::{Found, Keepers, Recalled, hello};
 use crate::keeper::folder::{self, EndingFile, Meta, Record};
@@ -17,7 +18,6 @@ use crate::keeper::frame::Exited;
 use crate::keeper::{cgroup, tree};
 use crate::world::limits::{self, Moved};
 use crate::world::log::Log;
-use crate::world::prints::Prints;
 use crate::world::socket;
 
 /// How long a keeper that is there may take to say so: it has to be given time first.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::{Containment, End, Event, Millis, Mono, Session, SessionId, Wall};
+use abide_output::secret_fingerprints::Prints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,6 @@ use crate::keeper::folder;
 use crate::keeper::frame::{Launch, Once, ToKeeper};
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::limits::{self, Moved};
-use crate::world::prints::Prints;
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
 use link::Link;

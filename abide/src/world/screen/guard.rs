@@ -6,10 +6,10 @@
 //!   most; repeating a character (REP) and going back by tabs (CBT) would do so 65,535 times.
 //! - A sequence ends where [`Grammar`] says so. The parser would go on with some that are broken.
 
+use abide_output::tokenizer::{Grammar, Token};
 use memchr::memchr;
 
 use super::Size;
-use crate::world::sequence::{Grammar, Token};
 
 /// Longest string (its begin included) that is passed on; the rest of it is left out.
 const STRING_LIMIT: usize = 4 << 10;

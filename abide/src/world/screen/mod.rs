@@ -13,6 +13,7 @@ mod skim;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use abide_output::tokenizer as sequence;
 use alacritty_terminal::event::{Event, EventListener};
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
@@ -24,8 +25,6 @@ pub use fold::Folded;
 pub use skim::Skim;
 
 use guard::Guard;
-
-use super::sequence;
 
 /// Columns and rows of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

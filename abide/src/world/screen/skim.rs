@@ -2,9 +2,8 @@
 //! (modes, the alternate screen, a full reset). Everything it painted has been scrolled away by the
 //! output after it.
 
+use abide_output::tokenizer::{Grammar, Token};
 use memchr::memchr;
-
-use crate::world::sequence::{Grammar, Token};
 
 /// Longest sequence that is looked at.
 const SEQUENCE: usize = 64;

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use abide_core::Millis;
+use abide_output::terminal_filter::Filter;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -16,7 +17,6 @@ use super::patience::Patience;
 use super::run::input::{self, Source};
 use super::show::{self, complain};
 use super::trouble::{OWN, Trouble};
-use crate::door::filter::Filter;
 use crate::door::http::frame::Frame;
 use crate::world::terminal::{Raw, Terminal};
 

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use abide_output::printable::one_line;
+
 use super::Finding;
 use crate::config::{self, Config, WakerConfig, WakingWay};
 use crate::door::cli::args::ClientName;
-use crate::door::digest::one_line;
 use crate::world::{machine, rewrite};
 
 /// Every client that knows abide, and whether what it starts is this abide.

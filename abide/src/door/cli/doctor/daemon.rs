@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use abide_output::printable::one_line;
 use serde_json::Value;
 
 use super::Finding;
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::door::cli::show;
-use crate::door::digest::one_line;
 use crate::door::http;
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::{machine, store};

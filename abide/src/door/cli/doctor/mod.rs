@@ -139,7 +139,7 @@ fn configuration(places: &Places, config: &Result<Config, ConfigError>) -> Findi
 /// A text of several lines as one.
 fn one_sentence(text: &str) -> String {
     let lines: Vec<&str> = text.split_whitespace().collect();
-    crate::door::digest::one_line(&lines.join(" "))
+    abide_output::printable::one_line(&lines.join(" "))
 }
 
 fn print(findings: &[Finding]) {

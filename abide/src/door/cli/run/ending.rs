@@ -1,13 +1,13 @@
 //! How a run ended, as an exit code and a sentence.
 
 use abide_core::Millis;
+use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::screen::Screen;
 use crate::door::cli::args::Run;
 use crate::door::cli::show::{self, complain};
 use crate::door::cli::trouble::OWN;
-use crate::door::digest::one_line;
 
 /// The time limit was reached, or somebody did not want to wait any longer.
 const TIMED_OUT: u8 = 124;

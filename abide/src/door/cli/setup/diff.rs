@@ -1,9 +1,9 @@
 //! What a change does to a text, as people are used to see it.
 
+use abide_output::printable::one_line;
 use anstyle::Style;
 
 use crate::door::cli::show;
-use crate::door::digest::one_line;
 
 /// Lines shown around what changes.
 const CONTEXT: usize = 3;

@@ -2,13 +2,13 @@
 //! out, so that nothing in it can steer the terminal.
 
 use abide_core::Millis;
+use abide_output::printable::one_line;
 use anstyle::{AnsiColor, Effects, Style};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use super::model::{Model, Over, Part};
 use crate::door::cli::show;
-use crate::door::digest::one_line;
 
 /// Columns of a timer's bar.
 const BAR: usize = 16;

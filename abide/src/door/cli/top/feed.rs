@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::Mono;
+use abide_output::plain_text::Cleaner;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::door::cli::safe::Cleaner;
 use crate::door::client::{Answer, Client, Unanswered};
 use crate::door::http::frame::Frame;
 use crate::world::clock::{SystemClock, pause, sleep_until};

@@ -228,7 +228,7 @@ fn sentence(unanswered: Unanswered) -> String {
         Unanswered::Broken(_) => "the daemon stopped".to_owned(),
         Unanswered::NoDaemon(why) => why,
     };
-    crate::door::digest::one_line(&why)
+    abide_output::printable::one_line(&why)
 }
 
 impl feed::Lists {

@@ -2,12 +2,12 @@
 
 use abide_core::session::Phase;
 use abide_core::{Exit, Millis};
+use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::search::{LINES, MOST_LINES};
 use super::{Args, BadInput, Desk, ToolResult, fields};
 use crate::daemon::SessionView;
-use crate::door::digest::one_line;
 use crate::door::tools::report::{code_of, signal_of};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::log::Log;

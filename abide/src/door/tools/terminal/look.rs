@@ -1,9 +1,9 @@
 //! `screen`: what a person would see now.
 
+use abide_output::printable::one_line;
 use serde_json::{Map, Value, json};
 
 use super::{Desk, DoneReading, Finished, Named, fields, unreadable};
-use crate::door::digest::one_line;
 use crate::door::tools::report;
 use crate::keeper::folder;
 use crate::world::facts;

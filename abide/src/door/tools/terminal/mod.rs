@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 use abide_core::request::Caller;
 use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
 use super::{Args, BadInput, Context, Finished, Remains, ToolResult, output, report};
 use crate::config::Config;
 use crate::daemon::{Handle, Pending, SessionView};
-use crate::door::digest::one_line;
-use crate::door::mask::Mask;
 use crate::world::errand::Errand;
 
 /// The actions, in the order in which they are described.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::{Millis, Mono};
+use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
 use super::last::LastLook;
@@ -16,7 +17,6 @@ use super::tail::{Found, Tail};
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
 use crate::daemon::{Handle, Pending, SessionView};
 use crate::door::lines::{self, Begun, Cursor, Open, Page};
-use crate::door::mask::Mask;
 use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::keeper::folder::{self, Meta};

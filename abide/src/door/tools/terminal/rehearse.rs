@@ -1,9 +1,9 @@
 //! A rehearsal of what has to be done when output comes that somebody waits for.
 
+use abide_output::mask::Mask;
 use serde_json::{Map, Value};
 
 use crate::door::lines;
-use crate::door::mask::Mask;
 use crate::door::tools::report;
 
 /// Does it for nobody, when a wait begins: on a machine that does little else it still lies near the processor when

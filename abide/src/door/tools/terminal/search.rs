@@ -1,10 +1,10 @@
 //! `search`: the lines of the whole log that match.
 
 use abide_core::Millis;
+use abide_output::digest::rows;
 use serde_json::{Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
-use crate::door::digest::rows;
 use crate::world::clock::SystemClock;
 use crate::world::log::Log;
 use crate::world::search::{self, Finds, Line, Pattern};

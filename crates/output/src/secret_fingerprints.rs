@@ -6,8 +6,6 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{entropy, secret};
-
 /// A secret has at least as many bytes: what is shorter is a word of everyday text. So many are looked
 /// at as one number.
 pub const LEAST: usize = size_of::<u64>();
@@ -19,7 +17,8 @@ const HASH: usize = 16;
 const HINTS: usize = (1 << u16::BITS) / HINTS_A_WORD;
 const HINTS_A_WORD: usize = u64::BITS as usize;
 
-type Salt = [u8; 16];
+/// Random bytes that are hashed with each secret, so that equal secrets of two sessions look different.
+pub type Salt = [u8; 16];
 
 /// The fingerprints of the secrets that one session was given.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +46,12 @@ struct Written {
 }
 
 impl Prints {
-    /// Those of secrets, each with its name. Whatever is shorter than [`LEAST`] is none.
-    pub fn of<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    /// Those of secrets, each with its name. Whatever is shorter than [`LEAST`] is none. `salt` gives
+    /// random bytes; it is called only if there is a secret.
+    pub fn of<'a>(
+        secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
+        salt: impl FnOnce() -> Salt,
+    ) -> Self {
         let mut secrets = secrets
             .into_iter()
             .filter(|(_, secret)| secret.len() >= LEAST)
@@ -56,8 +59,7 @@ impl Prints {
         if secrets.peek().is_none() {
             return Prints::default();
         }
-        let mut salt = Salt::default();
-        entropy::fill(&mut salt);
+        let salt = salt();
         let print = |(name, secret): (&str, &str)| Print {
             name: name.to_owned(),
             length: secret.len(),
@@ -83,11 +85,11 @@ impl Prints {
             return Vec::new();
         }
         let written = |print: &Print| {
-            let hash = secret::digits(&print.hash);
+            let hash = hex(&print.hash);
             (print.name.clone(), print.length, print.hint, hash)
         };
         let written = Written {
-            salt: secret::digits(&self.salt),
+            salt: hex(&self.salt),
             secrets: self.prints.iter().map(written).collect(),
         };
         serde_json::to_vec(&written).unwrap_or_default()
@@ -194,6 +196,11 @@ fn hash(salt: &Salt, secret: &[u8]) -> [u8; HASH] {
     std::array::from_fn(|at| whole[at])
 }
 
+/// Bytes as hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The bytes that digits stand for, where there are as many.
 fn bytes_of<const N: usize>(digits: &str) -> Option<[u8; N]> {
     if digits.len() != 2 * N || !digits.is_ascii() {
@@ -218,7 +225,7 @@ mod tests {
 
     #[test]
     fn secrets_are_found_the_longest_first() {
-        let prints = Prints::of(SECRETS);
+        let prints = Prints::of(SECRETS, || [7; 16]);
         let text = "abcdefgabcdefgh-ijk schlüssel abcdefgh-ijklabcdefgh";
         let found: Vec<(&str, &str)> = prints
             .find(text)
@@ -236,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_written_down_finds_the_same_and_tells_nothing() {
-        let prints = Prints::of(SECRETS);
+        let prints = Prints::of(SECRETS, || [7; 16]);
         let written = prints.to_bytes();
         let text = String::from_utf8(written.clone()).unwrap();
         assert!(!SECRETS.iter().any(|(_, secret)| text.contains(secret)));
@@ -244,8 +251,8 @@ mod tests {
         let again = Prints::from_bytes(&written);
         assert_eq!(again.find(text), prints.find(text));
         assert_eq!(again.find(text).len(), 2);
-        // The same secret is written differently each time.
-        assert_ne!(Prints::of(SECRETS).to_bytes(), written);
+        // With another salt the same secret is written differently.
+        assert_ne!(Prints::of(SECRETS, || [8; 16]).to_bytes(), written);
     }
 
     #[test]
@@ -255,6 +262,9 @@ mod tests {
             assert!(prints.is_empty());
             assert_eq!(prints.find("abcdefgh"), []);
         }
-        assert!(Prints::of([("SHORT", "abcdefg")]).to_bytes().is_empty());
+        let short = Prints::of([("SHORT", "abcdefg")], || {
+            unreachable!("no secret, no salt")
+        });
+        assert!(short.to_bytes().is_empty());
     }
 }

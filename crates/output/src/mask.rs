@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 
-use crate::world::prints::Prints;
+use crate::secret_fingerprints::{Prints, Salt};
 
 /// Parts of names that say: what I hold is secret.
 const SECRET_NAMES: &[&str] = &[
@@ -43,14 +43,17 @@ pub struct Mask {
     secrets: Arc<Prints>,
 }
 
-/// The secrets among these variables.
-pub fn secrets<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Prints {
+/// The secrets among these variables. `salt` gives random bytes; it is called only if there is a secret.
+pub fn secrets<'a>(
+    variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    salt: impl FnOnce() -> Salt,
+) -> Prints {
     let secret = |(name, _): &(&str, &str)| is_secret(name);
     let variables = variables.into_iter().filter(secret);
     // A value of several lines is shown line by line.
     let lines =
         variables.flat_map(|(name, value)| value.lines().map(move |line| (name, line.trim())));
-    Prints::of(lines)
+    Prints::of(lines, salt)
 }
 
 impl Mask {
@@ -196,7 +199,7 @@ mod tests {
     }
 
     fn knowing(variables: &[(&str, &str)]) -> Mask {
-        Mask::of(Arc::new(secrets(variables.iter().copied())))
+        Mask::of(Arc::new(secrets(variables.iter().copied(), || [7; 16])))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Output of commands, made safe to show: no escape sequence and no control character comes through,
 //! so nothing that a command wrote once can reprogram the terminal it is read at later.
 
-use crate::world::sequence::{Grammar, Token};
+use crate::tokenizer::{Grammar, Token};
 
 /// Cleans a stream of bytes, piece by piece.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Too long, too wide, raw, and with gaps.
 
-use abide::door::digest::{Digest, Gap, Limits, digest};
+use abide_output::digest::{Digest, Gap, Limits, digest};
 
 use super::{limits, text, usual};
 

@@ -7,7 +7,7 @@ mod planted;
 mod properties;
 mod shortening;
 
-use abide::door::digest::{Digested, Limits, digest};
+use abide_output::digest::{Digested, Limits, digest};
 
 fn limits(max_chars: usize) -> Limits {
     Limits {

@@ -9,7 +9,7 @@
 //! something was there.
 
 use super::sequence::{Motion, Sequence};
-use crate::world::sequence::{Grammar, Token};
+use crate::tokenizer::{Grammar, Token};
 
 const REPLACEMENT: &str = "\u{FFFD}";
 const COLOUR_MAX: usize = 32;

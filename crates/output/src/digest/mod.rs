@@ -24,7 +24,6 @@ mod glide;
 mod kind;
 mod line;
 mod matter;
-mod one_line;
 mod raw;
 mod row;
 mod screen;
@@ -35,8 +34,6 @@ mod signs;
 use std::ops::Range;
 
 pub use line::rows;
-pub(crate) use one_line::hides;
-pub use one_line::{one_line, visible};
 pub use shorten::counted;
 
 use decode::Decoder;

@@ -4,7 +4,7 @@
 /// there. Nothing is left out, so whoever reads it sees exactly what it is.
 ///
 /// ```
-/// assert_eq!(abide::door::digest::one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
+/// assert_eq!(abide_output::printable::one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
 /// ```
 pub fn one_line(text: &str) -> String {
     text.chars()
@@ -40,7 +40,7 @@ pub fn visible(text: &str) -> String {
 }
 
 /// Characters that reorder or hide their neighbours.
-pub(crate) fn hides(c: char) -> bool {
+pub fn hides(c: char) -> bool {
     matches!(
         c,
         '\u{200b}'..='\u{200f}'

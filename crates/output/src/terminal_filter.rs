@@ -4,7 +4,7 @@
 
 use memchr::{memchr_iter, memchr2};
 
-use crate::world::sequence;
+use crate::tokenizer as sequence;
 
 const ESC: u8 = 0x1b;
 /// Asks a terminal to identify itself.
@@ -170,7 +170,6 @@ fn is_query_string(found: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alacritty_terminal::vte;
     use proptest::prelude::*;
 
     fn passed(unfiltered: bool, text: &str) -> String {

@@ -1,6 +1,7 @@
 //! What holds for any input.
 
-use abide::door::digest::{Digest, Limits, digest, one_line, rows};
+use abide_output::digest::{Digest, Limits, digest, rows};
+use abide_output::printable::one_line;
 use proptest::prelude::*;
 
 use super::limits;
