@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod digest;
+pub mod lines;
 pub mod mask;
 pub mod plain_text;
 pub mod printable;

@@ -16,7 +16,7 @@ use super::settled::Settled;
 use super::tail::{Found, Tail};
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
 use crate::daemon::{Handle, Pending, SessionView};
-use crate::door::lines::{self, Begun, Cursor, Open, Page};
+use crate::door::lines::{self, Cursor, Page, PartialLine, ResumeState};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::keeper::folder::{self, Meta};
@@ -176,7 +176,7 @@ impl Desk {
             sentry: None,
             stood: false,
             known: None,
-            begun: Begun::default(),
+            begun: ResumeState::default(),
             ended: follower.is_none() && !view.runs(),
             follower,
             left: !view.runs(),
@@ -279,7 +279,7 @@ pub(super) struct Reading {
     /// How far the log is known to have come.
     known: Option<u64>,
     /// What there was of unfinished lines at the end of the last page.
-    begun: Begun,
+    begun: ResumeState,
     follower: Option<Follower>,
     /// The command has ended, or everything that the session will ever write is in its log.
     pub ended: bool,
@@ -331,16 +331,16 @@ impl Reading {
     /// The next lines. Waits where there are none.
     async fn next(&mut self, from: Cursor, most: usize) -> io::Result<Found> {
         loop {
-            let page = self.page(from, most, Open::Leave).await?;
+            let page = self.page(from, most, PartialLine::Hold).await?;
             if !page.lines.is_empty() {
                 return self.with_prompt(from, most, page).await;
             }
             if self.ended {
-                return Ok(self.page(from, most, Open::Take).await?.into());
+                return Ok(self.page(from, most, PartialLine::Emit).await?.into());
             }
             match self.wait(page.seen, page.open).await {
                 Woken::More => {}
-                Woken::Quiet => return Ok(self.page(from, most, Open::Take).await?.into()),
+                Woken::Quiet => return Ok(self.page(from, most, PartialLine::Emit).await?.into()),
                 Woken::TimeUp => return Ok(page.into()),
             }
         }
@@ -350,7 +350,7 @@ impl Reading {
     async fn with_prompt(&mut self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
         let quiet = || SystemClock.now().wall.0.saturating_sub(page.last_at);
         if page.open && !page.full && (self.ended || quiet() >= SETTLE.as_millis() as u64) {
-            return Ok(self.page(from, most, Open::Take).await?.into());
+            return Ok(self.page(from, most, PartialLine::Emit).await?.into());
         }
         Ok(page.into())
     }
@@ -359,7 +359,7 @@ impl Reading {
     async fn until(&mut self, from: Cursor, pattern: &Pattern, most: usize) -> io::Result<Found> {
         let mut tail = Tail::new(from, most);
         loop {
-            let page = self.page(tail.cursor, STRIDE, Open::Leave).await?;
+            let page = self.page(tail.cursor, STRIDE, PartialLine::Hold).await?;
             let (full, open, seen) = (page.full, page.open, page.seen);
             if let Some(cursor) = self.first_match(&mut tail, &page, pattern).await? {
                 return Ok(tail.found(cursor, Some(true)));
@@ -370,7 +370,7 @@ impl Reading {
                 continue;
             }
             if open {
-                let page = self.page(tail.cursor, STRIDE, Open::Take).await?;
+                let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
                 if page
                     .lines
                     .iter()
@@ -381,13 +381,13 @@ impl Reading {
                 }
             }
             if self.ended {
-                let page = self.page(tail.cursor, STRIDE, Open::Take).await?;
+                let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
                 tail.extend(page.lines);
                 return Ok(tail.found(page.cursor, Some(false)));
             }
             // A prompt that does not match is no reason to stop waiting.
             if self.wait(seen, false).await == Woken::TimeUp {
-                let mut found: Found = self.page(from, most, Open::Take).await?.into();
+                let mut found: Found = self.page(from, most, PartialLine::Emit).await?.into();
                 found.matched = Some(false);
                 return Ok(found);
             }
@@ -405,7 +405,7 @@ impl Reading {
         let Some(at) = page.lines.iter().position(is_in) else {
             return Ok(None);
         };
-        let upto = self.page(tail.cursor, at + 1, Open::Leave).await?;
+        let upto = self.page(tail.cursor, at + 1, PartialLine::Hold).await?;
         tail.extend(upto.lines);
         Ok(Some(upto.cursor))
     }
@@ -445,7 +445,7 @@ impl Reading {
         }
         let mut tail = Tail::new(from, most);
         loop {
-            let page = self.page(tail.cursor, STRIDE, Open::Take).await?;
+            let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
             tail.cursor = page.cursor;
             tail.extend(page.lines);
             if !page.full {
@@ -455,7 +455,7 @@ impl Reading {
     }
 
     /// Reads on; much is read on a thread of its own.
-    async fn page(&mut self, from: Cursor, most: usize, open: Open) -> io::Result<Page> {
+    async fn page(&mut self, from: Cursor, most: usize, open: PartialLine) -> io::Result<Page> {
         let log = self.log.clone();
         let known = match self.known {
             Some(known) => known,
@@ -624,7 +624,7 @@ mod tests {
             sentry: None,
             stood: false,
             known: Some(5),
-            begun: Begun::default(),
+            begun: ResumeState::default(),
             follower: None,
             ended: false,
             left: false,
@@ -633,10 +633,13 @@ mod tests {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         runtime.unwrap().block_on(async {
-            let page = reading.page(Cursor::default(), 10, Open::Leave).await;
+            let page = reading.page(Cursor::default(), 10, PartialLine::Hold).await;
             let page = page.unwrap();
             assert_eq!((page.lines, page.seen), (vec!["one".to_owned()], 7));
-            let prompt = reading.page(page.cursor, 10, Open::Take).await.unwrap();
+            let prompt = reading
+                .page(page.cursor, 10, PartialLine::Emit)
+                .await
+                .unwrap();
             assert_eq!(prompt.lines, ["$ "]);
         });
     }
