@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use abide_output::tokenizer as sequence;
+use abide_output::tokenizer;
 use memchr::{memchr, memchr_iter, memrchr};
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
@@ -247,7 +247,7 @@ impl<'a> Seeker<'a> {
         let mut clean = std::mem::take(&mut self.clean);
         if memchr(0x1b, &raw[..end]).is_some() {
             clean.clear();
-            sequence::strip(&raw[..end], &mut clean);
+            tokenizer::strip_escapes(&raw[..end], &mut clean);
             self.lines(&clean);
         } else {
             self.lines(&raw[..end]);
@@ -557,7 +557,7 @@ mod tests {
             let finds = find(pattern, context, &chunks);
             let whole = Pattern::new(pattern).unwrap();
             let mut clean = Vec::new();
-            sequence::strip(&log, &mut clean);
+            tokenizer::strip_escapes(&log, &mut clean);
             let mut all: Vec<&[u8]> = clean.split(|b| *b == b'\n').map(without_end).collect();
             if clean.is_empty() || clean.ends_with(b"\n") {
                 all.pop();

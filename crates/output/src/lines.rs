@@ -13,7 +13,7 @@ use std::str::FromStr;
 use memchr::memchr;
 
 use crate::digest::rows;
-use crate::tokenizer as sequence;
+use crate::tokenizer;
 
 /// A line with more bytes than this is returned in parts.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
@@ -356,7 +356,7 @@ impl LineReader {
     /// Returns what there is of a line, without an incomplete escape sequence or character at its end.
     fn emit_part(&mut self, slot: usize) {
         let line = &mut self.incomplete[slot];
-        let length = line.bytes.len() - sequence::unfinished(&line.bytes);
+        let length = line.bytes.len() - tokenizer::incomplete_suffix_len(&line.bytes);
         if length == 0 {
             return;
         }
@@ -415,7 +415,7 @@ impl LineReader {
         let open = self
             .incomplete
             .iter()
-            .any(|line| sequence::unfinished(&line.bytes) < line.bytes.len());
+            .any(|line| tokenizer::incomplete_suffix_len(&line.bytes) < line.bytes.len());
         let mut cursor = Cursor::at(self.at);
         for (begin, line) in cursor.streams.iter_mut().zip(&self.incomplete) {
             begin.taken = line.taken;

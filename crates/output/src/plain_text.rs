@@ -1,12 +1,12 @@
 //! Output of commands, made safe to show: no escape sequence and no control character comes through,
 //! so nothing that a command wrote once can reprogram the terminal it is read at later.
 
-use crate::tokenizer::{Grammar, Token};
+use crate::tokenizer::{Token, Tokenizer};
 
 /// Cleans a stream of bytes, piece by piece.
 #[derive(Default)]
 pub struct Cleaner {
-    grammar: Grammar,
+    tokenizer: Tokenizer,
     /// The beginning of a character whose rest has not come yet.
     partial: Vec<u8>,
     after_return: bool,
@@ -16,7 +16,7 @@ impl Cleaner {
     /// The next piece, as text.
     pub fn clean(&mut self, bytes: &[u8]) -> String {
         for byte in bytes {
-            if matches!(self.grammar.step(*byte), Token::Text | Token::Control) {
+            if matches!(self.tokenizer.step(*byte), Token::Text | Token::Control) {
                 self.partial.push(*byte);
             }
         }

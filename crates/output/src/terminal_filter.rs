@@ -4,7 +4,7 @@
 
 use memchr::{memchr_iter, memchr2};
 
-use crate::tokenizer as sequence;
+use crate::tokenizer;
 
 const ESC: u8 = 0x1b;
 /// Asks a terminal to identify itself.
@@ -39,7 +39,7 @@ impl Filter {
                 rest = &rest[1..];
                 continue;
             }
-            let Some(length) = sequence::length(rest) else {
+            let Some(length) = tokenizer::escape_len(rest) else {
                 if rest.len() <= LONGEST {
                     self.held = rest.to_vec();
                 }

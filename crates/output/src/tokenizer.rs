@@ -1,11 +1,13 @@
-//! The grammar of what a program writes to a terminal: which bytes are text, which are control
-//! characters, and which belong to an escape sequence. What a sequence means is not known here.
+//! Tokenizer for terminal output: which bytes are text, which are control characters, and which belong
+//! to an escape sequence. The meaning of a sequence is not known here.
 //!
-//! It is the state machine of the VT500 for ECMA-48 sequences in UTF-8 text: a control character in
-//! the middle of a sequence is obeyed at once and the sequence goes on, CAN and SUB end any sequence,
-//! ESC begins another. Two rules keep a broken sequence from hiding output: a newline ends it, and so
-//! does a byte beyond ASCII, which is text. Everything in abide that looks for escape sequences uses
-//! this machine, so that no reader takes for text what another one takes for a sequence.
+//! [`Tokenizer`] is the state machine of the VT500 for ECMA-48 sequences in UTF-8 text: a control
+//! character in the middle of a sequence is executed at once and the sequence continues, CAN and SUB end
+//! any sequence, ESC begins another one. Two rules keep a broken sequence from hiding output: a newline
+//! ends it, and so does a byte beyond ASCII, which is text.
+//!
+//! Everything in abide that looks for escape sequences in output uses this state machine, so that no
+//! two readers disagree on what is text.
 
 use memchr::memchr;
 
@@ -13,35 +15,47 @@ const ESC: u8 = 0x1b;
 const CAN: u8 = 0x18;
 const SUB: u8 = 0x1a;
 const DEL: u8 = 0x7f;
-/// The longest begin of a sequence that is worth waiting for.
-const UNFINISHED_LIMIT: usize = 512;
-/// The longest image that is taken for one; what follows is text.
-const IMAGE_LIMIT: u32 = 4 << 20;
+/// Bytes at the end of a text in which an incomplete sequence is looked for.
+const MAX_INCOMPLETE: usize = 512;
+/// Maximum length of a sixel image. Bytes behind it are text.
+const MAX_IMAGE: u32 = 4 << 20;
 
-/// How a byte is to be taken.
+/// Role of one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// Text: a printable byte, a tab, or a byte beyond ASCII.
     Text,
-    /// A control character (C0 or DEL) to be obeyed now, in or outside a sequence.
+    /// Control character (C0 or DEL) that takes effect now, inside or outside a sequence.
     Control,
-    /// Part of a sequence.
+    /// Part of a sequence without a token of its own.
     Part,
-    /// Begins a control sequence (CSI).
+    /// Last byte of the introducer of a control sequence (CSI).
     CsiBegin,
-    /// A parameter or intermediate byte of a control sequence.
+    /// Parameter or intermediate byte of a control sequence.
     CsiPart,
-    /// The last byte of a control sequence.
+    /// Last byte of a control sequence.
     CsiEnd,
-    /// The last byte of an escape sequence, with the first byte between it and the escape (0: none).
+    /// Last byte of an escape sequence, with its first intermediate byte (0: none).
     EscapeEnd(u8),
-    /// Ends a sequence without a meaning: the end of a string, or a cancelled sequence.
+    /// Last byte of a string (OSC, DCS, APC, PM, SOS), or the byte that cancels a sequence.
     End,
 }
 
-/// A position in the grammar. Starts outside any sequence.
+/// State machine that gives each byte of a stream its [`Token`]. It starts outside any sequence.
+///
+/// ```
+/// use abide_output::tokenizer::{Token, Tokenizer};
+///
+/// let mut tokenizer = Tokenizer::default();
+/// let text: Vec<u8> = b"\x1b[1mbold\x1b[0m"
+///     .iter()
+///     .copied()
+///     .filter(|byte| tokenizer.step(*byte) == Token::Text)
+///     .collect();
+/// assert_eq!(text, b"bold");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Grammar {
+pub struct Tokenizer {
     state: State,
 }
 
@@ -50,77 +64,77 @@ enum State {
     #[default]
     Ground,
     Escape,
-    /// `ESC (` and its like, with that byte.
+    /// `ESC (` and similar, with the intermediate byte.
     Intermediate(u8),
     Csi,
     /// OSC, DCS, APC, PM or SOS, up to its terminator.
-    Text(Text),
-    /// An escape within such a string: its end, or the begin of another sequence.
-    TextEscape,
+    String(StringState),
+    /// ESC within such a string: its end, or the begin of another sequence.
+    StringEscape,
 }
 
-/// A string for the terminal.
+/// String (OSC, DCS, APC, PM or SOS) that is being read.
 #[derive(Clone, Copy, Debug)]
-struct Text {
-    kind: Kind,
+struct StringState {
+    kind: StringKind,
     length: u32,
     last: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum StringKind {
     /// Ends with BEL too.
     Osc,
-    /// DCS, up to the letter that says what it is. `plain`: there were only numbers so far.
+    /// DCS, up to its final letter. `plain`: only numbers so far.
     DcsHead {
         plain: bool,
     },
-    /// A DCS that paints. It may go over many lines; a byte that paints nothing shows that it is none.
+    /// DCS with a sixel image. It may have newlines, and ends at a byte that is no sixel data.
     Image,
     Other,
 }
 
-impl Kind {
-    /// The kind with one more byte known.
+impl StringKind {
+    /// Kind after one more byte.
     fn after(self, byte: u8) -> Self {
         match (self, byte) {
-            (Kind::DcsHead { plain: true }, b'q') => Kind::Image,
-            (Kind::DcsHead { .. }, 0x40..) => Kind::Other,
-            (Kind::DcsHead { plain }, byte) => Kind::DcsHead {
+            (StringKind::DcsHead { plain: true }, b'q') => StringKind::Image,
+            (StringKind::DcsHead { .. }, 0x40..) => StringKind::Other,
+            (StringKind::DcsHead { plain }, byte) => StringKind::DcsHead {
                 plain: plain && matches!(byte, b'0'..=b'9' | b';'),
             },
             (kind, _) => kind,
         }
     }
 
-    /// Whether this byte shows that the string was never ended.
+    /// Returns whether this byte shows that the terminator of the string is missing.
     fn is_broken_by(self, byte: u8) -> bool {
         let paints = |byte| matches!(byte, b'?'..=b'~' | b'!'..=b'$' | b'-' | b'0'..=b'9' | b';');
         match self {
-            Kind::Image => !paints(byte) && !matches!(byte, b'\n' | b'\r' | 0xc2),
+            StringKind::Image => !paints(byte) && !matches!(byte, b'\n' | b'\r' | 0xc2),
             _ => byte == b'\n',
         }
     }
 }
 
-impl Grammar {
-    /// Whether it is outside any sequence.
+impl Tokenizer {
+    /// Returns whether the next byte is outside any sequence.
     pub fn is_ground(&self) -> bool {
         matches!(self.state, State::Ground)
     }
 
-    /// Whether it is inside a string (OSC, DCS, APC, PM or SOS).
+    /// Returns whether the next byte is inside a string (OSC, DCS, APC, PM or SOS).
     pub fn is_in_string(&self) -> bool {
-        matches!(self.state, State::Text(_))
+        matches!(self.state, State::String(_))
     }
 
-    /// Takes the next byte.
+    /// Token of the next byte.
     pub fn step(&mut self, byte: u8) -> Token {
         match self.state {
             State::Ground => self.ground(byte),
-            State::Text(text) => self.string(text, byte),
-            State::TextEscape if byte == b'\\' => self.go(State::Ground, Token::End),
-            State::Escape | State::TextEscape | State::Intermediate(_) | State::Csi => {
+            State::String(text) => self.string(text, byte),
+            State::StringEscape if byte == b'\\' => self.go(State::Ground, Token::End),
+            State::Escape | State::StringEscape | State::Intermediate(_) | State::Csi => {
                 self.within(byte)
             }
         }
@@ -140,14 +154,14 @@ impl Grammar {
         }
     }
 
-    /// A byte after an escape or within a control sequence.
+    /// Token of a byte after ESC or within a control sequence.
     fn within(&mut self, byte: u8) -> Token {
         match byte {
             ESC => self.go(State::Escape, Token::Part),
             CAN | SUB => self.go(State::Ground, Token::End),
             b'\n' => self.go(State::Ground, Token::Control),
             0..0x20 => {
-                if matches!(self.state, State::TextEscape) {
+                if matches!(self.state, State::StringEscape) {
                     self.state = State::Escape;
                 }
                 Token::Control
@@ -164,10 +178,10 @@ impl Grammar {
         }
     }
 
-    /// A printable byte right after an escape.
+    /// Token of a printable byte right after ESC.
     fn escape(&mut self, byte: u8) -> Token {
         let string = |kind| {
-            State::Text(Text {
+            State::String(StringState {
                 kind,
                 length: 0,
                 last: 0,
@@ -175,56 +189,55 @@ impl Grammar {
         };
         match byte {
             b'[' => self.go(State::Csi, Token::CsiBegin),
-            b']' => self.go(string(Kind::Osc), Token::Part),
-            b'P' => self.go(string(Kind::DcsHead { plain: true }), Token::Part),
-            b'X' | b'^' | b'_' => self.go(string(Kind::Other), Token::Part),
+            b']' => self.go(string(StringKind::Osc), Token::Part),
+            b'P' => self.go(string(StringKind::DcsHead { plain: true }), Token::Part),
+            b'X' | b'^' | b'_' => self.go(string(StringKind::Other), Token::Part),
             0x20..0x30 => self.go(State::Intermediate(byte), Token::Part),
             _ => self.go(State::Ground, Token::EscapeEnd(0)),
         }
     }
 
-    fn string(&mut self, mut text: Text, byte: u8) -> Token {
+    fn string(&mut self, mut text: StringState, byte: u8) -> Token {
         let before = std::mem::replace(&mut text.last, byte);
         text.length = text.length.saturating_add(1);
         match byte {
-            0x07 if text.kind == Kind::Osc => self.go(State::Ground, Token::End),
-            ESC => self.go(State::TextEscape, Token::Part),
+            0x07 if text.kind == StringKind::Osc => self.go(State::Ground, Token::End),
+            ESC => self.go(State::StringEscape, Token::Part),
             CAN | SUB => self.go(State::Ground, Token::End),
-            // ST as a C1 control: the second byte of U+009C. A text may hold that byte, too, but then
-            // ends a little early, which shows more rather than less.
+            // ST as a C1 control: the second byte of U+009C. A title may contain U+009C, too. It then
+            // ends early, which shows too much rather than too little.
             0x9c if before == 0xc2 => self.go(State::Ground, Token::End),
             byte if text.kind.is_broken_by(byte) => {
                 self.state = State::Ground;
                 self.ground(byte)
             }
-            _ if text.kind == Kind::Image && text.length >= IMAGE_LIMIT => {
+            _ if text.kind == StringKind::Image && text.length >= MAX_IMAGE => {
                 self.go(State::Ground, Token::End)
             }
             byte => {
                 text.kind = text.kind.after(byte);
-                self.go(State::Text(text), Token::Part)
+                self.go(State::String(text), Token::Part)
             }
         }
     }
 }
 
-/// The length of the sequence at the start of `bytes`, which begin with an escape. `None`: its end is
-/// not among them. A sequence that breaks off ends before the byte that broke it, and none goes on
-/// into the next line.
-pub fn length(bytes: &[u8]) -> Option<usize> {
-    let mut grammar = Grammar::default();
+/// Length of the escape sequence at the start of `bytes`, which begin with ESC. `None` if it is not
+/// complete. A broken sequence ends before the byte that broke it, at the latest at the newline.
+pub fn escape_len(bytes: &[u8]) -> Option<usize> {
+    let mut tokenizer = Tokenizer::default();
     for (at, &byte) in bytes.iter().enumerate() {
-        let was = grammar;
-        let token = grammar.step(byte);
-        // An escape ended a string, and this byte shows that it did not close it.
-        if matches!(was.state, State::TextEscape) && byte != b'\\' {
+        let was = tokenizer;
+        let token = tokenizer.step(byte);
+        // ESC within a string, and this byte shows that it was not its terminator.
+        if matches!(was.state, State::StringEscape) && byte != b'\\' {
             return Some(at - 1);
         }
         let another = byte == ESC && at > 0 && !was.is_in_string();
         if byte == b'\n' || another {
             return Some(at);
         }
-        if grammar.is_ground() {
+        if tokenizer.is_ground() {
             let broken = matches!(token, Token::Text | Token::Control);
             return Some(at + usize::from(!broken));
         }
@@ -232,21 +245,22 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// How many bytes at the end begin a sequence or a character that is not finished yet.
-pub fn unfinished(bytes: &[u8]) -> usize {
-    let tail = &bytes[bytes.len().saturating_sub(UNFINISHED_LIMIT)..];
+/// Number of bytes at the end that begin an escape sequence or a UTF-8 character without completing it.
+pub fn incomplete_suffix_len(bytes: &[u8]) -> usize {
+    let tail = &bytes[bytes.len().saturating_sub(MAX_INCOMPLETE)..];
     let mut rest = tail;
     while let Some(at) = memchr(ESC, rest) {
         rest = &rest[at..];
-        match length(rest) {
+        match escape_len(rest) {
             Some(length) => rest = &rest[length..],
             None => return rest.len(),
         }
     }
-    unfinished_character(rest)
+    incomplete_char_len(rest)
 }
 
-fn unfinished_character(bytes: &[u8]) -> usize {
+/// Number of bytes at the end that begin a UTF-8 character without completing it.
+pub(crate) fn incomplete_char_len(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     for (at, byte) in bytes[from..].iter().enumerate() {
         let wanted = match byte {
@@ -263,21 +277,21 @@ fn unfinished_character(bytes: &[u8]) -> usize {
     0
 }
 
-/// Appends `bytes` without their escape sequences.
-pub fn strip(mut bytes: &[u8], out: &mut Vec<u8>) {
+/// Appends `bytes` to `out` without their escape sequences.
+pub fn strip_escapes(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = memchr(ESC, bytes) {
         out.extend_from_slice(&bytes[..at]);
-        let mut grammar = Grammar::default();
+        let mut tokenizer = Tokenizer::default();
         let mut used = at;
         while used < bytes.len() {
             let byte = bytes[used];
-            // Lines are told apart whatever is in them.
+            // Newlines stay even within a sixel image.
             let line_ends = byte == b'\n';
-            if matches!(grammar.step(byte), Token::Text | Token::Control) || line_ends {
+            if matches!(tokenizer.step(byte), Token::Text | Token::Control) || line_ends {
                 out.push(byte);
             }
             used += 1;
-            if grammar.is_ground() || line_ends {
+            if tokenizer.is_ground() || line_ends {
                 break;
             }
         }
@@ -292,7 +306,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_kind_of_sequence_ends_where_it_should() {
+    fn escape_len_of_each_kind_of_sequence() {
         for (sequence, rest) in [
             ("\x1b[31m", "x"),
             ("\x1b[?25;1$p", "x"),
@@ -317,12 +331,16 @@ mod tests {
             ("\x1b_a\u{9c}", "x"),
         ] {
             let text = format!("{sequence}{rest}");
-            assert_eq!(length(text.as_bytes()), Some(sequence.len()), "{text:?}");
+            assert_eq!(
+                escape_len(text.as_bytes()),
+                Some(sequence.len()),
+                "{text:?}"
+            );
         }
     }
 
     #[test]
-    fn what_is_not_finished_is_told_at_every_cut() {
+    fn incomplete_suffix_is_found_at_every_cut() {
         for whole in [
             "\x1b[38;5;1m",
             "\x1b]2;t\x07",
@@ -332,17 +350,17 @@ mod tests {
         ] {
             for cut in 1..whole.len() {
                 let begun = [b"abc", &whole.as_bytes()[..cut]].concat();
-                assert_eq!(unfinished(&begun), cut, "{whole:?} cut at {cut}");
+                assert_eq!(incomplete_suffix_len(&begun), cut, "{whole:?} cut at {cut}");
             }
-            assert_eq!(unfinished(whole.as_bytes()), 0, "{whole:?}");
+            assert_eq!(incomplete_suffix_len(whole.as_bytes()), 0, "{whole:?}");
         }
-        assert_eq!(unfinished(b"caf\xe9 "), 0);
+        assert_eq!(incomplete_suffix_len(b"caf\xe9 "), 0);
     }
 
     #[test]
-    fn stripping_leaves_the_text() {
+    fn strip_escapes_leaves_the_text() {
         let mut out = Vec::new();
-        strip(
+        strip_escapes(
             b"\x1b[1;31merror\x1b[0m: \x1b]8;;x\x1b\\link\x1b]8;;\x1b\\ \x1b[",
             &mut out,
         );
@@ -355,7 +373,7 @@ mod tests {
             (b"\x1b\x1b\x1b[mx", b"x"),
         ] {
             out.clear();
-            strip(bytes, &mut out);
+            strip_escapes(bytes, &mut out);
             assert_eq!(out, text, "{bytes:?}");
         }
     }
@@ -364,7 +382,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn stripped_bytes_hold_no_escape_and_every_newline(
+        fn stripped_bytes_have_no_escape_and_all_newlines(
             bytes in prop::collection::vec(prop_oneof![
                 3 => Just(ESC),
                 3 => prop::sample::select(b"[]P_\\(q;1mJ".to_vec()),
@@ -373,7 +391,7 @@ mod tests {
             ], 0..80),
         ) {
             let mut out = Vec::new();
-            strip(&bytes, &mut out);
+            strip_escapes(&bytes, &mut out);
             prop_assert!(!out.contains(&ESC));
             let newlines = |bytes: &[u8]| bytes.iter().filter(|b| **b == b'\n').count();
             prop_assert_eq!(newlines(&out), newlines(&bytes));

@@ -4,9 +4,9 @@
 //!   not fill the memory.
 //! - A few bytes must not make the emulation work for long. Most sequences touch each cell once at
 //!   most; repeating a character (REP) and going back by tabs (CBT) would do so 65,535 times.
-//! - A sequence ends where [`Grammar`] says so. The parser would go on with some that are broken.
+//! - A sequence ends where [`Tokenizer`] says so. The parser would go on with some that are broken.
 
-use abide_output::tokenizer::{Grammar, Token};
+use abide_output::tokenizer::{Token, Tokenizer};
 use memchr::memchr;
 
 use super::Size;
@@ -25,7 +25,7 @@ const CAN: u8 = 0x18;
 /// Watches a stream, wherever its chunks are cut.
 #[derive(Default)]
 pub struct Guard {
-    grammar: Grammar,
+    tokenizer: Tokenizer,
     /// Bytes of the present string that were passed on.
     string: usize,
     sequence: Sequence,
@@ -69,15 +69,15 @@ impl Guard {
         let mut from = 0;
         let mut at = 0;
         while at < bytes.len() {
-            if self.grammar.is_ground() {
+            if self.tokenizer.is_ground() {
                 let Some(escape) = memchr(ESC, &bytes[at..]) else {
                     break;
                 };
                 at += escape;
             }
             let byte = bytes[at];
-            let was_in_string = self.grammar.is_in_string();
-            let token = self.grammar.step(byte);
+            let was_in_string = self.tokenizer.is_in_string();
+            let token = self.tokenizer.step(byte);
             match token {
                 Token::CsiBegin => self.sequence = Sequence::default(),
                 Token::CsiPart => self.sequence.add(byte),
@@ -98,7 +98,7 @@ impl Guard {
                     }
                 }
                 // The sequence is broken, and this byte is outside of it.
-                Token::Text | Token::Control if self.grammar.is_ground() => {
+                Token::Text | Token::Control if self.tokenizer.is_ground() => {
                     on(&bytes[from..at]);
                     on(&[CAN]);
                     from = at;
@@ -108,7 +108,7 @@ impl Guard {
                     on(&[CAN]);
                     from = at + 1;
                 }
-                Token::Part if was_in_string && self.grammar.is_in_string() => {
+                Token::Part if was_in_string && self.tokenizer.is_in_string() => {
                     self.string += 1;
                     if self.string > STRING_LIMIT {
                         on(&bytes[from..at]);

@@ -13,7 +13,7 @@ mod skim;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use abide_output::tokenizer as sequence;
+use abide_output::tokenizer;
 use alacritty_terminal::event::{Event, EventListener};
 use alacritty_terminal::grid::Dimensions;
 use alacritty_terminal::index::{Column, Line};
@@ -154,7 +154,7 @@ impl Screen {
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
-        let whole = all.len() - sequence::unfinished(&all);
+        let whole = all.len() - tokenizer::incomplete_suffix_len(&all);
         let size = self.size();
         for portion in all[..whole].chunks(PORTION) {
             let (term, parser) = (&mut self.term, &mut self.parser);

@@ -2,7 +2,7 @@
 //! (modes, the alternate screen, a full reset). Everything it painted has been scrolled away by the
 //! output after it.
 
-use abide_output::tokenizer::{Grammar, Token};
+use abide_output::tokenizer::{Token, Tokenizer};
 use memchr::memchr;
 
 /// Longest sequence that is looked at.
@@ -12,7 +12,7 @@ const ESC: u8 = 0x1b;
 /// Picks the lasting sequences out of a stream, wherever its chunks are cut.
 #[derive(Default)]
 pub struct Skim {
-    grammar: Grammar,
+    tokenizer: Tokenizer,
     /// The sequence whose end has not come yet.
     held: Vec<u8>,
 }
@@ -21,7 +21,7 @@ impl Skim {
     /// Hands on every lasting sequence in `bytes`.
     pub fn pass(&mut self, mut bytes: &[u8], mut on: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
-            if self.grammar.is_ground() {
+            if self.tokenizer.is_ground() {
                 let Some(at) = memchr(ESC, bytes) else {
                     return;
                 };
@@ -32,7 +32,7 @@ impl Skim {
             if byte == ESC {
                 self.held.clear();
             }
-            let token = self.grammar.step(byte);
+            let token = self.tokenizer.step(byte);
             if token != Token::Control && self.held.len() < SEQUENCE {
                 self.held.push(byte);
             }

@@ -9,7 +9,7 @@
 //! something was there.
 
 use super::sequence::{Motion, Sequence};
-use crate::tokenizer::{Grammar, Token};
+use crate::tokenizer::{Token, Tokenizer};
 
 const REPLACEMENT: &str = "\u{FFFD}";
 const COLOUR_MAX: usize = 32;
@@ -30,7 +30,7 @@ pub trait Surface {
 
 #[derive(Default)]
 pub struct Decoder {
-    grammar: Grammar,
+    tokenizer: Tokenizer,
     /// The control sequence that is being read.
     sequence: Sequence,
     sets: Sets,
@@ -84,7 +84,7 @@ fn drawn(text: &str) -> String {
 impl Decoder {
     pub fn feed(&mut self, mut bytes: &[u8], surface: &mut impl Surface) {
         while let Some(&byte) = bytes.first() {
-            let used = if self.grammar.is_ground() {
+            let used = if self.tokenizer.is_ground() {
                 self.ground(bytes, surface)
             } else {
                 self.step(byte, surface)
@@ -95,7 +95,7 @@ impl Decoder {
 
     /// Is nothing unfinished?
     pub fn is_idle(&self) -> bool {
-        self.grammar.is_ground() && self.carry.is_empty() && self.sets.are_plain()
+        self.tokenizer.is_ground() && self.carry.is_empty() && self.sets.are_plain()
     }
 
     /// The stream is over, or bytes are missing from here on: what is unfinished stays so.
@@ -104,7 +104,7 @@ impl Decoder {
             self.carry.clear();
             surface.text(REPLACEMENT);
         }
-        self.grammar = Grammar::default();
+        self.tokenizer = Tokenizer::default();
         self.sets = Sets::default();
     }
 
@@ -148,7 +148,7 @@ impl Decoder {
         let mut used = 0;
         while let Some(byte) = bytes.get(used)
             && !is_control(*byte)
-            && self.grammar.is_ground()
+            && self.tokenizer.is_ground()
             && self.carry.is_empty()
         {
             let rest = &bytes[used..];
@@ -176,7 +176,7 @@ impl Decoder {
         let mut used = 0;
         for chunk in stretch.utf8_chunks() {
             used += self.characters(chunk.valid(), surface);
-            if !self.grammar.is_ground() {
+            if !self.tokenizer.is_ground() {
                 return used;
             }
             let invalid = chunk.invalid();
@@ -225,7 +225,7 @@ impl Decoder {
                 '\u{80}'..='\u{9F}' => {
                     self.put(surface);
                     self.c1(c, surface);
-                    if !self.grammar.is_ground() {
+                    if !self.tokenizer.is_ground() {
                         return at + c.len_utf8();
                     }
                 }
@@ -254,7 +254,7 @@ impl Decoder {
     /// Takes one byte of a sequence, or a control character; returns 0 where it is text, which is read
     /// outside of the sequence that it broke.
     fn step(&mut self, byte: u8, surface: &mut impl Surface) -> usize {
-        match self.grammar.step(byte) {
+        match self.tokenizer.step(byte) {
             Token::Text => return 0,
             Token::Control => self.control(byte, surface),
             Token::CsiBegin => self.sequence = Sequence::default(),
