@@ -51,7 +51,7 @@ impl Filter {
             }
             rest = after;
         }
-        let (whole, begun) = rest.split_at(rest.len() - begun(rest));
+        let (whole, begun) = rest.split_at(rest.len() - tokenizer::incomplete_char_len(rest));
         text(whole, &mut out);
         self.held = begun.to_vec();
         out
@@ -133,22 +133,6 @@ fn text(bytes: &[u8], out: &mut Vec<u8>) {
 
 fn control_in(text: &[u8]) -> Option<usize> {
     memchr_iter(0xc2, text).find(|at| matches!(text.get(at + 1), Some(0x80..=0x9f)))
-}
-
-/// How many bytes at the end begin a character whose rest has not come.
-fn begun(bytes: &[u8]) -> usize {
-    let goes_on = |byte: &u8| matches!(byte, 0x80..=0xbf);
-    let is_begun = |back: &usize| {
-        let (lead, rest) = (bytes[bytes.len() - back], &bytes[bytes.len() - back + 1..]);
-        let length = match lead {
-            0xc2..=0xdf => 2,
-            0xe0..=0xef => 3,
-            0xf0..=0xf4 => 4,
-            _ => 0,
-        };
-        *back < length && rest.iter().all(goes_on)
-    };
-    (1..=bytes.len().min(3)).find(is_begun).unwrap_or(0)
 }
 
 fn has_no_control(bytes: &[u8]) -> bool {

@@ -17,6 +17,8 @@ const SUB: u8 = 0x1a;
 const DEL: u8 = 0x7f;
 /// Bytes at the end of a text in which an incomplete sequence is looked for.
 const MAX_INCOMPLETE: usize = 512;
+/// Longest parameters that [`sgr_len`] looks at.
+const MAX_SGR: usize = 32;
 /// Maximum length of a sixel image. Bytes behind it are text.
 const MAX_IMAGE: u32 = 4 << 20;
 
@@ -245,6 +247,17 @@ pub fn escape_len(bytes: &[u8]) -> Option<usize> {
     None
 }
 
+/// Length of the sequence at the start of `bytes` if it only sets colours or text attributes (SGR) and
+/// is short. Most sequences are of this kind, and this is faster than [`Tokenizer::step`] for each byte.
+pub(crate) fn sgr_len(bytes: &[u8]) -> Option<usize> {
+    let rest = bytes.strip_prefix(b"\x1b[")?;
+    let end = rest
+        .iter()
+        .take(MAX_SGR)
+        .position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
+    (rest[end] == b'm').then_some(end + 3)
+}
+
 /// Number of bytes at the end that begin an escape sequence or a UTF-8 character without completing it.
 pub fn incomplete_suffix_len(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(MAX_INCOMPLETE)..];
@@ -395,6 +408,17 @@ mod tests {
             prop_assert!(!out.contains(&ESC));
             let newlines = |bytes: &[u8]| bytes.iter().filter(|b| **b == b'\n').count();
             prop_assert_eq!(newlines(&out), newlines(&bytes));
+        }
+
+        #[test]
+        fn sgr_len_agrees_with_the_state_machine(parameters in "[0-9;:]{0,40}[m?A-]") {
+            let bytes = format!("\x1b[{parameters}").into_bytes();
+            if let Some(length) = sgr_len(&bytes) {
+                prop_assert_eq!(escape_len(&bytes), Some(length));
+                prop_assert_eq!(bytes[length - 1], b'm');
+            } else {
+                prop_assert!(bytes.last() != Some(&b'm') || parameters.len() > MAX_SGR);
+            }
         }
     }
 }

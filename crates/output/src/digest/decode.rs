@@ -9,10 +9,9 @@
 //! something was there.
 
 use super::sequence::{Motion, Sequence};
-use crate::tokenizer::{Token, Tokenizer};
+use crate::tokenizer::{Token, Tokenizer, sgr_len};
 
 const REPLACEMENT: &str = "\u{FFFD}";
-const COLOUR_MAX: usize = 32;
 /// Bytes beyond ASCII that are looked at together. A look begins again behind whatever ends the one
 /// before, so a bound on its reach keeps the work in proportion to the bytes.
 const STRETCH: usize = 128;
@@ -113,7 +112,7 @@ impl Decoder {
         if !self.carry.is_empty() {
             return self.complete_carry(bytes, surface);
         }
-        if let Some(length) = colour_length(bytes) {
+        if let Some(length) = sgr_len(bytes) {
             return length;
         }
         if is_control(bytes[0]) {
@@ -338,16 +337,6 @@ fn plain_length(bytes: &[u8]) -> usize {
     }
     let rest = bytes[at..].iter();
     at + rest.take_while(|&&b| !is_control(b) && b < 0x80).count()
-}
-
-/// The length of a sequence that only sets colours. Most sequences do, and mean nothing here.
-fn colour_length(bytes: &[u8]) -> Option<usize> {
-    let rest = bytes.strip_prefix(b"\x1B[")?;
-    let end = rest
-        .iter()
-        .take(COLOUR_MAX)
-        .position(|b| !matches!(b, b'0'..=b'9' | b';' | b':'))?;
-    (rest[end] == b'm').then_some(end + 3)
 }
 
 /// Characters that reorder or hide what stands around them: bidirectional overrides and marks,
