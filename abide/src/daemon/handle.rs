@@ -12,7 +12,7 @@ use abide_core::timer::Why;
 use abide_core::{
     Agent, Asking, CallId, Conversation, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
 };
-use abide_output::secret_fingerprints::Prints;
+use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -70,7 +70,7 @@ pub struct Launch {
     /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
     pub heritage: Option<Heritage>,
     /// What is secret in its environment and must not be shown.
-    pub secrets: Arc<Prints>,
+    pub secrets: Arc<SecretFingerprints>,
 }
 
 /// A command's input.
@@ -135,7 +135,7 @@ struct Shared {
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
-    secrets: Mutex<HashMap<SessionId, Arc<Prints>>>,
+    secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
     looks: Mutex<HashMap<SessionId, Looks>>,
     sentry: Arc<Sentry>,
     attached: Mutex<HashMap<SessionId, u32>>,
@@ -294,13 +294,13 @@ impl Handle {
     }
 
     /// The secrets that a session was given when it was started: they must not be shown.
-    pub fn secrets(&self, id: SessionId) -> Arc<Prints> {
+    pub fn secrets(&self, id: SessionId) -> Arc<SecretFingerprints> {
         let secrets = self.shared.secrets.lock().expect("no holder panics");
         secrets.get(&id).cloned().unwrap_or_default()
     }
 
     /// Remembers them until the session is forgotten.
-    pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<Prints>) {
+    pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<SecretFingerprints>) {
         if !given.is_empty() {
             let mut secrets = self.shared.secrets.lock().expect("no holder panics");
             secrets.insert(id, given);

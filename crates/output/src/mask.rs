@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use aho_corasick::AhoCorasick;
 use regex::{Captures, Regex};
 
-use crate::secret_fingerprints::{Prints, Salt};
+use crate::secret_fingerprints::{Salt, SecretFingerprints};
 
 /// Parts of names that say: what I hold is secret.
 const SECRET_NAMES: &[&str] = &[
@@ -40,25 +40,25 @@ const OPEN_NAMES: &[&str] = &[
 /// What is hidden in the texts about one session.
 #[derive(Clone, Default)]
 pub struct Mask {
-    secrets: Arc<Prints>,
+    secrets: Arc<SecretFingerprints>,
 }
 
 /// The secrets among these variables. `salt` gives random bytes; it is called only if there is a secret.
 pub fn secrets<'a>(
     variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     salt: impl FnOnce() -> Salt,
-) -> Prints {
+) -> SecretFingerprints {
     let secret = |(name, _): &(&str, &str)| is_secret(name);
     let variables = variables.into_iter().filter(secret);
     // A value of several lines is shown line by line.
     let lines =
         variables.flat_map(|(name, value)| value.lines().map(move |line| (name, line.trim())));
-    Prints::of(lines, salt)
+    SecretFingerprints::of(lines, salt)
 }
 
 impl Mask {
     /// Knows the shapes of tokens, and these secrets.
-    pub fn of(secrets: Arc<Prints>) -> Self {
+    pub fn of(secrets: Arc<SecretFingerprints>) -> Self {
         Mask { secrets }
     }
 

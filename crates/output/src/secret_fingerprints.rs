@@ -1,136 +1,156 @@
-//! Fingerprints of secrets: enough to find them again in a text, and not to tell them. So they may be
-//! written down beside what a command wrote, and whoever reads that in years can still hide them.
+//! Salted fingerprints of secrets.
+//!
+//! A fingerprint is enough to find a secret in a text, but does not reveal it. So fingerprints can be
+//! stored beside the output of a command, and the secrets can be masked whenever that output is read.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// A secret has at least as many bytes: what is shorter is a word of everyday text. So many are looked
-/// at as one number.
-pub const LEAST: usize = size_of::<u64>();
-/// Secrets that are known of one session.
-pub const MOST: usize = 1_024;
-/// Bytes of a hash that are kept: no text hits upon them by chance.
-const HASH: usize = 16;
-/// Numbers with a bit for every hint that there can be.
-const HINTS: usize = (1 << u16::BITS) / HINTS_A_WORD;
-const HINTS_A_WORD: usize = u64::BITS as usize;
+/// Minimum length of a secret. A shorter one could be a common word. The first bytes of a secret, this
+/// many, are compared as one number.
+pub const MIN_SECRET_BYTES: usize = size_of::<u64>();
+/// Maximum number of secrets in a set.
+pub const MAX_SECRETS: usize = 1_024;
+/// Bytes of a hash that are stored: enough to rule out an accidental match.
+const HASH_BYTES: usize = 16;
+/// Words of a bit set with one bit for each possible hint.
+const HINT_WORDS: usize = (1 << u16::BITS) / HINTS_PER_WORD;
+const HINTS_PER_WORD: usize = u64::BITS as usize;
 
-/// Random bytes that are hashed with each secret, so that equal secrets of two sessions look different.
+/// Random bytes that are hashed with each secret, so that equal secrets in two sets look different.
 pub type Salt = [u8; 16];
 
-/// The fingerprints of the secrets that one session was given.
+/// Set of fingerprints.
+///
+/// ```
+/// use abide_output::secret_fingerprints::SecretFingerprints;
+///
+/// let salt = || [7; 16]; // random bytes in practice
+/// let known = SecretFingerprints::of([("API_KEY", "correct-horse")], salt);
+/// let found = known.find("login correct-horse ok");
+/// assert_eq!(found, [(6..19, "API_KEY")]);
+/// ```
 #[derive(Clone, Debug, Default)]
-pub struct Prints {
+pub struct SecretFingerprints {
     salt: Salt,
-    /// The longest first: what is hidden is hidden whole.
-    prints: Vec<Print>,
+    /// Sorted by length, the longest first, so that the longest match wins.
+    fingerprints: Vec<Fingerprint>,
 }
 
 #[derive(Clone, Debug)]
-struct Print {
+struct Fingerprint {
     name: String,
     length: usize,
-    /// A few bits of how it begins, so that hardly any place of a text has to be looked at closely.
+    /// Short hash of the first bytes, so that few places of a text need the full hash.
     hint: u16,
-    hash: [u8; HASH],
+    hash: [u8; HASH_BYTES],
 }
 
-/// As they are written down.
+/// Stored form.
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct Serialized {
     salt: String,
     /// Name, length, hint and hash.
     secrets: Vec<(String, usize, u16, String)>,
 }
 
-impl Prints {
-    /// Those of secrets, each with its name. Whatever is shorter than [`LEAST`] is none. `salt` gives
-    /// random bytes; it is called only if there is a secret.
+impl SecretFingerprints {
+    /// Fingerprints of secrets, given as name and value. Values shorter than [`MIN_SECRET_BYTES`] are
+    /// ignored. `salt` returns random bytes; it is called only if there is a secret.
     pub fn of<'a>(
         secrets: impl IntoIterator<Item = (&'a str, &'a str)>,
         salt: impl FnOnce() -> Salt,
     ) -> Self {
         let mut secrets = secrets
             .into_iter()
-            .filter(|(_, secret)| secret.len() >= LEAST)
+            .filter(|(_, secret)| secret.len() >= MIN_SECRET_BYTES)
             .peekable();
         if secrets.peek().is_none() {
-            return Prints::default();
+            return SecretFingerprints::default();
         }
         let salt = salt();
-        let print = |(name, secret): (&str, &str)| Print {
+        let fingerprint = |(name, secret): (&str, &str)| Fingerprint {
             name: name.to_owned(),
             length: secret.len(),
             hint: hint(&salt, first(secret.as_bytes())),
             hash: hash(&salt, secret.as_bytes()),
         };
-        Prints::from_parts(salt, secrets.take(MOST).map(print).collect())
+        SecretFingerprints::from_parts(salt, secrets.take(MAX_SECRETS).map(fingerprint).collect())
     }
 
-    fn from_parts(salt: Salt, mut prints: Vec<Print>) -> Self {
-        prints.sort_by_key(|print| std::cmp::Reverse(print.length));
-        Prints { salt, prints }
+    fn from_parts(salt: Salt, mut fingerprints: Vec<Fingerprint>) -> Self {
+        fingerprints.sort_by_key(|fingerprint| std::cmp::Reverse(fingerprint.length));
+        SecretFingerprints { salt, fingerprints }
     }
 
-    /// Whether there is nothing to be found.
+    /// Returns whether the set has no fingerprint.
     pub fn is_empty(&self) -> bool {
-        self.prints.is_empty()
+        self.fingerprints.is_empty()
     }
 
-    /// To be written down; nothing where there are none.
+    /// Stored form of the set; empty if the set is.
     pub fn to_bytes(&self) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
         }
-        let written = |print: &Print| {
-            let hash = hex(&print.hash);
-            (print.name.clone(), print.length, print.hint, hash)
+        let serialized = |fingerprint: &Fingerprint| {
+            let hash = hex(&fingerprint.hash);
+            (
+                fingerprint.name.clone(),
+                fingerprint.length,
+                fingerprint.hint,
+                hash,
+            )
         };
-        let written = Written {
+        let serialized = Serialized {
             salt: hex(&self.salt),
-            secrets: self.prints.iter().map(written).collect(),
+            secrets: self.fingerprints.iter().map(serialized).collect(),
         };
-        serde_json::to_vec(&written).unwrap_or_default()
+        serde_json::to_vec(&serialized).unwrap_or_default()
     }
 
-    /// As they were written down. What cannot be read finds nothing.
+    /// Set from its stored form. Bytes that cannot be read make an empty set.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let read = || {
-            let written: Written = serde_json::from_slice(bytes).ok()?;
-            let print = |(name, length, hint, hash): (String, usize, u16, String)| {
+            let serialized: Serialized = serde_json::from_slice(bytes).ok()?;
+            let fingerprint = |(name, length, hint, hash): (String, usize, u16, String)| {
                 let hash = bytes_of(&hash)?;
-                (length >= LEAST).then_some(Print {
+                (length >= MIN_SECRET_BYTES).then_some(Fingerprint {
                     name,
                     length,
                     hint,
                     hash,
                 })
             };
-            let prints: Option<Vec<Print>> = written.secrets.into_iter().map(print).collect();
-            Some(Prints::from_parts(bytes_of(&written.salt)?, prints?))
+            let fingerprints: Option<Vec<Fingerprint>> =
+                serialized.secrets.into_iter().map(fingerprint).collect();
+            Some(SecretFingerprints::from_parts(
+                bytes_of(&serialized.salt)?,
+                fingerprints?,
+            ))
         };
         match bytes {
-            [] => Prints::default(),
+            [] => SecretFingerprints::default(),
             _ => read().unwrap_or_default(),
         }
     }
 
-    /// Where in a text secrets stand, from its begin to its end, and what they are called.
+    /// Byte ranges of the secrets in a text, in order, with their names.
     pub fn find(&self, text: &str) -> Vec<(Range<usize>, &str)> {
         let mut found = Vec::new();
         if self.is_empty() {
             return found;
         }
-        let hints = Hints::of(&self.prints);
+        let hints = HintSet::of(&self.fingerprints);
         let bytes = text.as_bytes();
         let mut at = 0;
-        while at + LEAST <= bytes.len() {
+        while at + MIN_SECRET_BYTES <= bytes.len() {
             match self.begins(&bytes[at..], &hints) {
-                Some(print) if text.is_char_boundary(at + print.length) => {
-                    found.push((at..at + print.length, print.name.as_str()));
-                    at += print.length;
+                Some(fingerprint) if text.is_char_boundary(at + fingerprint.length) => {
+                    found.push((at..at + fingerprint.length, fingerprint.name.as_str()));
+                    at += fingerprint.length;
                 }
                 _ => at += 1,
             }
@@ -138,49 +158,53 @@ impl Prints {
         found
     }
 
-    /// The longest secret that these bytes begin with.
-    fn begins(&self, bytes: &[u8], hints: &Hints) -> Option<&Print> {
+    /// Longest secret at the start of `bytes`.
+    fn begins(&self, bytes: &[u8], hints: &HintSet) -> Option<&Fingerprint> {
         let hint = hint(&self.salt, first(bytes));
-        if !hints.hold(hint) {
+        if !hints.contains(hint) {
             return None;
         }
-        let alike = self.prints.iter().filter(|print| print.hint == hint);
-        let mut fitting = alike.filter(|print| print.length <= bytes.len());
-        fitting.find(|print| hash(&self.salt, &bytes[..print.length]) == print.hash)
+        let alike = self
+            .fingerprints
+            .iter()
+            .filter(|fingerprint| fingerprint.hint == hint);
+        let mut fitting = alike.filter(|fingerprint| fingerprint.length <= bytes.len());
+        fitting
+            .find(|fingerprint| hash(&self.salt, &bytes[..fingerprint.length]) == fingerprint.hash)
     }
 }
 
-/// The hints that any fingerprint has.
-struct Hints([u64; HINTS]);
+/// Hints of all fingerprints of a set.
+struct HintSet([u64; HINT_WORDS]);
 
-impl Hints {
-    fn of(prints: &[Print]) -> Self {
-        let mut hints = [0; HINTS];
-        for print in prints {
-            let (word, bit) = place(print.hint);
+impl HintSet {
+    fn of(fingerprints: &[Fingerprint]) -> Self {
+        let mut hints = [0; HINT_WORDS];
+        for fingerprint in fingerprints {
+            let (word, bit) = place(fingerprint.hint);
             hints[word] |= bit;
         }
-        Hints(hints)
+        HintSet(hints)
     }
 
-    fn hold(&self, hint: u16) -> bool {
+    fn contains(&self, hint: u16) -> bool {
         let (word, bit) = place(hint);
         self.0[word] & bit != 0
     }
 }
 
-/// The number of a hint's bit, and that bit in it.
+/// Index of the word with the bit of a hint, and the bit.
 fn place(hint: u16) -> (usize, u64) {
     (
-        usize::from(hint) / HINTS_A_WORD,
-        1 << (usize::from(hint) % HINTS_A_WORD),
+        usize::from(hint) / HINTS_PER_WORD,
+        1 << (usize::from(hint) % HINTS_PER_WORD),
     )
 }
 
-/// The first bytes of a text that has so many, as a number.
+/// First bytes of a secret or a text as a number; 0 if there are too few.
 fn first(bytes: &[u8]) -> u64 {
     bytes
-        .first_chunk::<LEAST>()
+        .first_chunk::<MIN_SECRET_BYTES>()
         .map_or(0, |first| u64::from_le_bytes(*first))
 }
 
@@ -190,7 +214,7 @@ fn hint(salt: &Salt, first: u64) -> u16 {
     ((first ^ shift).wrapping_mul(factor | 1) >> (u64::BITS - u16::BITS)) as u16
 }
 
-fn hash(salt: &Salt, secret: &[u8]) -> [u8; HASH] {
+fn hash(salt: &Salt, secret: &[u8]) -> [u8; HASH_BYTES] {
     let whole = Sha256::new().chain_update(salt).chain_update(secret);
     let whole: [u8; 32] = whole.finalize().into();
     std::array::from_fn(|at| whole[at])
@@ -201,7 +225,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that digits stand for, where there are as many.
+/// Bytes from hexadecimal digits, if there are exactly that many.
 fn bytes_of<const N: usize>(digits: &str) -> Option<[u8; N]> {
     if digits.len() != 2 * N || !digits.is_ascii() {
         return None;
@@ -224,10 +248,10 @@ mod tests {
     ];
 
     #[test]
-    fn secrets_are_found_the_longest_first() {
-        let prints = Prints::of(SECRETS, || [7; 16]);
+    fn longest_secret_at_a_place_wins() {
+        let fingerprints = SecretFingerprints::of(SECRETS, || [7; 16]);
         let text = "abcdefgabcdefgh-ijk schlüssel abcdefgh-ijklabcdefgh";
-        let found: Vec<(&str, &str)> = prints
+        let found: Vec<(&str, &str)> = fingerprints
             .find(text)
             .into_iter()
             .map(|(place, name)| (&text[place], name))
@@ -243,26 +267,29 @@ mod tests {
 
     #[test]
     fn what_is_written_down_finds_the_same_and_tells_nothing() {
-        let prints = Prints::of(SECRETS, || [7; 16]);
-        let written = prints.to_bytes();
-        let text = String::from_utf8(written.clone()).unwrap();
+        let fingerprints = SecretFingerprints::of(SECRETS, || [7; 16]);
+        let serialized = fingerprints.to_bytes();
+        let text = String::from_utf8(serialized.clone()).unwrap();
         assert!(!SECRETS.iter().any(|(_, secret)| text.contains(secret)));
         let text = "x abcdefgh y schlüssel";
-        let again = Prints::from_bytes(&written);
-        assert_eq!(again.find(text), prints.find(text));
+        let again = SecretFingerprints::from_bytes(&serialized);
+        assert_eq!(again.find(text), fingerprints.find(text));
         assert_eq!(again.find(text).len(), 2);
-        // With another salt the same secret is written differently.
-        assert_ne!(Prints::of(SECRETS, || [8; 16]).to_bytes(), written);
+        // Another salt gives another stored form.
+        assert_ne!(
+            SecretFingerprints::of(SECRETS, || [8; 16]).to_bytes(),
+            serialized
+        );
     }
 
     #[test]
-    fn what_is_no_fingerprint_finds_nothing() {
+    fn invalid_stored_form_finds_nothing() {
         for bytes in ["", "{}", "nonsense", r#"{"salt":"00","secrets":[]}"#] {
-            let prints = Prints::from_bytes(bytes.as_bytes());
-            assert!(prints.is_empty());
-            assert_eq!(prints.find("abcdefgh"), []);
+            let fingerprints = SecretFingerprints::from_bytes(bytes.as_bytes());
+            assert!(fingerprints.is_empty());
+            assert_eq!(fingerprints.find("abcdefgh"), []);
         }
-        let short = Prints::of([("SHORT", "abcdefg")], || {
+        let short = SecretFingerprints::of([("SHORT", "abcdefg")], || {
             unreachable!("no secret, no salt")
         });
         assert!(short.to_bytes().is_empty());

@@ -11,7 +11,7 @@ use abide_core::{Millis, Mono, Outcome, SessionId};
 use abide_output::digest::{Digest, Digested, Gap, Limits, counted};
 use abide_output::mask::{self, Mask};
 use abide_output::printable::{one_line, visible};
-use abide_output::secret_fingerprints::Prints;
+use abide_output::secret_fingerprints::SecretFingerprints;
 use serde_json::{Map, Value, json};
 
 use super::output::Output;
@@ -94,7 +94,7 @@ pub(super) fn read_common(
 }
 
 /// What is secret in the variables that a call sets.
-pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> Prints {
+pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFingerprints {
     let texts = given
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_ref()?.to_str()?)));

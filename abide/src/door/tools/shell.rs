@@ -171,7 +171,7 @@ impl Launch {
         cwd: std::path::PathBuf,
         env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
         stdin: Option<String>,
-        secrets: std::sync::Arc<abide_output::secret_fingerprints::Prints>,
+        secrets: std::sync::Arc<abide_output::secret_fingerprints::SecretFingerprints>,
     ) -> Self {
         let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
         Launch {

@@ -10,7 +10,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
-use abide_output::secret_fingerprints::Prints;
+use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Found, Keepers, Recalled, hello};
 use crate::keeper::folder::{self, EndingFile, Meta, Record};
@@ -239,7 +239,7 @@ fn recalled(
         cwd: OsString::from_vec(meta.cwd).into(),
         pty: meta.pty.is_some(),
         deadline: limits.deadline,
-        secrets: Prints::from_bytes(&meta.prints),
+        secrets: SecretFingerprints::from_bytes(&meta.prints),
         damage,
     };
     keepers.recall(id, recalled);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::{Containment, End, Event, Millis, Mono, Session, SessionId, Wall};
-use abide_output::secret_fingerprints::Prints;
+use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -108,7 +108,7 @@ pub struct Recalled {
     /// The hard limit it was started with.
     pub deadline: Option<Millis>,
     /// The secrets it was given.
-    pub secrets: Prints,
+    pub secrets: SecretFingerprints,
     /// What is wrong with its record, as a sentence.
     pub damage: Option<Arc<str>>,
 }
