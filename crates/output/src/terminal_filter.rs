@@ -1,32 +1,43 @@
-//! What a session's program may do to a person's own terminal: paint on it. What it may not, unless
-//! asked for: give it a title, fill its clipboard, change its colours, print. What it never may:
-//! ask it something, since the session itself answers that, and nobody wants two answers.
+//! Filter for output that is written to a person's own terminal.
+//!
+//! Text, colours and cursor movements pass. Titles, clipboard writes, colour palettes, images and
+//! printing pass only if the person asked for them. Queries never pass: the emulated terminal of the
+//! session answers them, and a second answer from the person's terminal would be typed into the session.
 
 use memchr::{memchr_iter, memchr2};
 
 use crate::tokenizer;
 
 const ESC: u8 = 0x1b;
-/// Asks a terminal to identify itself.
+/// ENQ: asks a terminal to identify itself.
 const ENQ: u8 = 0x05;
-/// A sequence that is longer than this and still not finished is left out.
-const LONGEST: usize = 64 << 10;
+/// Maximum length of an incomplete sequence that is kept for the next bytes.
+const MAX_INCOMPLETE: usize = 64 << 10;
 
-/// Lets painting through, wherever the stream is cut.
-pub struct Filter {
+/// Filter of one stream, which may be cut anywhere.
+///
+/// ```
+/// use abide_output::terminal_filter::TerminalFilter;
+///
+/// let mut filter = TerminalFilter::new(false);
+/// let shown = filter.pass(b"\x1b[31mred\x1b[0m\x1b]0;title\x07");
+/// assert_eq!(shown, b"\x1b[31mred\x1b[0m");
+/// ```
+pub struct TerminalFilter {
     unfiltered: bool,
     held: Vec<u8>,
 }
 
-impl Filter {
+impl TerminalFilter {
+    /// Filter that removes queries only, if `unfiltered`, else everything but text and painting.
     pub fn new(unfiltered: bool) -> Self {
-        Filter {
+        TerminalFilter {
             unfiltered,
             held: Vec::new(),
         }
     }
 
-    /// What of the stream may be written to the terminal.
+    /// Bytes that may be written to the terminal.
     pub fn pass(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
@@ -40,7 +51,7 @@ impl Filter {
                 continue;
             }
             let Some(length) = tokenizer::escape_len(rest) else {
-                if rest.len() <= LONGEST {
+                if rest.len() <= MAX_INCOMPLETE {
                     self.held = rest.to_vec();
                 }
                 return out;
@@ -61,9 +72,9 @@ impl Filter {
         match found.get(1) {
             Some(b'[') => self.control(found),
             Some(b']') => self.command(found),
-            // Strings of other kinds carry pictures, settings and queries.
+            // DCS, SOS, PM and APC carry images, settings and queries.
             Some(b'P' | b'X' | b'^' | b'_') => self.unfiltered && !is_query_string(found),
-            // Identify yourself; read bytes otherwise, or send other ones; a multiplexer's title.
+            // DECID, change of the character coding, C1 mode, title of a multiplexer.
             Some(b'Z' | b'%' | b' ' | b'k') => false,
             Some(_) => has_no_control(&found[1..]),
             None => false,
@@ -74,30 +85,30 @@ impl Filter {
         let [_, _, marker, ..] = *found else {
             return false;
         };
-        // A terminal obeys a control in the middle before it goes on with the sequence.
+        // A terminal executes a control character within a sequence and continues the sequence.
         if !has_no_control(&found[1..]) {
             return false;
         }
         let holds = |sign: u8| found.contains(&sign);
         match found.last() {
-            // Device attributes and status, modes, terminal parameters, what the keyboard reports.
+            // Queries: device attributes and status, terminal parameters, modes, keyboard reports.
             Some(b'c' | b'n' | b'x') => false,
             Some(b'p') => !holds(b'$'),
             Some(b'q') => marker != b'>',
             Some(b'u') => marker != b'?' && !holds(b'$'),
             Some(b'w') => !holds(b'$') && !holds(b'\''),
-            // What pictures, keys, colours, the extent, the mouse and a part of the screen are.
+            // Queries: graphics, key modifiers, colours, displayed extent, mouse, checksum.
             Some(b'S' | b'm') => marker != b'?',
             Some(b'R') => !holds(b'#'),
             Some(b'v') => !holds(b'"'),
             Some(b'y') => !holds(b'*'),
             Some(b'|') => !holds(b'#') && !holds(b'\''),
-            // Windows: moves, sizes, reports, titles.
+            // Window operations: move, resize, report, title.
             Some(b't') => false,
             // Printing.
             Some(b'i') => self.unfiltered,
             Some(0x40..=0x7e) => true,
-            // It broke off.
+            // Broken sequence.
             _ => false,
         }
     }
@@ -111,13 +122,13 @@ impl Filter {
         let asks = text.windows(2).any(|pair| pair == b";?");
         let plain = std::str::from_utf8(text).is_ok_and(|text| !text.contains(char::is_control));
         let link = text.starts_with(b"8;") && plain;
-        // Terminals pass over controls in a string, so they could stand in the middle of a question.
+        // Terminals ignore control characters in a string, so these could hide a query.
         link || (self.unfiltered && !asks && has_no_control(text))
     }
 }
 
-/// Appends text without the controls of one character (U+0080 to U+009F): each of them is to a
-/// terminal what an escape and a letter are. As single bytes they are such to some terminals.
+/// Appends text without C1 control characters (U+0080 to U+009F), which are equivalent to ESC and a
+/// letter. Some terminals also accept them as single bytes.
 fn text(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         let mut valid = chunk.valid().as_bytes();
@@ -139,8 +150,8 @@ fn has_no_control(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| !matches!(byte, 0..0x20 | 0x7f))
 }
 
-/// Queries in strings begin with `$q` (settings) or `+q` (capabilities), perhaps with numbers and
-/// controls in between, which terminals pass over.
+/// Returns whether a DCS is a query: `$q` (settings) or `+q` (capabilities), perhaps with numbers and
+/// control characters in between, which terminals ignore.
 fn is_query_string(found: &[u8]) -> bool {
     let Some(string) = found.strip_prefix(b"\x1bP") else {
         return false;
@@ -157,9 +168,9 @@ mod tests {
     use proptest::prelude::*;
 
     fn passed(unfiltered: bool, text: &str) -> String {
-        let whole = Filter::new(unfiltered).pass(text.as_bytes());
+        let whole = TerminalFilter::new(unfiltered).pass(text.as_bytes());
         for cut in 0..text.len() {
-            let mut filter = Filter::new(unfiltered);
+            let mut filter = TerminalFilter::new(unfiltered);
             let mut parts = filter.pass(&text.as_bytes()[..cut]);
             parts.extend(filter.pass(&text.as_bytes()[cut..]));
             assert_eq!(parts, whole, "{text:?} cut at {cut}");
@@ -176,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reprograms_a_terminal_passes_only_when_asked_for() {
+    fn settings_and_images_pass_only_unfiltered() {
         for hostile in [
             "\x1b]0;title\x07",
             "\x1b]52;c;aGk=\x07",
@@ -228,8 +239,8 @@ mod tests {
     }
 
     #[test]
-    fn a_control_in_the_middle_hides_no_query() {
-        // A terminal obeys the control and goes on with the sequence.
+    fn control_character_within_a_query_does_not_hide_it() {
+        // A terminal executes the control character and continues the sequence.
         for query in [
             "\x1b[\x006n",
             "\x1b[6\x08n",
@@ -248,21 +259,21 @@ mod tests {
     }
 
     #[test]
-    fn controls_of_one_character_never_pass() {
-        // As characters of their own, and as bytes, which some terminals take for the same.
+    fn c1_control_characters_never_pass() {
+        // As UTF-8 characters, and as single bytes.
         let text = "a\u{9b}6n\u{9d}52;c;aGk=\u{9c}\u{90}$qm\u{9c}\u{85}é\u{a0}\u{200b}日b";
         let shown = "a6n52;c;aGk=$qmé\u{a0}\u{200b}日b";
         assert_eq!(passed(false, text), shown);
         assert_eq!(passed(true, text), shown);
         let bytes = b"a\x9b6n\x9d0;t\x07\xe6\x97\xa5\xc3\x9b\xf0\x9f\xa6\x80\xe6\x97\x9bb\xc2";
-        let mut filter = Filter::new(false);
+        let mut filter = TerminalFilter::new(false);
         let whole = filter.pass(bytes);
         assert_eq!(
             whole,
             b"a6n0;t\x07\xe6\x97\xa5\xc3\x9b\xf0\x9f\xa6\x80\xe6\x97\x9bb"
         );
         for cut in 0..bytes.len() {
-            let mut filter = Filter::new(false);
+            let mut filter = TerminalFilter::new(false);
             let mut parts = filter.pass(&bytes[..cut]);
             parts.extend(filter.pass(&bytes[cut..]));
             assert_eq!(parts, whole, "cut at {cut}");
@@ -270,19 +281,19 @@ mod tests {
     }
 
     #[test]
-    fn no_terminal_is_made_to_read_bytes_otherwise() {
-        // Another coding, under which single bytes are controls; and the title of a multiplexer.
+    fn change_of_character_coding_does_not_pass() {
+        // ISO 2022, in which single bytes are C1 controls; and the title of a multiplexer.
         assert_eq!(passed(false, "a\x1b%@b\x1b%Gc"), "abc");
         assert_eq!(passed(false, "\x1bktitle\x1b\\"), "title\x1b\\");
     }
 
     #[test]
-    fn a_link_that_is_never_closed_does_not_pass() {
+    fn link_without_terminator_does_not_pass() {
         assert_eq!(passed(false, "\x1b]8;;http://a\nnext"), "\nnext");
         assert_eq!(passed(false, "\x1b]8;;http://a\x1b[1mnext"), "\x1b[1mnext");
     }
 
-    /// What another parser than ours makes of bytes: only what a program may not do unless asked for.
+    /// Sequences that must not pass, as another parser finds them.
     #[derive(Default)]
     struct Oracle {
         forbidden: Vec<String>,
@@ -330,7 +341,7 @@ mod tests {
             cut in 0usize..80,
         ) {
             let (first, second) = bytes.split_at(cut.min(bytes.len()));
-            let mut filter = Filter::new(false);
+            let mut filter = TerminalFilter::new(false);
             let mut out = filter.pass(first);
             out.extend(filter.pass(second));
             let mut oracle = Oracle::default();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::SessionId;
-use abide_output::terminal_filter::Filter;
+use abide_output::terminal_filter::TerminalFilter;
 use axum::extract::rejection::PathRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
@@ -68,7 +68,7 @@ async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket
     let shown = Shown {
         resized: state.handle.screens().resized(),
         present,
-        filter: Filter::new(false),
+        filter: TerminalFilter::new(false),
         state: state.clone(),
         view: view.clone(),
         out,
@@ -119,7 +119,7 @@ struct Shown {
     state: State,
     view: Arc<SessionView>,
     out: SplitSink<WebSocket, Message>,
-    filter: Filter,
+    filter: TerminalFilter,
     present: Pending,
     resized: broadcast::Receiver<(SessionId, Size)>,
 }
@@ -181,7 +181,7 @@ impl Shown {
 
     async fn paint_anew(&mut self) -> io::Result<Tail> {
         let (_, painting, from) = self.painting().await?;
-        self.filter = Filter::new(false);
+        self.filter = TerminalFilter::new(false);
         self.send(Message::Binary(Bytes::from_static(BLANK)))
             .await?;
         self.paint(&painting).await?;

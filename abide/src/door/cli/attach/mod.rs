@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use abide_core::Millis;
-use abide_output::terminal_filter::Filter;
+use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
         id,
         terminal,
         keys,
-        filter: Filter::new(attach.unfiltered),
+        filter: TerminalFilter::new(attach.unfiltered),
         fits: !attach.keep_size,
         at: 0,
         _raw: raw,
@@ -115,7 +115,7 @@ struct Seat {
     id: String,
     terminal: Terminal,
     keys: mpsc::Sender<Bytes>,
-    filter: Filter,
+    filter: TerminalFilter,
     /// The session's terminal takes the size of this one.
     fits: bool,
     at: u64,
