@@ -5,8 +5,8 @@
 pub mod digest;
 pub mod lines;
 pub mod mask;
-pub mod plain_text;
 pub mod printable;
+pub mod sanitizer;
 pub mod secret_fingerprints;
 pub mod terminal_filter;
 pub mod tokenizer;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use abide_output::plain_text::Cleaner;
+use abide_output::sanitizer::Sanitizer;
 use serde_json::{Value, json};
 
 use super::args::Call;
@@ -47,7 +47,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
             let text = result["text"].as_str().unwrap_or_default();
             // A model wrote what is called, and the result repeats it.
             let text = match super::person_reads() {
-                true => Cleaner::default().clean(text.as_bytes()),
+                true => Sanitizer::default().clean(text.as_bytes()),
                 false => text.to_owned(),
             };
             let tool = block.tool;

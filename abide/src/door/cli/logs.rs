@@ -1,6 +1,6 @@
 //! `abide logs` and `abide session read`.
 
-use abide_output::plain_text::Cleaner;
+use abide_output::sanitizer::Sanitizer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use crate::door::http::frame::{Frame, Stream};
 
 pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
     let mut reading = Reading {
-        cleaners: Default::default(),
+        sanitizers: Default::default(),
         at: logs.from,
         time: 0,
         logs,
@@ -57,7 +57,7 @@ struct Reading {
     /// When came what is printed next.
     time: u64,
     /// One for each stream: a sequence begun on one is not ended by the other.
-    cleaners: [Cleaner; 3],
+    sanitizers: [Sanitizer; 3],
 }
 
 impl Reading {
@@ -101,8 +101,8 @@ impl Reading {
         if self.logs.raw {
             return super::print(bytes);
         }
-        let cleaner = &mut self.cleaners[stream as usize];
-        super::print(cleaner.clean(bytes).as_bytes())
+        let sanitizer = &mut self.sanitizers[stream as usize];
+        super::print(sanitizer.clean(bytes).as_bytes())
     }
 
     fn line(&self, stream: Stream, bytes: &[u8]) -> Value {

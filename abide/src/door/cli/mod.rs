@@ -86,7 +86,7 @@ fn unexpected_option(said: &clap::Error) -> Option<String> {
     if let Some(usage) = said.get(ContextKind::Usage) {
         sentence.push_str(&format!("\n\n{usage}"));
     }
-    let safe = abide_output::plain_text::Cleaner::default().clean(sentence.as_bytes());
+    let safe = abide_output::sanitizer::Sanitizer::default().clean(sentence.as_bytes());
     Some(format!("error: {safe}"))
 }
 

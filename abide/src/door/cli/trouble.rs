@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use abide_output::plain_text::Cleaner;
+use abide_output::sanitizer::Sanitizer;
 use hyper::StatusCode;
 
 use crate::door::client::Unanswered;
@@ -50,7 +50,7 @@ impl Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // It may repeat a path or a name that somebody else chose.
-        let safe = |text: &str| Cleaner::default().clean(text.as_bytes());
+        let safe = |text: &str| Sanitizer::default().clean(text.as_bytes());
         write!(f, "abide: {}", safe(&self.sentence))?;
         if let Some(next) = &self.next {
             write!(f, "\n  {}", safe(next))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::Mono;
-use abide_output::plain_text::Cleaner;
+use abide_output::sanitizer::Sanitizer;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -86,11 +86,11 @@ pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String
     let path = format!("/v1/sessions/{session}/log?format=frames&from={from}");
     let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
     let mut text = String::new();
-    let mut cleaners: [Cleaner; 3] = Default::default();
+    let mut sanitizers: [Sanitizer; 3] = Default::default();
     while let Some(frame) = answer.frame().await? {
         match frame {
             Frame::Output(stream, bytes) => {
-                text.push_str(&cleaners[stream as usize].clean(&bytes));
+                text.push_str(&sanitizers[stream as usize].clean(&bytes));
             }
             Frame::Ended(_) => break,
             _ => {}

@@ -1,26 +1,35 @@
-//! Output of commands, made safe to show: no escape sequence and no control character comes through,
-//! so nothing that a command wrote once can reprogram the terminal it is read at later.
+//! Plain text from command output, for printing on a person's terminal.
+//!
+//! Escape sequences are removed and control characters replaced, so that output which a command once
+//! wrote cannot reprogram the terminal on which it is read later.
 
 use crate::tokenizer::{Token, Tokenizer};
 
-/// Cleans a stream of bytes, piece by piece.
+/// Makes plain text of a stream of bytes, which may be cut anywhere.
+///
+/// ```
+/// use abide_output::sanitizer::Sanitizer;
+///
+/// let mut sanitizer = Sanitizer::default();
+/// assert_eq!(sanitizer.clean(b"\x1b[31mred\x1b[0m\x07\r\n"), "red\u{fffd}\n");
+/// ```
 #[derive(Default)]
-pub struct Cleaner {
+pub struct Sanitizer {
     tokenizer: Tokenizer,
-    /// The beginning of a character whose rest has not come yet.
-    partial: Vec<u8>,
+    /// Begin of a UTF-8 character without its rest.
+    incomplete: Vec<u8>,
     after_return: bool,
 }
 
-impl Cleaner {
-    /// The next piece, as text.
+impl Sanitizer {
+    /// Text of the next bytes.
     pub fn clean(&mut self, bytes: &[u8]) -> String {
         for byte in bytes {
             if matches!(self.tokenizer.step(*byte), Token::Text | Token::Control) {
-                self.partial.push(*byte);
+                self.incomplete.push(*byte);
             }
         }
-        let whole = std::mem::take(&mut self.partial);
+        let whole = std::mem::take(&mut self.incomplete);
         let mut text = String::with_capacity(whole.len());
         let mut rest = &whole[..];
         loop {
@@ -34,7 +43,7 @@ impl Cleaner {
                     self.push(&mut text, &String::from_utf8_lossy(valid));
                     match fault.error_len() {
                         None => {
-                            self.partial = after.to_vec();
+                            self.incomplete = after.to_vec();
                             return text;
                         }
                         Some(bad) => {
@@ -52,18 +61,18 @@ impl Cleaner {
             let returned = std::mem::replace(&mut self.after_return, c == '\r');
             match c {
                 '\n' if returned => {}
-                // A line that was to be overwritten is shown as one of its own.
+                // A carriage return overwrites the line on a terminal; here it begins a new line.
                 '\r' | '\n' => text.push('\n'),
                 '\t' => text.push(c),
-                c if c.is_control() || is_direction(c) => text.push(char::REPLACEMENT_CHARACTER),
+                c if c.is_control() || is_bidi_control(c) => text.push(char::REPLACEMENT_CHARACTER),
                 c => text.push(c),
             }
         }
     }
 }
 
-/// Characters that make text read otherwise than it is written.
-fn is_direction(c: char) -> bool {
+/// Returns whether a character changes the direction of the text around it.
+fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -72,17 +81,17 @@ mod tests {
     use super::*;
 
     fn clean(pieces: &[&[u8]]) -> String {
-        let mut cleaner = Cleaner::default();
-        pieces.iter().map(|piece| cleaner.clean(piece)).collect()
+        let mut sanitizer = Sanitizer::default();
+        pieces.iter().map(|piece| sanitizer.clean(piece)).collect()
     }
 
     #[test]
-    fn plain_text_is_left_alone() {
+    fn plain_text_is_unchanged() {
         assert_eq!(clean(&["a\tb\nü€😀\n".as_bytes()]), "a\tb\nü€😀\n");
     }
 
     #[test]
-    fn nothing_that_a_terminal_obeys_comes_through() {
+    fn no_control_passes_wherever_the_stream_is_cut() {
         let hostile: &[&[u8]] = &[
             b"\x1b[31mred\x1b[0m",
             b"\x1b]52;c;aGk=\x07",
@@ -100,14 +109,14 @@ mod tests {
             for cut in 0..bytes.len() {
                 let text = clean(&[&bytes[..cut], &bytes[cut..]]);
                 let bad =
-                    |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_direction(c);
+                    |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_bidi_control(c);
                 assert!(!text.contains(bad), "{bytes:?} cut at {cut}: {text:?}");
             }
         }
     }
 
     #[test]
-    fn a_character_cut_in_two_is_one_character() {
+    fn character_cut_in_two_is_one_character() {
         let bytes = "€😀".as_bytes();
         for cut in 0..bytes.len() {
             assert_eq!(clean(&[&bytes[..cut], &bytes[cut..]]), "€😀");
@@ -115,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn returns_end_lines_once() {
+    fn carriage_return_and_newline_are_one_newline() {
         assert_eq!(clean(&[b"10%\r20%\r\ndone\n"]), "10%\n20%\ndone\n");
         assert_eq!(clean(&[b"a\r", b"\nb"]), "a\nb");
     }
