@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use memchr::memchr;
 
-use crate::digest::rows;
+use crate::digest::rendered_rows;
 use crate::tokenizer;
 
 /// A line with more bytes than this is returned in parts.
@@ -371,7 +371,7 @@ impl LineReader {
             Stream::Stderr => "[stderr] ",
             Stream::Pty => "",
         };
-        let mut rows = rows(raw, MAX_LINE_CHARS);
+        let mut rows = rendered_rows(raw, MAX_LINE_CHARS);
         if slot == self::slot(Stream::Pty) {
             // Trailing spaces are invisible on a terminal, except those before its cursor.
             let whole = rows.len() - usize::from(!ended && !rows.is_empty());

@@ -1,7 +1,10 @@
-//! Text from a command on one line of somebody's screen.
+//! Text of commands, made printable without losing information.
+//!
+//! Unlike [`Sanitizer`](crate::sanitizer::Sanitizer), which removes and replaces, these functions
+//! escape: the reader sees exactly which characters there are.
 
-/// The text with everything spelled out that could end the line, move the cursor or hide what stands
-/// there. Nothing is left out, so whoever reads it sees exactly what it is.
+/// Text on one line, with every character escaped that could end the line, move the cursor or hide
+/// other text.
 ///
 /// ```
 /// assert_eq!(abide_output::printable::one_line("a\nb\u{1b}[2J"), "a\\nb\\u{1b}[2J");
@@ -13,16 +16,20 @@ pub fn one_line(text: &str) -> String {
                 '\n' => line.push_str("\\n"),
                 '\t' => line.push_str("\\t"),
                 '\r' => line.push_str("\\r"),
-                c if c.is_control() || hides(c) => line.extend(c.escape_unicode()),
+                c if c.is_control() || is_invisible(c) => line.extend(c.escape_unicode()),
                 c => line.push(c),
             }
             line
         })
 }
 
-/// The same for text that may have lines and tabs.
+/// Text with invisible and control characters escaped, except newlines and tabs.
+///
+/// ```
+/// assert_eq!(abide_output::printable::visible("a\nb\u{1b}[2J"), "a\nb\\u{1b}[2J");
+/// ```
 pub fn visible(text: &str) -> String {
-    let spelled = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || hides(c);
+    let spelled = |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_invisible(c);
     if !text.contains(spelled) {
         return text.to_owned();
     }
@@ -39,8 +46,8 @@ pub fn visible(text: &str) -> String {
     })
 }
 
-/// Characters that reorder or hide their neighbours.
-pub fn hides(c: char) -> bool {
+/// Returns whether a character is invisible or changes the order of the text around it.
+pub fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{200b}'..='\u{200f}'

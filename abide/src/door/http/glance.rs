@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::{Mono, SessionId};
-use abide_output::digest::rows;
+use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
@@ -120,7 +120,9 @@ pub async fn tail(handle: &Handle, view: &SessionView) -> Vec<String> {
         snapshot.map(|screen| screen.lines).unwrap_or_default()
     } else {
         let raw = tail::last_lines(&view.folder, LINES);
-        raw.iter().flat_map(|line| rows(line, CHARS)).collect()
+        raw.iter()
+            .flat_map(|line| rendered_rows(line, CHARS))
+            .collect()
     };
     let end = lines.iter().rposition(|line| !line.trim().is_empty());
     let lines = &lines[..end.map_or(0, |last| last + 1)];

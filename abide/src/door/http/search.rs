@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use abide_core::Millis;
-use abide_output::digest::rows;
+use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
@@ -132,7 +132,7 @@ fn through(
         let brought = found.lines.len() as u64;
         let last = found.lines.last().map(|line| line.number);
         matches.extend(found.lines.iter().map(|line| {
-            let text = rows(&line.text, CHARS).join(" ");
+            let text = rendered_rows(&line.text, CHARS).join(" ");
             json!({
                 "session_id": view.id.to_string(),
                 "command": view.state.command.as_ref(),

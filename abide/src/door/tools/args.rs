@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use abide_core::Millis;
-use abide_output::printable::hides;
+use abide_output::printable::is_invisible;
 use serde_json::{Map, Value};
 
 use super::Context;
@@ -330,7 +330,7 @@ pub(crate) fn shown_text(text: &str) -> String {
     const MOST: usize = 80;
     let clean: String = text
         .chars()
-        .map(|c| match c.is_control() || hides(c) {
+        .map(|c| match c.is_control() || is_invisible(c) {
             true => '\u{FFFD}',
             false => c,
         })

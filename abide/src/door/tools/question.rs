@@ -1,7 +1,7 @@
 //! A question as a person reads it, and as fields.
 
 use abide_core::Millis;
-use abide_output::digest::rows;
+use abide_output::digest::rendered_rows;
 use serde_json::{Value, json};
 
 use super::report::{doing, safe, spoken};
@@ -33,7 +33,7 @@ pub fn question_text(question: &QuestionView) -> String {
 /// sequences, on one line.
 fn last_line(question: &QuestionView) -> String {
     let lines = question.last_lines.iter().rev();
-    let mut shown = lines.flat_map(|line| rows(line, LAST_LINE_CHARS).into_iter().rev());
+    let mut shown = lines.flat_map(|line| rendered_rows(line, LAST_LINE_CHARS).into_iter().rev());
     let last = shown.find(|line| !line.trim().is_empty());
     safe(last.unwrap_or_default().trim_end())
 }

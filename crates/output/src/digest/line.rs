@@ -8,7 +8,7 @@ use super::sequence::{Motion, Part};
 /// What a line of raw output looks like. A program that paints all over the screen writes several
 /// rows in what is one line to its log; each is a row of its own here. A row longer than `max_chars`
 /// is shortened in its middle.
-pub fn rows(raw: &[u8], max_chars: usize) -> Vec<String> {
+pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
     // A terminal ends its lines with a return, which changes nothing of what stands there.
     let end = raw.iter().rposition(|byte| *byte != b'\r');
     let line = &raw[..end.map_or(0, |end| end + 1)];
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn seen(raw: &str) -> Vec<String> {
-        rows(raw.as_bytes(), 100)
+        rendered_rows(raw.as_bytes(), 100)
     }
 
     #[test]

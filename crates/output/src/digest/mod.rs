@@ -33,7 +33,7 @@ mod signs;
 
 use std::ops::Range;
 
-pub use line::rows;
+pub use line::rendered_rows;
 pub use shorten::counted;
 
 use decode::Decoder;

@@ -1,6 +1,6 @@
 //! What holds for any input.
 
-use abide_output::digest::{Digest, Limits, digest, rows};
+use abide_output::digest::{Digest, Limits, digest, rendered_rows};
 use abide_output::printable::one_line;
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ fn control_sequence_with_a_tab_in_it_lets_no_escape_through() {
     ] {
         let text = digest(bytes, &limits(1_000)).text;
         assert_eq!(first_control(&text), None, "{bytes:?}: {text:?}");
-        let lines = rows(bytes, 1_000).concat();
+        let lines = rendered_rows(bytes, 1_000).concat();
         assert_eq!(first_control(&lines), None, "{bytes:?}: {lines:?}");
     }
 }
@@ -106,7 +106,7 @@ proptest! {
         in_two.push(second);
         prop_assert_eq!(in_two.finish(), whole);
         for line in bytes.split(|byte| *byte == b'\n') {
-            let rows = rows(line, max).concat();
+            let rows = rendered_rows(line, max).concat();
             prop_assert_eq!(first_control(&rows), None);
         }
         let text = String::from_utf8_lossy(&bytes);

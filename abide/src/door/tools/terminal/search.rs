@@ -1,7 +1,7 @@
 //! `search`: the lines of the whole log that match.
 
 use abide_core::Millis;
-use abide_output::digest::rows;
+use abide_output::digest::rendered_rows;
 use serde_json::{Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
@@ -122,7 +122,7 @@ fn text(found: &Finds) -> String {
 
 /// A line as a person sees it, with marks where it was cut.
 fn words(line: &Line) -> String {
-    let mut words = rows(&line.text, CHARS).join(" ");
+    let mut words = rendered_rows(&line.text, CHARS).join(" ");
     if line.cut.0 > 0 {
         words.insert_str(0, &format!("[… {} bytes …]", line.cut.0));
     }
