@@ -307,7 +307,7 @@ impl Performer {
             containment: hold(config.containment),
             max_processes: config.max_processes,
             heritage: launch.heritage,
-            prints: launch.secrets.to_bytes(),
+            secret_fingerprints: launch.secrets.to_bytes(),
         };
         self.handle.remember_secrets(id, launch.secrets);
         crash_point("session.pre_start");

@@ -68,8 +68,8 @@ pub struct Meta {
     pub init: Option<u32>,
     /// The process that keeps it.
     pub keeper: Keeper,
-    /// By what the secrets that it was given are found in what it writes.
-    pub prints: Vec<u8>,
+    /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output.
+    pub secret_fingerprints: Vec<u8>,
 }
 
 /// A keeper, so named that no other process is ever mistaken for it.
@@ -126,7 +126,7 @@ impl Meta {
             cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
             init: None,
             keeper,
-            prints: launch.prints.clone(),
+            secret_fingerprints: launch.secret_fingerprints.clone(),
         }
     }
 
@@ -172,8 +172,8 @@ impl Meta {
         lines.number("keeper_pid", self.keeper.pid);
         lines.number("keeper_start_ticks", self.keeper.start_ticks);
         lines.bytes("boot_id", self.keeper.boot_id.as_bytes());
-        if !self.prints.is_empty() {
-            lines.bytes("prints", &self.prints);
+        if !self.secret_fingerprints.is_empty() {
+            lines.bytes("secret_fingerprints", &self.secret_fingerprints);
         }
         lines.close()
     }
@@ -207,7 +207,7 @@ impl Meta {
                 start_ticks: 0,
                 boot_id: String::new(),
             },
-            prints: found.bytes("prints").unwrap_or_default(),
+            secret_fingerprints: found.bytes("secret_fingerprints").unwrap_or_default(),
         }
     }
 
@@ -241,7 +241,7 @@ impl Meta {
                 start_ticks: found.number("keeper_start_ticks")?,
                 boot_id: found.text("boot_id")?,
             },
-            prints: found.bytes("prints").unwrap_or_default(),
+            secret_fingerprints: found.bytes("secret_fingerprints").unwrap_or_default(),
         })
     }
 }

@@ -519,7 +519,7 @@ mod tests {
                     hard: u64::MAX,
                 }],
             }),
-            prints: b"{}".to_vec(),
+            secret_fingerprints: b"{}".to_vec(),
         }
     }
 

@@ -44,9 +44,9 @@ pub struct Launch {
     pub containment: Hold,
     /// How many processes and threads its control group may have at once. 0: any number.
     pub max_processes: u32,
-    /// By what the secrets in its environment are found in what it writes; it does not tell them, and
-    /// is kept for the daemon.
-    pub prints: Vec<u8>,
+    /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output. The
+    /// keeper only stores it for the daemon.
+    pub secret_fingerprints: Vec<u8>,
     /// What it inherits of whoever had it started, besides the environment. `None`: the keeper's own.
     pub heritage: Option<Heritage>,
 }
@@ -171,7 +171,7 @@ impl Launch {
         });
         put.u32(self.max_processes);
         // Keepers of before pass over it.
-        put.bytes(&self.prints);
+        put.bytes(&self.secret_fingerprints);
         if let Some(heritage) = &self.heritage {
             heritage.put(put);
         }
@@ -218,7 +218,7 @@ impl Launch {
             },
             max_processes: take.u32()?,
             // Daemons of before say nothing of it.
-            prints: match take.0 {
+            secret_fingerprints: match take.0 {
                 [] => Vec::new(),
                 _ => take.bytes()?.to_vec(),
             },

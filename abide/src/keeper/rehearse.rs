@@ -63,6 +63,6 @@ fn launch() -> Launch {
         containment: Hold::Auto,
         max_processes: 0,
         heritage: None,
-        prints: Vec::new(),
+        secret_fingerprints: Vec::new(),
     }
 }

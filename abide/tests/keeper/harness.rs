@@ -283,7 +283,7 @@ impl Keeper {
             containment: Hold::Auto,
             max_processes: 0,
             heritage: None,
-            prints: Vec::new(),
+            secret_fingerprints: Vec::new(),
         }
     }
 

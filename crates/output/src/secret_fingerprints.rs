@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_finds_the_same_and_tells_nothing() {
+    fn stored_form_finds_the_same_and_does_not_contain_secrets() {
         let fingerprints = SecretFingerprints::of(SECRETS, || [7; 16]);
         let serialized = fingerprints.to_bytes();
         let text = String::from_utf8(serialized.clone()).unwrap();

@@ -239,7 +239,7 @@ fn recalled(
         cwd: OsString::from_vec(meta.cwd).into(),
         pty: meta.pty.is_some(),
         deadline: limits.deadline,
-        secrets: SecretFingerprints::from_bytes(&meta.prints),
+        secrets: SecretFingerprints::from_bytes(&meta.secret_fingerprints),
         damage,
     };
     keepers.recall(id, recalled);
