@@ -1,9 +1,8 @@
-//! Hides secrets in a text for a model.
+//! Masking of secrets in a text for a model.
 //!
-//! Two kinds: the values of secret-looking variables that were given with the call, and tokens
-//! whose shape is known. A shape must be so clear that hashes, UUIDs and encoded blobs are left
-//! alone: a model needs those. This is a courtesy, not a boundary: a secret that a command encodes
-//! is not found.
+//! Two kinds are masked: values of variables whose names suggest a secret, and tokens of known formats.
+//! A format must be unambiguous, so that hashes, UUIDs and encoded data stay, which a model needs.
+//! Masking is no security boundary: a secret that a command encodes is not found.
 
 use std::sync::{Arc, LazyLock};
 
@@ -12,7 +11,7 @@ use regex::{Captures, Regex};
 
 use crate::secret_fingerprints::{Salt, SecretFingerprints};
 
-/// Parts of names that say: what I hold is secret.
+/// Parts of names of variables that hold secrets.
 const SECRET_NAMES: &[&str] = &[
     "TOKEN",
     "SECRET",
@@ -28,8 +27,8 @@ const SECRET_NAMES: &[&str] = &[
     "_PWD",
     "_PASS",
 ];
-/// Names that hold such a part and are not secret.
-const OPEN_NAMES: &[&str] = &[
+/// Names with such a part that do not hold secrets.
+const PUBLIC_NAMES: &[&str] = &[
     "SSH_AUTH_SOCK",
     "PUBLIC_KEY",
     "KEYBOARD",
@@ -37,46 +36,58 @@ const OPEN_NAMES: &[&str] = &[
     "XAUTHORITY",
 ];
 
-/// What is hidden in the texts about one session.
+/// Replaces secrets in texts with `[masked:NAME]`. The default masks tokens of known formats only.
+///
+/// ```
+/// use std::sync::Arc;
+/// use abide_output::mask::{Mask, fingerprint_secrets};
+///
+/// let salt = || [7; 16]; // random bytes in practice
+/// let secrets = fingerprint_secrets([("DB_PASSWORD", "correct-horse")], salt);
+/// let mask = Mask::of(Arc::new(secrets));
+/// let text = "psql -W correct-horse".to_owned();
+/// assert_eq!(mask.apply(text), "psql -W [masked:DB_PASSWORD]");
+/// ```
 #[derive(Clone, Default)]
 pub struct Mask {
     secrets: Arc<SecretFingerprints>,
 }
 
-/// The secrets among these variables. `salt` gives random bytes; it is called only if there is a secret.
-pub fn secrets<'a>(
+/// Fingerprints of the secrets among environment variables, given as name and value. `salt` returns random
+/// bytes; it is called only if there is a secret.
+pub fn fingerprint_secrets<'a>(
     variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     salt: impl FnOnce() -> Salt,
 ) -> SecretFingerprints {
-    let secret = |(name, _): &(&str, &str)| is_secret(name);
+    let secret = |(name, _): &(&str, &str)| is_secret_name(name);
     let variables = variables.into_iter().filter(secret);
-    // A value of several lines is shown line by line.
+    // Each line of a value is a secret of its own, because output is masked in parts.
     let lines =
         variables.flat_map(|(name, value)| value.lines().map(move |line| (name, line.trim())));
     SecretFingerprints::of(lines, salt)
 }
 
 impl Mask {
-    /// Knows the shapes of tokens, and these secrets.
+    /// Mask for tokens of known formats and for these secrets.
     pub fn of(secrets: Arc<SecretFingerprints>) -> Self {
         Mask { secrets }
     }
 
-    /// The text without what is secret in it.
+    /// Text with its secrets replaced.
     pub fn apply(&self, text: String) -> String {
         let text = self.without_secrets(text);
         if !HINTS.is_match(&text) {
             return text;
         }
         let mut text = text;
-        for (shape, name) in SHAPES.iter() {
-            if shape.is_match(&text) {
+        for (format, name) in FORMATS.iter() {
+            if format.is_match(&text) {
                 let hide = |found: &Captures<'_>| {
                     let lead = found.name("lead").map_or("", |lead| lead.as_str());
                     let trail = found.name("trail").map_or("", |trail| trail.as_str());
                     format!("{lead}[masked:{name}]{trail}")
                 };
-                text = shape.replace_all(&text, hide).into_owned();
+                text = format.replace_all(&text, hide).into_owned();
             }
         }
         text
@@ -99,14 +110,14 @@ impl Mask {
     }
 }
 
-/// Whether a variable of this name holds a secret.
-fn is_secret(name: &str) -> bool {
+/// Returns whether a variable of this name holds a secret.
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    !OPEN_NAMES.iter().any(|open| name.contains(open))
+    !PUBLIC_NAMES.iter().any(|open| name.contains(open))
         && SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// A text without any of these holds no token of a known shape.
+/// Substrings of which every token of a known format has at least one. Most texts have none.
 static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     build(&[
         "AKIA",
@@ -146,8 +157,8 @@ static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     ])
 });
 
-/// Shapes, the most telling first.
-static SHAPES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+/// Formats of tokens with their names, the most specific first.
+static FORMATS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?:[\s\S]*?-----END (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s]*)", "private_key"),
         (r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b|\bgh[pousr]_[A-Za-z0-9]{36,255}\b", "github_token"),
@@ -170,13 +181,13 @@ static SHAPES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"(?P<lead>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s:/@]{3,}(?P<trail>@)", "password"),
     ]
     .into_iter()
-    .map(|(shape, name)| (compiled(shape), name))
+    .map(|(format, name)| (compiled(format), name))
     .collect()
 });
 
 #[expect(
     clippy::expect_used,
-    reason = "the words are constants, and a test builds them"
+    reason = "the substrings are constants, and a test builds them"
 )]
 fn build(words: &[&str]) -> AhoCorasick {
     AhoCorasick::new(words).expect("words build")
@@ -184,10 +195,10 @@ fn build(words: &[&str]) -> AhoCorasick {
 
 #[expect(
     clippy::expect_used,
-    reason = "the shapes are constants, and a test builds them"
+    reason = "the formats are constants, and a test compiles them"
 )]
-fn compiled(shape: &str) -> Regex {
-    Regex::new(shape).expect("shape compiles")
+fn compiled(format: &str) -> Regex {
+    Regex::new(format).expect("format compiles")
 }
 
 #[cfg(test)]
@@ -199,11 +210,14 @@ mod tests {
     }
 
     fn knowing(variables: &[(&str, &str)]) -> Mask {
-        Mask::of(Arc::new(secrets(variables.iter().copied(), || [7; 16])))
+        Mask::of(Arc::new(fingerprint_secrets(
+            variables.iter().copied(),
+            || [7; 16],
+        )))
     }
 
     #[test]
-    fn values_of_secret_variables_are_hidden() {
+    fn values_of_secret_variables_are_masked() {
         let mask = knowing(&[
             ("DB_PASSWORD", "correct-horse"),
             ("HOME", "/home/dev/project"),
@@ -218,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_secret_wins_over_one_it_begins_with() {
+    fn longest_of_two_secrets_wins() {
         let mask = knowing(&[("A_TOKEN", "abcdefgh"), ("B_TOKEN", "abcdefgh-ijkl")]);
         assert_eq!(
             mask.apply("x abcdefgh-ijkl".to_owned()),
@@ -227,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_known_shapes_are_hidden() {
+    fn tokens_of_known_formats_are_masked() {
         let r = |part: &str, times: usize| part.repeat(times);
         for (token, name) in [
             (format!("ghp_{}", r("aB3d", 9)), "github_token"),
@@ -255,7 +269,7 @@ mod tests {
             masked("postgres://app:hunter22@db.example.invalid/x"),
             "postgres://app:[masked:password]@db.example.invalid/x"
         );
-        // Nothing else in the text looks like a token.
+        // Formats that need the name before the value.
         let secret = "aB3/".repeat(10);
         for lead in [
             "aws_secret_access_key = ",
@@ -273,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_model_needs_is_left_alone() {
+    fn hashes_and_ids_are_not_masked() {
         for text in [
             "commit 9fceb02d0ae598e95dc970b74767f19372d61af8",
             "id 123e4567-e89b-12d3-a456-426614174000",

@@ -29,7 +29,8 @@ pub(crate) fn last_lines(handle: &Handle, view: &SessionView) -> String {
     let lines = tail::last_lines(&view.folder, LINES);
     let limits = Limits {
         max_chars: CHARS,
-        ..Limits::new(view.id.to_string())
+        omitted_hint: super::output::omitted_hint(view),
+        ..Limits::default()
     };
     let mut digest = Digest::new(&limits);
     digest.push(&lines.join(&b'\n'));

@@ -27,6 +27,12 @@ impl Output {
     }
 }
 
+/// Sentence for a digest that leaves something out: which call returns the rest.
+pub(super) fn omitted_hint(view: &SessionView) -> String {
+    let id = view.id;
+    format!("terminal_session search, or read_output with since, on {id} has them")
+}
+
 /// Says that the log on disk is not complete, and counts what is missing among the facts.
 pub(super) fn lost(
     view: &SessionView,

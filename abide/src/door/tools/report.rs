@@ -98,7 +98,7 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFinger
     let texts = given
         .iter()
         .filter_map(|(name, value)| Some((name.to_str()?, value.as_ref()?.to_str()?)));
-    mask::secrets(texts, crate::world::entropy::array)
+    mask::fingerprint_secrets(texts, crate::world::entropy::array)
 }
 
 /// The inherited environment with what the call sets and takes away.
@@ -314,7 +314,8 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
     let limits = Limits {
         max_chars: wanted.max_chars,
         raw: wanted.raw,
-        ..Limits::new(view.id.to_string())
+        omitted_hint: super::output::omitted_hint(view),
+        ..Limits::default()
     };
     let digest = Digest::new(&limits);
     let reading = Reading {
@@ -602,7 +603,7 @@ mod tests {
 
     #[test]
     fn nothing_is_digested_to_nothing() {
-        let nothing = Digest::new(&Limits::new("session_1")).finish();
+        let nothing = Digest::new(&Limits::default()).finish();
         assert_eq!(nothing, Digested::default());
     }
 }

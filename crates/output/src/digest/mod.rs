@@ -44,11 +44,11 @@ use row::{Hole, Keep};
 use screen::{Lines, Painter, Screen};
 use shorten::Body;
 
-/// Characters of one stream that a result holds, unless told otherwise.
+/// Default of [`Limits::max_chars`].
 pub const DEFAULT_CHARS: usize = 10_000;
-/// The most that can be asked for.
+/// Largest [`Limits::max_chars`].
 pub const MAX_CHARS: usize = 1_000_000;
-/// Rows that can still be written over, where the terminal's height is not known.
+/// Default of [`Limits::rows`], for output of unknown terminals.
 pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
 /// Bytes read at once, so that no chunk costs more memory than this.
@@ -56,33 +56,38 @@ const PIECE: usize = 64 << 10;
 /// How many bytes go the usual way before a quicker one is looked for again.
 const USUAL: usize = 16 << 10;
 
-/// How the output of one stream is wanted.
+/// Options of a digest.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// Maximum number of characters in the text, at most [`MAX_CHARS`].
     pub max_chars: usize,
-    /// The bytes as they came: only shortened, and U+FFFD where they are not UTF-8.
+    /// Leave the bytes as they are: no folding, no removal of escape sequences. They are only shortened,
+    /// and U+FFFD replaces what is not UTF-8.
     pub raw: bool,
-    /// Where the whole log is, as the reader is told.
-    pub session: String,
-    /// Height of the terminal the program wrote to.
+    /// Advice for the reader of a shortened text: where the omitted part is. A clause that follows
+    /// `left out; `, without a period. Empty: none.
+    pub omitted_hint: String,
+    /// Height of the terminal that the program wrote to.
     pub rows: u16,
-    /// Logs longer than this are not read in their middle; see [`Limits::unread`].
+    /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
     pub scan_bytes: Option<u64>,
 }
 
-impl Limits {
-    pub fn new(session: impl Into<String>) -> Self {
+impl Default for Limits {
+    fn default() -> Self {
         Limits {
             max_chars: DEFAULT_CHARS,
             raw: false,
-            session: session.into(),
+            omitted_hint: String::new(),
             rows: DEFAULT_ROWS,
             scan_bytes: None,
         }
     }
+}
 
-    /// Which bytes of a log of this length are not worth the time: whoever reads the log steps
-    /// over them and tells so with [`Digest::gap`] and [`Gap::Unread`].
+impl Limits {
+    /// Bytes in the middle of a log of this length that the caller skips, because there are more than
+    /// [`Limits::scan_bytes`]. In their place it calls [`Digest::gap`] with [`Gap::Unread`].
     pub fn unread(&self, bytes_total: u64) -> Option<Range<u64>> {
         let scan = self.scan_bytes.filter(|scan| *scan < bytes_total)?;
         let head = scan / 2;
@@ -90,35 +95,50 @@ impl Limits {
     }
 }
 
-/// Bytes that are not there.
+/// Bytes that are not passed to a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// Fallen out of the log, which is bounded.
+    /// Missing from the log.
     Dropped(u64),
     /// In the log, but not read.
     Unread(u64),
 }
 
-/// What a model gets. By default: that of a stream in which nothing came.
+/// Result of a digest. The default is that of an empty stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Digested {
-    /// Without a newline at its end.
+    /// Text without a newline at its end.
     pub text: String,
-    /// Lines read.
+    /// Number of lines in the bytes that were read.
     pub lines_total: u64,
-    /// Bytes of the stream, those in gaps included.
+    /// Number of bytes of the stream, including those in gaps.
     pub bytes_total: u64,
-    /// Lines that are not in the text because it was too long. Folded ones are not among them.
+    /// Number of lines that are not in the text because it was too long. Folded lines do not count.
     pub lines_left_out: u64,
-    /// Their bytes (without escape sequences), and those in gaps.
+    /// Number of bytes of these lines, without escape sequences, and of bytes in gaps.
     pub bytes_left_out: u64,
-    /// Whether there are more such lines than were counted, since a part was not looked at.
+    /// `lines_left_out` is too low, because a part of the log was not read.
     pub uncounted: bool,
-    /// Whether anything was left out.
+    /// Something was left out.
     pub shortened: bool,
 }
 
-/// Reads one stream and makes a text of it.
+/// Makes a [`Digested`] text of a stream of bytes, which may be cut anywhere.
+///
+/// ```
+/// use abide_output::digest::{Digest, Limits};
+///
+/// let mut digest = Digest::new(&Limits::default());
+/// for number in 0..100 {
+///     digest.push(format!("\x1b[32mok\x1b[0m case {number}\n").as_bytes());
+/// }
+/// let digested = digest.finish();
+/// assert_eq!(
+///     digested.text,
+///     "ok case 0\n[… 98 more like this, other numbers …]\nok case 99"
+/// );
+/// assert_eq!(digested.lines_total, 100);
+/// ```
 pub struct Digest {
     way: Way,
     bytes: u64,
@@ -160,10 +180,11 @@ impl Lines for Pipe {
 }
 
 impl Digest {
+    /// Digest of an empty stream.
     pub fn new(limits: &Limits) -> Self {
         let max_chars = limits.max_chars.clamp(1, MAX_CHARS);
         let way = if limits.raw {
-            Way::Raw(Raw::new(max_chars, &limits.session))
+            Way::Raw(Raw::new(max_chars, &limits.omitted_hint))
         } else {
             let room = 4 * max_chars.max(1_024);
             let keep = Keep {
@@ -175,7 +196,7 @@ impl Digest {
                 screen: Screen::new(limits.rows.clamp(2, MAX_ROWS).into(), keep),
                 lines: Pipe {
                     fold: Fold::default(),
-                    body: Body::new(max_chars, &limits.session),
+                    body: Body::new(max_chars, &limits.omitted_hint),
                     gaps: 0,
                     base: 0,
                 },
@@ -192,6 +213,7 @@ impl Digest {
         }
     }
 
+    /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else {
             return;
@@ -205,7 +227,7 @@ impl Digest {
         }
     }
 
-    /// Bytes are missing here.
+    /// Notes that bytes are missing here.
     pub fn gap(&mut self, gap: Gap) {
         let (bytes, why) = match gap {
             Gap::Dropped(bytes) => (bytes, "are missing from the log"),
@@ -220,6 +242,7 @@ impl Digest {
         }
     }
 
+    /// Text of all bytes.
     pub fn finish(self) -> Digested {
         let (text, left_out, shortened) = match self.way {
             Way::Raw(raw) => raw.finish(),
@@ -237,7 +260,14 @@ impl Digest {
     }
 }
 
-/// The digest of bytes that are all there.
+/// Digest of bytes in memory.
+///
+/// ```
+/// use abide_output::digest::{Limits, digest};
+///
+/// let progress = b" 10%\r 50%\r100%\ndone\n";
+/// assert_eq!(digest(progress, &Limits::default()).text, "100%\ndone");
+/// ```
 pub fn digest(bytes: &[u8], limits: &Limits) -> Digested {
     let mut digest = Digest::new(limits);
     digest.push(bytes);

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::shorten::{LeftOut, counted};
+use super::shorten::{LeftOut, counted, hint_clause};
 
 pub struct Raw {
     limit: usize,
-    session: String,
+    hint: String,
     head: Vec<u8>,
     tail: VecDeque<u8>,
     bytes: u64,
@@ -14,10 +14,10 @@ pub struct Raw {
 }
 
 impl Raw {
-    pub fn new(limit: usize, session: &str) -> Self {
+    pub fn new(limit: usize, hint: &str) -> Self {
         Raw {
             limit,
-            session: session.to_owned(),
+            hint: hint.to_owned(),
             head: Vec::new(),
             tail: VecDeque::new(),
             bytes: 0,
@@ -87,11 +87,8 @@ impl Raw {
     fn note(&self, left_out: LeftOut) -> String {
         let LeftOut { lines, bytes } = left_out;
         let lines = counted(lines);
-        format!(
-            "\n[… {lines}, {bytes} bytes left out; terminal_session search, or read_output \
-             with since, on {} has them.]\n",
-            self.session
-        )
+        let hint = hint_clause(&self.hint);
+        format!("\n[… {lines}, {bytes} bytes left out{hint}.]\n")
     }
 }
 

@@ -25,7 +25,7 @@ const BLANKS_LEFT_ALONE: u64 = 2;
 
 pub struct Body {
     limit: usize,
-    session: String,
+    hint: String,
     head: Vec<Entry>,
     head_chars: usize,
     head_is_full: bool,
@@ -53,10 +53,10 @@ struct Entry {
 }
 
 impl Body {
-    pub fn new(limit: usize, session: &str) -> Self {
+    pub fn new(limit: usize, hint: &str) -> Self {
         Body {
             limit,
-            session: session.to_owned(),
+            hint: hint.to_owned(),
             head: Vec::new(),
             head_chars: 0,
             head_is_full: false,
@@ -134,11 +134,8 @@ impl Body {
         } else {
             ""
         };
-        format!(
-            "[… {lines}, {bytes} bytes left out; terminal_session search, or read_output \
-             with since, on {} has them.{follows}]",
-            self.session
-        )
+        let hint = hint_clause(&self.hint);
+        format!("[… {lines}, {bytes} bytes left out{hint}.{follows}]")
     }
 
     fn head_room(&self) -> usize {
@@ -331,7 +328,15 @@ impl From<Kept> for Shown {
     }
 }
 
-/// So many lines, as one says it.
+/// Hint as the end of a sentence.
+pub fn hint_clause(hint: &str) -> String {
+    match hint {
+        "" => String::new(),
+        hint => format!("; {hint}"),
+    }
+}
+
+/// Number of lines in words: `1 line`, `2 lines`.
 pub fn counted(lines: u64) -> String {
     match lines {
         1 => "1 line".into(),

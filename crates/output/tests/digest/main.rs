@@ -12,7 +12,10 @@ use abide_output::digest::{Digested, Limits, digest};
 fn limits(max_chars: usize) -> Limits {
     Limits {
         max_chars,
-        ..Limits::new("session_k3v9x2bc")
+        omitted_hint:
+            "terminal_session search, or read_output with since, on session_k3v9x2bc has them"
+                .into(),
+        ..Limits::default()
     }
 }
 
