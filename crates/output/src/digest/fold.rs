@@ -11,8 +11,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use super::importance;
 use super::kind::{Kind, NEEDED_MAX, Repeats};
-use super::matter;
 use super::row::Hole;
 
 /// The longest cycle that is seen as one, in lines.
@@ -353,5 +353,5 @@ fn is_alike(a: &Line, b: &Line) -> bool {
     if a.kind.repeats == Repeats::Never && b.kind.repeats == Repeats::Never {
         return a.text == b.text;
     }
-    a.kind.figures == b.kind.figures || !matter::speaks_of_outcome(&b.text)
+    a.kind.figures == b.kind.figures || !importance::mentions_outcome(&b.text)
 }

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use super::cut;
 use super::fold::{Line, Number, PERIOD_MAX};
+use super::importance::{self, Finding, Importance};
 use super::kind::{Fingerprint, hash};
-use super::matter::{self, Finding, Weight};
 
 const GROUPS_MAX: usize = 256;
 /// Lines kept of one group, the last of them being the newest.
@@ -42,7 +42,7 @@ pub struct Gather {
 struct Group {
     likeness: u64,
     lead: u64,
-    weight: Weight,
+    importance: Importance,
     /// How many groups with the same first words were there before.
     rank: usize,
     count: u64,
@@ -129,14 +129,14 @@ impl Gather {
         if self.in_traceback(line, keep) || self.belongs_to_last(line) {
             return;
         }
-        if matter::opens_traceback(&line.text) {
+        if importance::opens_traceback(&line.text) {
             self.traceback = Some(Traceback {
                 lines: 0,
                 place: None,
             });
             return;
         }
-        if let Some(finding) = self.weigh(line) {
+        if let Some(finding) = self.classify(line) {
             if keep {
                 self.keep(line, finding, None);
             }
@@ -164,7 +164,7 @@ impl Gather {
         let place = self.traceback.take().and_then(|traceback| traceback.place);
         if keep && !inner {
             let finding = Finding {
-                weight: Weight::Error,
+                importance: Importance::Error,
                 at: 0,
             };
             self.keep(line, finding, place);
@@ -178,13 +178,13 @@ impl Gather {
         let Some(following) = &mut self.following else {
             return false;
         };
-        let is_place = following.place && matter::is_place(&line.text);
+        let is_location = following.place && importance::is_location(&line.text);
         if following.announced {
             // Its place was in the line before.
             (following.announced, following.place) = (false, false);
-        } else if is_place && matter::weigh(&line.text).is_none() {
+        } else if is_location && importance::classify(&line.text).is_none() {
             following.place = false;
-        } else if following.values > 0 && matter::is_value(&line.text) {
+        } else if following.values > 0 && importance::is_value(&line.text) {
             following.values -= 1;
         } else {
             return false;
@@ -197,14 +197,14 @@ impl Gather {
         true
     }
 
-    fn weigh(&mut self, line: &Line) -> Option<Finding> {
+    fn classify(&mut self, line: &Line) -> Option<Finding> {
         if self.memory.is_empty() {
             self.memory.resize(MEMORY, (0, None));
         }
         let key = line.kind.shape ^ line.kind.figures.rotate_left(17);
         let slot = &mut self.memory[usize::try_from(key % MEMORY as u64).unwrap_or(0)];
         if slot.0 != key {
-            *slot = (key, matter::weigh(&line.text));
+            *slot = (key, importance::classify(&line.text));
         }
         slot.1
     }
@@ -212,7 +212,7 @@ impl Gather {
     fn keep(&mut self, line: &Line, finding: Finding, place: Option<Quote>) {
         let (likeness, lead) = likeness(&line.text, finding);
         let found = self.groups.iter().position(|g| g.likeness == likeness);
-        let Some(at) = found.or_else(|| self.make_room(likeness, lead, finding.weight)) else {
+        let Some(at) = found.or_else(|| self.make_room(likeness, lead, finding.importance)) else {
             self.forgotten += line.count;
             self.following = None;
             return;
@@ -226,7 +226,9 @@ impl Gather {
         let shape = line.kind.shape;
         let same = group.examples.iter().filter(|e| e.shape == shape).count();
         let room = group.examples.len() < EXAMPLES_MAX;
-        if group.examples.is_empty() || (finding.weight == Weight::Error && (room || same == 0)) {
+        if group.examples.is_empty()
+            || (finding.importance == Importance::Error && (room || same == 0))
+        {
             if same >= SAME_SHAPE_MAX {
                 // Of many such lines the newest takes the place of the one before it.
                 if let Some(at) = group.examples.iter().rposition(|e| e.shape == shape) {
@@ -242,7 +244,7 @@ impl Gather {
             self.following = Some(Following {
                 likeness,
                 lines: FOLLOW_LINES,
-                announced: matter::announces(&line.text),
+                announced: importance::announces_message(&line.text),
                 place: true,
                 values: VALUES,
             });
@@ -252,12 +254,12 @@ impl Gather {
     }
 
     /// A place for a new group; of the least of those there are, where it is full.
-    fn make_room(&mut self, likeness: u64, lead: u64, weight: Weight) -> Option<usize> {
-        let alike = |g: &&Group| g.lead == lead && g.weight == weight;
+    fn make_room(&mut self, likeness: u64, lead: u64, importance: Importance) -> Option<usize> {
+        let alike = |g: &&Group| g.lead == lead && g.importance == importance;
         let group = Group {
             likeness,
             lead,
-            weight,
+            importance,
             rank: self.groups.iter().filter(alike).count(),
             count: 0,
             last: Number::default(),
@@ -267,10 +269,10 @@ impl Gather {
             self.groups.push(group);
             return Some(self.groups.len() - 1);
         }
-        let least = |(_, g): &(usize, &Group)| (g.weight, std::cmp::Reverse(g.rank));
+        let least = |(_, g): &(usize, &Group)| (g.importance, std::cmp::Reverse(g.rank));
         let (at, victim) = self.groups.iter().enumerate().min_by_key(least)?;
-        if (victim.weight, std::cmp::Reverse(victim.rank))
-            >= (weight, std::cmp::Reverse(group.rank))
+        if (victim.importance, std::cmp::Reverse(victim.rank))
+            >= (importance, std::cmp::Reverse(group.rank))
         {
             return None;
         }
@@ -294,21 +296,22 @@ impl Gather {
                     first.text.push_str(&often);
                 }
                 let kept = example.into_kept();
-                offers.push((group.weight, group.rank + at, kept));
+                offers.push((group.importance, group.rank + at, kept));
             }
         }
-        offers
-            .sort_by_key(|(weight, round, kept)| (std::cmp::Reverse(*weight), *round, kept.number));
+        offers.sort_by_key(|(importance, round, kept)| {
+            (std::cmp::Reverse(*importance), *round, kept.number)
+        });
         let mut picked = Vec::new();
-        for (weight, round, kept) in offers {
+        for (importance, round, kept) in offers {
             let size = kept.text.chars().count() + 1;
             let mut unbounded = usize::MAX;
-            let quota = match (weight, round) {
-                (Weight::Error, 0) => &mut unbounded,
-                (Weight::Error, _) => &mut room.further,
-                (Weight::Summary, _) => &mut room.summaries,
-                (Weight::Mention, _) => &mut room.mentions,
-                (Weight::Warning, _) => &mut room.warnings,
+            let quota = match (importance, round) {
+                (Importance::Error, 0) => &mut unbounded,
+                (Importance::Error, _) => &mut room.further,
+                (Importance::Summary, _) => &mut room.summaries,
+                (Importance::Mention, _) => &mut room.mentions,
+                (Importance::Warning, _) => &mut room.warnings,
             };
             if size > room.all || size > *quota {
                 continue;
@@ -395,7 +398,7 @@ fn likeness(line: &str, finding: Finding) -> (u64, u64) {
         .take(2)
         .collect();
     (
-        all.0 ^ (finding.weight as u64),
+        all.0 ^ (finding.importance as u64),
         hash(words.join(" ").as_bytes()),
     )
 }

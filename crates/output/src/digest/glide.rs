@@ -6,7 +6,7 @@
 //! hand; when something else comes they go that way, and nothing tells the difference.
 
 use super::fold::Fold;
-use super::matter;
+use super::importance;
 use super::screen::Screen;
 
 /// Lines that the fold has in hand beside those on the screen: the open one, the last of the
@@ -165,7 +165,7 @@ impl LastChunk for [u8] {
 /// All ones where the digit of a line can be another one without the line being of another kind.
 fn variable(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
-    let told = matter::speaks_of_outcome(text);
+    let told = importance::mentions_outcome(text);
     let mut free = vec![0; bytes.len()];
     let mut at = 0;
     while at < bytes.len() {

@@ -10,7 +10,7 @@
 //! - `screen` and `row`: the last rows, which can still be written over.
 //! - `fold` and `kind`: repetitions, exact or but for their numbers. `glide` takes a flood of them past
 //!   these rooms.
-//! - `shorten`, `gather`, `matter`, `signs`, `cut`: what to show where it is too long.
+//! - `shorten`, `gather`, `importance`, `signs`, `cut`: what to show where it is too long.
 //!
 //! It is a function of the bytes alone: how they were cut into chunks makes no difference. The
 //! text has no newline at its end, and of a text without escapes and repetitions that fits the
@@ -21,9 +21,9 @@ mod decode;
 mod fold;
 mod gather;
 mod glide;
+mod importance;
 mod kind;
 mod line;
-mod matter;
 mod raw;
 mod row;
 mod screen;

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::cut::{self, Cut};
 use super::fold::{Folded, Line, Number, Out};
 use super::gather::{Gather, Kept, Room};
-use super::matter::{self, Weight};
+use super::importance::{self, Importance};
 
 /// The limit for which the numbers of lines are meant; with a higher one they grow.
 const USUAL_CHARS: usize = 10_000;
@@ -84,28 +84,29 @@ impl Body {
         let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
         let used = size(&lines) + size(&tail);
         let note = self.note(true).chars().count() + 40;
-        let kept = self.matter(self.limit.saturating_sub(used + note));
+        let kept = self.highlights(self.limit.saturating_sub(used + note));
         let note_at = lines.len();
-        let mut matter = kept.len();
+        let mut highlights = kept.len();
         lines.extend(kept.into_iter().map(Shown::from));
         lines.extend(tail);
         // Only with a limit of a few hundred characters.
-        while size(&lines) + self.note(matter > 0).chars().count() > self.limit && !lines.is_empty()
+        while size(&lines) + self.note(highlights > 0).chars().count() > self.limit
+            && !lines.is_empty()
         {
             let at = if lines.len() > note_at { note_at } else { 0 };
             let Shown { holds, .. } = lines.remove(at);
             self.left_out.lines += holds.lines;
             self.left_out.bytes += holds.bytes;
-            matter = matter.saturating_sub(1);
+            highlights = highlights.saturating_sub(1);
         }
         let note_at = note_at.min(lines.len());
         let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
-        lines.insert(note_at, self.note(matter > 0));
+        lines.insert(note_at, self.note(highlights > 0));
         let text = lines.join("\n").chars().take(self.limit).collect();
         (text, self.left_out, true)
     }
 
-    fn matter(&mut self, all: usize) -> Vec<Kept> {
+    fn highlights(&mut self, all: usize) -> Vec<Kept> {
         let share = |percent: usize| self.limit * percent / 100;
         let gaps: Vec<_> = std::mem::take(&mut self.gaps);
         let gap_chars: usize = gaps.iter().map(|kept| kept.text.chars().count() + 1).sum();
@@ -126,10 +127,10 @@ impl Body {
         kept
     }
 
-    fn note(&self, matter_follows: bool) -> String {
+    fn note(&self, highlights_follow: bool) -> String {
         let LeftOut { lines, bytes } = self.left_out;
         let lines = counted(lines);
-        let follows = if matter_follows {
+        let follows = if highlights_follow {
             " What matters of it, by line number:"
         } else {
             ""
@@ -360,9 +361,9 @@ fn room_beside(note: &str, max_chars: usize) -> usize {
 /// A line in so many characters. Of one that is too long and holds an error, the part with the error.
 fn shortened(line: &Line, max_chars: usize) -> Cut {
     let too_long = line.hole.is_none() && line.text.chars().count() > max_chars;
-    let found = too_long.then(|| matter::weigh(&line.text)).flatten();
+    let found = too_long.then(|| importance::classify(&line.text)).flatten();
     match found {
-        Some(found) if found.weight == Weight::Error => {
+        Some(found) if found.importance == Importance::Error => {
             cut::around(&line.text, found.at, max_chars)
         }
         _ => cut::middle(&line.text, line.hole, max_chars),

@@ -1,46 +1,50 @@
-//! Which lines matter?
+//! Importance of a line.
 //!
-//! A first, fast look finds the few lines that hold one of some words; only these are read more
-//! closely. The words and forms themselves are in `signs`. A line that merely mentions an error is kept apart from one that is an error.
+//! A fast search finds the few lines with one of some keywords; only these are matched against patterns.
+//! Keywords and patterns are in `patterns`. A line that merely mentions an error is less important than
+//! one that is an error.
 
 use super::signs::{
     BAD_SUMMARY, BESIDE, CALM, DIAGNOSTIC, ERROR, GOOD, MENTION, NOTHING, OUTCOME, PLACE, SUMMARY,
     VALUE, WARNING, WORDED,
 };
 
-/// How much a line matters; the order is the order in which room is given.
+/// Importance of a line; the most important lines get space first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Weight {
+pub enum Importance {
+    /// A warning.
     Warning,
-    /// Speaks of something going wrong, but may be harmless.
+    /// Mentions a failure, but may be harmless.
     Mention,
-    /// The outcome of tests, of a build.
+    /// Result of a test run or a build.
     Summary,
+    /// An error.
     Error,
 }
 
-/// What a line says, and where in it.
+/// Importance of a line and the place in it that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
-    pub weight: Weight,
-    /// Byte offset of the words that tell.
+    pub importance: Importance,
+    /// Byte offset of the match.
     pub at: usize,
 }
 
-/// A line longer than this is read only around the words that may matter.
-const READ_WHOLE: usize = 1_024;
-const READ_BEFORE: usize = 160;
-const READ_AFTER: usize = 320;
-/// In a long line, how many places are read.
+/// A longer line is matched only around its keywords.
+const MAX_WHOLE_LINE: usize = 1_024;
+const BYTES_BEFORE: usize = 160;
+const BYTES_AFTER: usize = 320;
+/// Number of keywords of a long line that are looked at.
 const PLACES_MAX: usize = 6;
 
-/// Does a number in this line tell how something went?
-pub fn speaks_of_outcome(line: &str) -> bool {
+/// Returns whether a number in this line may be the outcome of something, such as an exit status.
+pub fn mentions_outcome(line: &str) -> bool {
     OUTCOME.is_match(line)
 }
 
-pub fn weigh(line: &str) -> Option<Finding> {
-    if line.len() <= READ_WHOLE {
+/// Importance of a line; `None` for an ordinary one.
+pub fn classify(line: &str) -> Option<Finding> {
+    if line.len() <= MAX_WHOLE_LINE {
         return WORDED.is_match(line).then(|| read(line)).flatten();
     }
     let mut best: Option<Finding> = None;
@@ -54,15 +58,15 @@ pub fn weigh(line: &str) -> Option<Finding> {
         if places > PLACES_MAX {
             break;
         }
-        let from = super::row::floor(line, word.start().saturating_sub(READ_BEFORE).max(read_to));
-        let to = super::row::ceil(line, word.end() + READ_AFTER);
+        let from = super::row::floor(line, word.start().saturating_sub(BYTES_BEFORE).max(read_to));
+        let to = super::row::ceil(line, word.end() + BYTES_AFTER);
         read_to = to;
         let Some(found) = read(&line[from..to]) else {
             continue;
         };
-        if best.is_none_or(|best| found.weight > best.weight) {
+        if best.is_none_or(|best| found.importance > best.importance) {
             best = Some(Finding {
-                weight: found.weight,
+                importance: found.importance,
                 at: from + found.at,
             });
         }
@@ -70,28 +74,30 @@ pub fn weigh(line: &str) -> Option<Finding> {
     best
 }
 
-/// Where something is: the line behind a compiler's message, a frame of a stack.
-pub fn is_place(line: &str) -> bool {
+/// Returns whether a line is a location: that of a compiler's message, or a stack frame.
+pub fn is_location(line: &str) -> bool {
     PLACE.is_match(line)
 }
 
-/// What a test that failed had wanted, or had got.
+/// Returns whether a line is the expected or the actual value of a failed test.
 pub fn is_value(line: &str) -> bool {
     VALUE.is_match(line)
 }
 
+/// Returns whether a line is a message with file, line and column, but without a level.
 fn is_diagnostic(line: &str) -> bool {
     let said = DIAGNOSTIC.captures(line);
     said.is_some_and(|found| !BESIDE.is_match(&found["said"]))
 }
 
+/// Returns whether a line begins a Python traceback.
 pub fn opens_traceback(line: &str) -> bool {
     line.trim_start()
         .starts_with("Traceback (most recent call last)")
 }
 
-/// A message whose own text comes on the next line.
-pub fn announces(line: &str) -> bool {
+/// Returns whether the text of a message is on the next line.
+pub fn announces_message(line: &str) -> bool {
     line.ends_with(':') && line.contains("panicked at ")
 }
 
@@ -101,12 +107,12 @@ fn read(line: &str) -> Option<Finding> {
     }
     if SUMMARY.is_match(line) {
         let failed = BAD_SUMMARY.is_match(line);
-        let weight = if failed {
-            Weight::Error
+        let importance = if failed {
+            Importance::Error
         } else {
-            Weight::Summary
+            Importance::Summary
         };
-        return Some(Finding { weight, at: 0 });
+        return Some(Finding { importance, at: 0 });
     }
     let cleaned;
     let line = if NOTHING.is_match(line) {
@@ -123,18 +129,18 @@ fn read(line: &str) -> Option<Finding> {
         .map(|found| found.start())
         .min();
     let warning = WARNING.find(line).map(|found| found.start());
-    let found = |weight, at| Some(Finding { weight, at });
+    let found = |importance, at| Some(Finding { importance, at });
     match (error, warning) {
-        (Some(error), Some(warning)) if warning < error => found(Weight::Warning, warning),
+        (Some(error), Some(warning)) if warning < error => found(Importance::Warning, warning),
         (Some(error), _) if CALM.find(line).is_some_and(|calm| calm.start() < error) => {
-            found(Weight::Mention, error)
+            found(Importance::Mention, error)
         }
-        (Some(error), _) => found(Weight::Error, error),
-        (None, Some(warning)) => found(Weight::Warning, warning),
-        (None, None) if is_diagnostic(line) => found(Weight::Error, 0),
+        (Some(error), _) => found(Importance::Error, error),
+        (None, Some(warning)) => found(Importance::Warning, warning),
+        (None, None) if is_diagnostic(line) => found(Importance::Error, 0),
         (None, None) => MENTION
             .find(line)
-            .and_then(|mention| found(Weight::Mention, mention.start())),
+            .and_then(|mention| found(Importance::Mention, mention.start())),
     }
 }
 
@@ -142,20 +148,20 @@ fn read(line: &str) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    fn weight(line: &str) -> Option<Weight> {
-        weigh(line).map(|found| found.weight)
+    fn importance(line: &str) -> Option<Importance> {
+        classify(line).map(|found| found.importance)
     }
 
     #[test]
-    fn answers_of_servers_that_are_no_answers_are_mentioned() {
+    fn http_client_errors_are_mentions() {
         for line in [
             "npm http fetch GET 404 https://packages.example/thing 31ms (cache skip)",
             "10.0.0.1 - - [01/May/2024] \"GET /x HTTP/1.1\" 404 12",
         ] {
-            assert_eq!(weight(line), Some(Weight::Mention), "{line}");
+            assert_eq!(importance(line), Some(Importance::Mention), "{line}");
         }
         assert_eq!(
-            weight("npm http fetch GET 200 https://packages.example/thing 31ms"),
+            importance("npm http fetch GET 200 https://packages.example/thing 31ms"),
             None
         );
     }
@@ -211,7 +217,7 @@ mod tests {
             "./deploy.sh: line 3: TARGET: unbound variable",
             "Undefined subroutine &main::go called at lib/Way.pm line 3.",
         ] {
-            assert_eq!(weight(line), Some(Weight::Error), "{line}");
+            assert_eq!(importance(line), Some(Importance::Error), "{line}");
         }
     }
 
@@ -225,30 +231,33 @@ mod tests {
             "W: Some index files are old",
             "tests/a.py:3: DeprecationWarning: thirteen is deprecated",
         ] {
-            assert_eq!(weight(line), Some(Weight::Warning), "{line}");
+            assert_eq!(importance(line), Some(Importance::Warning), "{line}");
         }
     }
 
     #[test]
-    fn summaries_are_seen_and_failed_ones_are_errors() {
+    fn failed_summaries_are_errors() {
         assert_eq!(
-            weight("test result: ok. 12 passed; 0 failed; 0 ignored"),
-            Some(Weight::Summary)
-        );
-        assert_eq!(weight("=== 20 passed in 0.31s ==="), Some(Weight::Summary));
-        assert_eq!(
-            weight("test result: FAILED. 1 passed; 2 failed"),
-            Some(Weight::Error)
+            importance("test result: ok. 12 passed; 0 failed; 0 ignored"),
+            Some(Importance::Summary)
         );
         assert_eq!(
-            weight("=== 3 failed, 20 passed in 0.31s ==="),
-            Some(Weight::Error)
+            importance("=== 20 passed in 0.31s ==="),
+            Some(Importance::Summary)
         );
-        assert_eq!(weight("BUILD FAILED in 3s"), Some(Weight::Error));
+        assert_eq!(
+            importance("test result: FAILED. 1 passed; 2 failed"),
+            Some(Importance::Error)
+        );
+        assert_eq!(
+            importance("=== 3 failed, 20 passed in 0.31s ==="),
+            Some(Importance::Error)
+        );
+        assert_eq!(importance("BUILD FAILED in 3s"), Some(Importance::Error));
     }
 
     #[test]
-    fn what_is_no_error_is_not_taken_for_one() {
+    fn harmless_lines_are_not_errors() {
         for line in [
             "   Compiling thiserror v1.0.69",
             "found 0 errors, 0 warnings",
@@ -264,7 +273,7 @@ mod tests {
             "src/app.ts:3:5",
             "handler.go:31: served in 3ms",
         ] {
-            assert_ne!(weight(line), Some(Weight::Error), "{line}");
+            assert_ne!(importance(line), Some(Importance::Error), "{line}");
         }
     }
 }
