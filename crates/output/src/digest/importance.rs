@@ -4,9 +4,9 @@
 //! Keywords and patterns are in `patterns`. A line that merely mentions an error is less important than
 //! one that is an error.
 
-use super::signs::{
-    BAD_SUMMARY, BESIDE, CALM, DIAGNOSTIC, ERROR, GOOD, MENTION, NOTHING, OUTCOME, PLACE, SUMMARY,
-    VALUE, WARNING, WORDED,
+use super::patterns::{
+    DIAGNOSTIC, ERROR, FAILED_SUMMARY, KEYWORDS, LOCATION, LOW_LEVEL, MENTION, OUTCOME, SIDE_NOTE,
+    SUCCESS, SUMMARY, VALUE, WARNING, ZERO_COUNT,
 };
 
 /// Importance of a line; the most important lines get space first.
@@ -45,12 +45,12 @@ pub fn mentions_outcome(line: &str) -> bool {
 /// Importance of a line; `None` for an ordinary one.
 pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
-        return WORDED.is_match(line).then(|| read(line)).flatten();
+        return KEYWORDS.is_match(line).then(|| read(line)).flatten();
     }
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
     let mut places = 0;
-    for word in WORDED.find_iter(line) {
+    for word in KEYWORDS.find_iter(line) {
         if word.start() < read_to {
             continue;
         }
@@ -76,7 +76,7 @@ pub fn classify(line: &str) -> Option<Finding> {
 
 /// Returns whether a line is a location: that of a compiler's message, or a stack frame.
 pub fn is_location(line: &str) -> bool {
-    PLACE.is_match(line)
+    LOCATION.is_match(line)
 }
 
 /// Returns whether a line is the expected or the actual value of a failed test.
@@ -87,7 +87,7 @@ pub fn is_value(line: &str) -> bool {
 /// Returns whether a line is a message with file, line and column, but without a level.
 fn is_diagnostic(line: &str) -> bool {
     let said = DIAGNOSTIC.captures(line);
-    said.is_some_and(|found| !BESIDE.is_match(&found["said"]))
+    said.is_some_and(|found| !SIDE_NOTE.is_match(&found["said"]))
 }
 
 /// Returns whether a line begins a Python traceback.
@@ -102,11 +102,11 @@ pub fn announces_message(line: &str) -> bool {
 }
 
 fn read(line: &str) -> Option<Finding> {
-    if GOOD.is_match(line) {
+    if SUCCESS.is_match(line) {
         return None;
     }
     if SUMMARY.is_match(line) {
-        let failed = BAD_SUMMARY.is_match(line);
+        let failed = FAILED_SUMMARY.is_match(line);
         let importance = if failed {
             Importance::Error
         } else {
@@ -114,25 +114,29 @@ fn read(line: &str) -> Option<Finding> {
         };
         return Some(Finding { importance, at: 0 });
     }
-    let cleaned;
-    let line = if NOTHING.is_match(line) {
-        cleaned = NOTHING.replace_all(line, |found: &regex::Captures<'_>| {
+    let without_zero_counts;
+    let line = if ZERO_COUNT.is_match(line) {
+        without_zero_counts = ZERO_COUNT.replace_all(line, |found: &regex::Captures<'_>| {
             " ".repeat(found[0].len())
         });
-        &*cleaned
+        &*without_zero_counts
     } else {
         line
     };
     let error = ERROR
         .iter()
-        .filter_map(|form| form.find(line))
+        .filter_map(|pattern| pattern.find(line))
         .map(|found| found.start())
         .min();
     let warning = WARNING.find(line).map(|found| found.start());
     let found = |importance, at| Some(Finding { importance, at });
     match (error, warning) {
         (Some(error), Some(warning)) if warning < error => found(Importance::Warning, warning),
-        (Some(error), _) if CALM.find(line).is_some_and(|calm| calm.start() < error) => {
+        (Some(error), _)
+            if LOW_LEVEL
+                .find(line)
+                .is_some_and(|level| level.start() < error) =>
+        {
             found(Importance::Mention, error)
         }
         (Some(error), _) => found(Importance::Error, error),

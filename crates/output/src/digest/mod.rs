@@ -24,12 +24,12 @@ mod glide;
 mod importance;
 mod kind;
 mod line;
+mod patterns;
 mod raw;
 mod row;
 mod screen;
 mod sequence;
 mod shorten;
-mod signs;
 
 use std::ops::Range;
 

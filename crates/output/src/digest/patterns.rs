@@ -1,16 +1,14 @@
-//! The words and forms by which a line that matters is known.
-//!
-//! They are those that compilers, test runners, package managers, shells and servers use. What a
-//! match means is decided in `matter`.
+//! Keywords and patterns of important lines, as compilers, test runners, package managers, shells and
+//! servers write them. The meaning of a match is decided in `importance`.
 
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 use regex::Regex;
 
-/// Words without which no line matters.
-const WORDS: &[&str] = &[
-    // Answers of servers that are no answers.
+/// A line without any of these is not important.
+const KEYWORD_LIST: &[&str] = &[
+    // HTTP status codes of errors.
     "get 4",
     "get 5",
     "head 4",
@@ -140,7 +138,7 @@ const WORDS: &[&str] = &[
     "too many",
     "stdout ----",
     "^-- sc",
-    // Places in the sources, as those tools name them that say nothing else.
+    // Locations in source files, for tools that do not write a level.
     ".c:",
     ".cc:",
     ".cpp:",
@@ -179,10 +177,10 @@ const WORDS: &[&str] = &[
     ".zig:",
 ];
 
-pub static WORDED: LazyLock<AhoCorasick> = LazyLock::new(|| folded_case(WORDS));
+pub static KEYWORDS: LazyLock<AhoCorasick> = LazyLock::new(|| case_insensitive(KEYWORD_LIST));
 
 pub static OUTCOME: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    folded_case(&[
+    case_insensitive(&[
         "err",
         "fail",
         "warn",
@@ -207,17 +205,17 @@ pub static OUTCOME: LazyLock<AhoCorasick> = LazyLock::new(|| {
 
 #[expect(
     clippy::expect_used,
-    reason = "the words are constants, and a test builds them"
+    reason = "the keywords are constants, and a test builds them"
 )]
-fn folded_case(words: &[&str]) -> AhoCorasick {
+fn case_insensitive(words: &[&str]) -> AhoCorasick {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .kind(Some(aho_corasick::AhoCorasickKind::DFA))
         .build(words)
-        .expect("words build")
+        .expect("keywords build")
 }
 
-macro_rules! form {
+macro_rules! pattern {
     ($name:ident, $pattern:expr) => {
         pub static $name: LazyLock<Regex> = LazyLock::new(|| compiled($pattern));
     };
@@ -228,19 +226,19 @@ macro_rules! form {
     reason = "the patterns are constants, and a test builds them"
 )]
 fn compiled(pattern: &str) -> Regex {
-    // All words looked for are ASCII, and borders of words are found many times faster as such.
+    // All keywords are ASCII, and ASCII word boundaries are found many times faster.
     Regex::new(&pattern.replace(r"\b", r"(?-u:\b)")).expect("pattern compiles")
 }
 
-// A line that tells that something went well.
-form!(
-    GOOD,
+// A success.
+pattern!(
+    SUCCESS,
     r"(?x) (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
 );
 
 // `0 errors`, `no failures`, `failed=0`.
-form!(
-    NOTHING,
+pattern!(
+    ZERO_COUNT,
     r"(?ix)
     \b(?:0|no|zero|without(?:\ any)?)\s+(?:new\ )?(?:fatal\ )?(?:errors?|failures?|failed|failing|warnings?|exceptions?|problems?|issues?)\b
   | \b(?:errors?|failures?|failed|warnings?|exit(?:\ |_)?(?:code|status)|code|status)[\x22']?\s*[=:]\s*[\x22']?0\b
@@ -248,7 +246,7 @@ form!(
   | \bif\ any\b"
 );
 
-form!(
+pattern!(
     SUMMARY,
     r"(?x)
     ^test\ result: | ^=+\s.*\b(?:passed|failed|errors?|skipped|no\ tests\ ran)\b.*\s=+$
@@ -261,8 +259,8 @@ form!(
   | ^\d+\ (?:errors?|warnings?)\ generated | \b\d+\ (?:passed|failed),\ \d+\ "
 );
 
-form!(
-    BAD_SUMMARY,
+pattern!(
+    FAILED_SUMMARY,
     r"(?i:\b[1-9]\d* (?:failed|failures?|failing|errors?|problems)\b)|FAILED|FAILURE|(?:failures|errors)[=:] ?[1-9]"
 );
 
@@ -270,12 +268,12 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
         // `error:`, `error[E0308]:`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
         r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?\s?[:!\]|]",
-        // The word in capitals.
+        // A level in capitals.
         r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES)(?:[^\w./=]|$|\.\s)",
         // `ValueError: x`, `java.lang.NullPointerException`
         r"[A-Za-z0-9](?:Error|Exception|Failure|Fault|Interrupt|Panic)(?:\[\w+\])?(?::|\s*\(|\s*$|\sin\s|\sat\s)",
         r"^\s*(?:Error|Exception|Fatal|Failed|Failure|Panic|Abort(?:ed|ing)?)\b",
-        // What shells and tools begin an error with.
+        // Prefixes of errors of shells and tools.
         r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕❌×●]\ |!\ [A-Z]|e:\ (?:file:|/)|----\ .+\ stdout\ ----$|not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
             |Illegal\ instruction|Floating\ point\ exception|Trace/breakpoint\ trap|Bus\ error|g?make(?:\[\d+\])?:\ \*\*\*|ninja:\ (?:build\ stopped|error)|ERROR)",
         r"^(?:>?\s?)E\s{2,}\S", // an assertion, as pytest shows it
@@ -301,7 +299,7 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     .collect()
 });
 
-form!(
+pattern!(
     WARNING,
     r"(?x)
     (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
@@ -309,25 +307,25 @@ form!(
   | (?i:\bdeprecated\b) | ^\s*warning\b"
 );
 
-// A place in the sources, to the column, and what is said of it. Many tools say no more than that.
-form!(
+// Location with line and column, and a message. Many tools write no more than that.
+pattern!(
     DIAGNOSTIC,
     r"^\s*[\w.@+/\\-]+\.\w{1,5}:\d+:\d+:\ (?P<said>\S.*)"
 );
 
-// What is said beside a diagnostic.
-form!(
-    BESIDE,
+// Message that only accompanies a diagnostic.
+pattern!(
+    SIDE_NOTE,
     r"^(?i:note|info|hint|help|remark|required|in file included)\b"
 );
 
-// A level below a warning in front: what follows is told, not raised.
-form!(
-    CALM,
+// A log level below a warning before the match.
+pattern!(
+    LOW_LEVEL,
     r"(?x) (?:^|[\s\[<(=\x22])(?:INFO|DEBUG|TRACE|NOTICE|VERBOSE|info|debug|trace|notice)(?:[\s\]>):,|\x22]|$)"
 );
 
-form!(
+pattern!(
     MENTION,
     r"(?ix)
     (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow
@@ -336,13 +334,13 @@ form!(
     | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b"
 );
 
-// What was expected and what there was, below a test that failed.
-form!(
+// Expected and actual value below a failed test.
+pattern!(
     VALUE,
     r"^\s+(?i:left|right|expected|received|actual|got|want|wanted)\s*:\s"
 );
 
-form!(
-    PLACE,
+pattern!(
+    LOCATION,
     r#"^\s*(?:-->|:::)\s|^\s+at\s|^\s*File "|^\s+\S+\.\w{1,5}:\d+"#
 );
