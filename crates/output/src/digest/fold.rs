@@ -136,15 +136,15 @@ impl Fold {
         self.release(out);
     }
 
-    /// The line that is open while a repetition of single lines, with other numbers, is counted.
-    pub fn open_in_repetition(&self) -> Option<&str> {
+    /// Open line, if a repetition of single lines that differ in numbers is being counted.
+    pub fn open_line_of_repetition(&self) -> Option<&str> {
         let run = self.run.as_ref()?;
         let open = self.open.as_ref()?;
         (run.first.len() == 1 && !run.exact && open.hole.is_none()).then_some(&open.text)
     }
 
-    /// Whether that repetition goes on with such a line, because of its numbers alone.
-    pub fn counts(&self, text: &str) -> bool {
+    /// Returns whether this line continues that repetition.
+    pub fn continues_repetition(&self, text: &str) -> bool {
         let line = Line {
             number: Number::default(),
             text: text.to_owned(),
@@ -156,7 +156,7 @@ impl Fold {
         line.kind.repeats != Repeats::Never && run.is_some_and(|run| run.continues_with(&line))
     }
 
-    /// So many lines have gone by between its first and its last.
+    /// Counts lines of that repetition that took the fast path.
     pub fn pass(&mut self, lines: u64, bytes: u64) {
         if let Some(run) = &mut self.run {
             run.cycles += lines;

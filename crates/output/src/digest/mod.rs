@@ -8,7 +8,7 @@
 //!
 //! - `decode` and `sequence`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
 //! - `screen` and `row`: the last rows, which can still be written over.
-//! - `fold` and `kind`: repetitions, exact or but for their numbers. `glide` takes a flood of them past
+//! - `fold` and `kind`: repetitions, exact or but for their numbers. `fast_path` takes a flood of them past
 //!   these rooms.
 //! - `shorten`, `gather`, `importance`, `signs`, `cut`: what to show where it is too long.
 //!
@@ -20,12 +20,12 @@ mod cut;
 mod decode;
 mod fold;
 mod gather;
-mod glide;
 mod importance;
 mod kind;
 mod line;
 mod patterns;
 mod raw;
+mod repeat_fast_path;
 mod row;
 mod screen;
 mod sequence;
@@ -38,8 +38,8 @@ pub use shorten::counted;
 
 use decode::Decoder;
 use fold::{Fold, Folded, Number, Out};
-use glide::Glide;
 use raw::Raw;
+use repeat_fast_path::RepeatFastPath;
 use row::{Hole, Keep};
 use screen::{Lines, Painter, Screen};
 use shorten::Body;
@@ -53,8 +53,8 @@ pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
 /// Bytes read at once, so that no chunk costs more memory than this.
 const PIECE: usize = 64 << 10;
-/// How many bytes go the usual way before a quicker one is looked for again.
-const USUAL: usize = 16 << 10;
+/// Number of bytes that are decoded before the fast path is tried again.
+const TRY_AFTER: usize = 16 << 10;
 
 /// Options of a digest.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ struct Reader {
     decoder: Decoder,
     screen: Screen,
     lines: Pipe,
-    glide: Option<Glide>,
+    fast_path: Option<RepeatFastPath>,
 }
 
 /// The way of a finished line.
@@ -200,7 +200,7 @@ impl Digest {
                     gaps: 0,
                     base: 0,
                 },
-                glide: None,
+                fast_path: None,
             }))
         };
         Digest {
@@ -277,22 +277,23 @@ pub fn digest(bytes: &[u8], limits: &Limits) -> Digested {
 impl Reader {
     fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if let Some(glide) = &mut self.glide {
-                let passed = glide.take(bytes);
+            if let Some(fast_path) = &mut self.fast_path {
+                let passed = fast_path.take(bytes);
                 self.screen.pass(passed.lines);
                 self.lines.fold.pass(passed.lines, passed.bytes);
                 bytes = &bytes[passed.used..];
                 if passed.over {
-                    self.land();
+                    self.leave_fast_path();
                 }
             }
-            let (some, rest) = bytes.split_at(bytes.len().min(USUAL));
+            let (some, rest) = bytes.split_at(bytes.len().min(TRY_AFTER));
             let fresh = memchr::memchr(b'\n', some).map_or(0, |at| at + 1);
             self.read(&some[..fresh]);
-            if some.len() == USUAL && self.decoder.is_idle() {
-                self.glide = Glide::begin(&self.screen, &self.lines.fold, &bytes[fresh..]);
+            if some.len() == TRY_AFTER && self.decoder.is_idle() {
+                self.fast_path =
+                    RepeatFastPath::begin(&self.screen, &self.lines.fold, &bytes[fresh..]);
             }
-            if self.glide.is_some() {
+            if self.fast_path.is_some() {
                 bytes = &bytes[fresh..];
             } else {
                 self.read(&some[fresh..]);
@@ -301,10 +302,10 @@ impl Reader {
         }
     }
 
-    /// Ends the quick way: what it holds is read.
-    fn land(&mut self) {
-        if let Some(glide) = self.glide.take() {
-            self.read(&glide.into_held());
+    /// Decodes what the fast path holds and leaves it.
+    fn leave_fast_path(&mut self) {
+        if let Some(fast_path) = self.fast_path.take() {
+            self.read(&fast_path.into_held());
         }
     }
 
@@ -318,7 +319,7 @@ impl Reader {
 
     /// Nothing behind this point can write over what is before it.
     fn settle(&mut self) {
-        self.land();
+        self.leave_fast_path();
         let mut painter = Painter {
             screen: &mut self.screen,
             out: &mut self.lines,

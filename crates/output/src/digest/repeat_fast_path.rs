@@ -1,50 +1,51 @@
-//! The quick way over a flood: lines that differ in their numbers only are compared, not read.
+//! Fast path for floods of lines that differ only in digits: such lines are compared, not decoded.
 //!
-//! While a repetition of single lines is being counted, one more of them changes two sums, and only
-//! the last of all is ever shown. So where a line has the bytes of the line before it, but for digits,
-//! it is passed over. The newest lines are held as they came, as many as the usual way still has in
-//! hand; when something else comes they go that way, and nothing tells the difference.
+//! While a repetition of single lines is being counted, another one of them only changes two sums, and
+//! only the last of all is ever shown. A line that equals the line before it, except for digits, is
+//! therefore skipped. The newest lines are held as bytes, as many as the screen and the fold would still
+//! hold. When something else comes they are decoded, so that the result is the same with and without
+//! the fast path.
 
 use super::fold::Fold;
 use super::importance;
 use super::screen::Screen;
 
-/// Lines that the fold has in hand beside those on the screen: the open one, the last of the
-/// repetition, and the one before it, which may be counted together with an equal one from before.
-const IN_HAND: usize = 4;
+/// Lines that the fold holds in addition to those on the screen: the open one, the last of the
+/// repetition, and the one before it, which may be merged with an equal earlier one.
+const HELD_BY_FOLD: usize = 4;
 
-/// A repetition that is passed over.
-pub struct Glide {
-    /// One of its lines, with its newline.
+/// Repetition whose lines are being skipped.
+pub struct RepeatFastPath {
+    /// One line of the repetition, with its newline.
     line: Vec<u8>,
-    /// All ones where its digit may be another.
+    /// Mask over `line`: 0xFF where any digit is allowed.
     free: Vec<u8>,
-    /// Bytes of its text that count: the newline as one, however it is written.
+    /// Bytes that each line counts for; `\r\n` counts as one.
     counted: u64,
-    /// The newest lines as they came, and behind them the begin of the next.
+    /// Newest lines, and behind them the begin of the next one.
     held: Vec<u8>,
-    /// The length of that begin.
+    /// Length of that begin.
     begun: usize,
-    /// Lines that must be held.
+    /// Number of lines that must be held.
     keep: usize,
 }
 
-/// What was done with some bytes.
+/// Result of [`RepeatFastPath::take`].
 pub struct Passed {
-    /// How many were taken.
+    /// Number of bytes taken.
     pub used: usize,
-    /// Lines that have become mere numbers.
+    /// Number of lines that were skipped for good.
     pub lines: u64,
-    /// The bytes that these count for.
+    /// Bytes that these lines count for.
     pub bytes: u64,
-    /// Whether the rest is something else.
+    /// The repetition has ended.
     pub over: bool,
 }
 
-impl Glide {
-    /// Where everything in hand is one repetition, and `bytes` begin with another line of it.
-    pub fn begin(screen: &Screen, fold: &Fold, bytes: &[u8]) -> Option<Glide> {
-        let open = fold.open_in_repetition()?;
+impl RepeatFastPath {
+    /// Fast path, if screen and fold hold lines of one repetition only and `bytes` begin with another one.
+    pub fn begin(screen: &Screen, fold: &Fold, bytes: &[u8]) -> Option<RepeatFastPath> {
+        let open = fold.open_line_of_repetition()?;
         let mut rows = screen.full_of_lines()?;
         let text = rows.next_back()??;
         let newline: &[u8] = match bytes.get(text.len()..)? {
@@ -53,7 +54,7 @@ impl Glide {
             _ => return None,
         };
         let plain = text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-        if !plain || !fold.counts(text) {
+        if !plain || !fold.continues_repetition(text) {
             return None;
         }
         let mut free = variable(text);
@@ -64,17 +65,17 @@ impl Glide {
             return None;
         }
         free.resize(text.len() + newline.len(), 0);
-        Some(Glide {
+        Some(RepeatFastPath {
             line: [text.as_bytes(), newline].concat(),
             free,
             counted: text.len() as u64 + 1,
             held: Vec::new(),
             begun: 0,
-            keep: screen.height() + IN_HAND,
+            keep: screen.height() + HELD_BY_FOLD,
         })
     }
 
-    /// Takes the lines of the repetition that come first.
+    /// Takes the lines at the start of `bytes` that belong to the repetition.
     pub fn take(&mut self, bytes: &[u8]) -> Passed {
         let width = self.line.len();
         let mut used = 0;
@@ -104,7 +105,7 @@ impl Glide {
         self.passed(bytes.len(), lines, false)
     }
 
-    /// What has to go the usual way now.
+    /// Bytes that have to be decoded now.
     pub fn into_held(self) -> Vec<u8> {
         self.held
     }
@@ -118,7 +119,7 @@ impl Glide {
         }
     }
 
-    /// How many lines of the repetition come first, each of them other than the one before.
+    /// Number of lines at the start of `bytes` that belong to the repetition and differ from the one before.
     fn whole_lines(&self, bytes: &[u8]) -> usize {
         let width = self.line.len();
         let mut before = self.held.last_chunk_of(width).unwrap_or(&self.line);
@@ -133,12 +134,12 @@ impl Glide {
         lines
     }
 
-    /// Equal lines in a row are counted together, which is not done here.
+    /// Equal lines in a row are merged by the fold, not here.
     fn is_next(&self, before: &[u8], line: &[u8]) -> bool {
         !differs(line, &self.line, &self.free) && line != before
     }
 
-    /// Holds the newest lines; how many others that makes superfluous is returned.
+    /// Holds the newest lines. Returns the number of lines that are no longer held.
     fn hold(&mut self, lines: &[u8]) -> u64 {
         let width = self.line.len();
         let most = self.keep * width;
@@ -152,7 +153,7 @@ impl Glide {
 }
 
 trait LastChunk {
-    /// The last bytes, where there are as many.
+    /// Last `length` bytes, if there are that many.
     fn last_chunk_of(&self, length: usize) -> Option<&[u8]>;
 }
 
@@ -162,10 +163,10 @@ impl LastChunk for [u8] {
     }
 }
 
-/// All ones where the digit of a line can be another one without the line being of another kind.
+/// Mask over a line: 0xFF for digits that can change without changing the shape of the line.
 fn variable(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
-    let told = importance::mentions_outcome(text);
+    let outcome = importance::mentions_outcome(text);
     let mut free = vec![0; bytes.len()];
     let mut at = 0;
     while at < bytes.len() {
@@ -174,9 +175,9 @@ fn variable(text: &str) -> Vec<u8> {
             .take_while(|byte| byte.is_ascii_digit())
             .count();
         let end = at + digits;
-        // `0x` begins an id. And where a line tells how something went, nought and what looks like
-        // a status are told apart: numbers of one figure or of three, as `4.5` is, too.
-        let fixed = bytes.get(end) == Some(&b'x') || (told && matches!(digits, 1 | 3));
+        // `0x` begins an id. If a line mentions an outcome, zero and HTTP status codes are told apart,
+        // so numbers of one or three digits (such as those of `4.5`) must stay.
+        let fixed = bytes.get(end) == Some(&b'x') || (outcome && matches!(digits, 1 | 3));
         if !fixed {
             free[at..end].fill(0xFF);
         }
@@ -185,11 +186,11 @@ fn variable(text: &str) -> Vec<u8> {
     free
 }
 
-/// Bytes that are compared at once.
+/// Number of bytes that are compared at once.
 const WIDE: usize = 16;
 
-/// Whether a line has other bytes than another one of its length, but for digits where it may. Without
-/// branches and in pieces of one size, so that the compiler makes it look at a whole piece at once.
+/// Returns whether two lines of equal length differ, except for digits where `free` allows it. Without
+/// branches and in blocks of fixed size, so that the compiler vectorizes it.
 fn differs(line: &[u8], other: &[u8], free: &[u8]) -> bool {
     let mut bad = [0; WIDE];
     let (lines, others, frees) = (
