@@ -10,7 +10,7 @@
 //! - `screen` and `row`: the last rows, which can still be written over.
 //! - `fold` and `kind`: repetitions, exact or but for their numbers. `fast_path` takes a flood of them past
 //!   these rooms.
-//! - `shorten`, `gather`, `importance`, `signs`, `cut`: what to show where it is too long.
+//! - `shorten`, `highlights`, `importance`, `signs`, `cut`: what to show where it is too long.
 //!
 //! It is a function of the bytes alone: how they were cut into chunks makes no difference. The
 //! text has no newline at its end, and of a text without escapes and repetitions that fits the
@@ -19,7 +19,7 @@
 mod cut;
 mod decode;
 mod fold;
-mod gather;
+mod highlights;
 mod importance;
 mod kind;
 mod line;
@@ -51,7 +51,7 @@ pub const MAX_CHARS: usize = 1_000_000;
 /// Default of [`Limits::rows`], for output of unknown terminals.
 pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
-/// Bytes read at once, so that no chunk costs more memory than this.
+/// Bytes read at once, so that no chunk costs more classified than this.
 const PIECE: usize = 64 << 10;
 /// Number of bytes that are decoded before the fast path is tried again.
 const TRY_AFTER: usize = 16 << 10;
@@ -69,7 +69,7 @@ pub struct Limits {
     pub omitted_hint: String,
     /// Height of the terminal that the program wrote to.
     pub rows: u16,
-    /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
+    /// Maximum number of bytes of a log that are read; add [`Limits::unread`].
     pub scan_bytes: Option<u64>,
 }
 
@@ -260,7 +260,7 @@ impl Digest {
     }
 }
 
-/// Digest of bytes in memory.
+/// Digest of bytes in classified.
 ///
 /// ```
 /// use abide_output::digest::{Limits, digest};

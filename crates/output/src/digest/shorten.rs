@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::cut::{self, Cut};
 use super::fold::{Folded, Line, Number, Out};
-use super::gather::{Gather, Kept, Room};
+use super::highlights::{Budget, Highlight, Highlights};
 use super::importance::{self, Importance};
 
 /// The limit for which the numbers of lines are meant; with a higher one they grow.
@@ -33,8 +33,8 @@ pub struct Body {
     recent: VecDeque<Entry>,
     recent_chars: usize,
     crowded: bool,
-    gather: Gather,
-    gaps: Vec<Kept>,
+    highlights: Highlights,
+    gaps: Vec<Highlight>,
     left_out: LeftOut,
     number: Number,
 }
@@ -63,7 +63,7 @@ impl Body {
             recent: VecDeque::new(),
             recent_chars: 0,
             crowded: false,
-            gather: Gather::default(),
+            highlights: Highlights::default(),
             gaps: Vec::new(),
             left_out: LeftOut::default(),
             number: Number::default(),
@@ -106,18 +106,18 @@ impl Body {
         (text, self.left_out, true)
     }
 
-    fn highlights(&mut self, all: usize) -> Vec<Kept> {
+    fn highlights(&mut self, all: usize) -> Vec<Highlight> {
         let share = |percent: usize| self.limit * percent / 100;
         let gaps: Vec<_> = std::mem::take(&mut self.gaps);
         let gap_chars: usize = gaps.iter().map(|kept| kept.text.chars().count() + 1).sum();
-        let room = Room {
+        let room = Budget {
             all: all.saturating_sub(gap_chars),
             further: share(15),
             summaries: share(6),
             mentions: share(8),
             warnings: share(8),
         };
-        let mut kept = std::mem::take(&mut self.gather).pick(room);
+        let mut kept = std::mem::take(&mut self.highlights).select(room);
         for line in &kept {
             self.left_out.lines = self.left_out.lines.saturating_sub(line.lines);
             self.left_out.bytes = self.left_out.bytes.saturating_sub(line.bytes);
@@ -168,7 +168,7 @@ impl Body {
                 entry.room = left;
                 self.head_chars += entry.chars.min(left);
                 if let Folded::Line(line) = &entry.what {
-                    self.gather.pass(line);
+                    self.highlights.note(line);
                 }
                 self.head.push(entry);
             }
@@ -195,7 +195,7 @@ impl Body {
                 self.left_out.lines += line.count;
                 self.left_out.bytes += line.bytes();
                 self.number = line.number;
-                self.gather.see(&line);
+                self.highlights.add(&line);
             }
             Folded::Note {
                 period,
@@ -205,11 +205,11 @@ impl Body {
             } => {
                 self.left_out.lines += lines;
                 self.left_out.bytes += bytes;
-                self.gather.more_of_the_same(period, lines);
+                self.highlights.repeat(period, lines);
             }
             Folded::Gap(text) => {
                 if self.gaps.len() < GAPS_MAX {
-                    self.gaps.push(Kept {
+                    self.gaps.push(Highlight {
                         number: self.number,
                         text,
                         lines: 0,
@@ -316,8 +316,8 @@ impl Shown {
     }
 }
 
-impl From<Kept> for Shown {
-    fn from(kept: Kept) -> Self {
+impl From<Highlight> for Shown {
+    fn from(kept: Highlight) -> Self {
         Shown {
             text: kept.text,
             holds: LeftOut {

@@ -1,8 +1,8 @@
-//! Keeps what matters of the lines that are left out, in bounded room.
+//! Important lines of the part that is left out, in bounded memory.
 //!
-//! Lines are gathered in groups: equal but for numbers, quoted names and paths. Of each group the
-//! first lines and the last are kept. Room is given to errors before all else, and to the first
-//! of each group before a second: a thousand errors of one kind do not push out the one of another.
+//! Lines are grouped: those of a group are equal except for numbers, quoted names and paths. The first
+//! lines and the last one of each group are kept. Errors get space first, and the first line of each group
+//! before a second one of another: a thousand errors of one kind do not displace one of another kind.
 
 use std::collections::VecDeque;
 
@@ -12,38 +12,38 @@ use super::importance::{self, Finding, Importance};
 use super::kind::{Fingerprint, hash};
 
 const GROUPS_MAX: usize = 256;
-/// Lines kept of one group, the last of them being the newest.
+/// Maximum number of lines kept of one group; the last of them is the newest.
 const EXAMPLES_MAX: usize = 8;
-/// Of these, how many may differ in nothing but numbers.
+/// Maximum number of these that differ only in numbers.
 const SAME_SHAPE_MAX: usize = 3;
-/// Characters kept of a line that matters.
+/// Maximum number of characters kept of a line.
 const LINE_CHARS: usize = 300;
-/// How many lines behind an error its place is looked for.
-const FOLLOW_LINES: u8 = 4;
-/// How many values below it: what was wanted, and what there was.
-const VALUES: u8 = 2;
-/// A longer traceback is not one.
-const TRACEBACK_LINES: u16 = 300;
-const MEMORY: usize = 1_024;
+/// Number of lines behind an error in which its location is looked for.
+const LOCATION_WITHIN: u8 = 4;
+/// Number of values below a failed test: expected and actual.
+const VALUES_MAX: u8 = 2;
+/// Maximum number of lines of a traceback.
+const TRACEBACK_MAX: u16 = 300;
+const CLASSIFIED: usize = 1_024;
 
 #[derive(Default)]
-pub struct Gather {
+pub struct Highlights {
     groups: Vec<Group>,
-    /// What lines of a shape were found to be, so that each shape is read once.
-    memory: Vec<(u64, Option<Finding>)>,
+    /// Cache of findings by shape of the line.
+    classified: Vec<(u64, Option<Finding>)>,
     following: Option<Following>,
-    /// The groups of the lines that were seen last, where they have one.
+    /// Groups of the last lines, if they have one.
     latest: VecDeque<Option<u64>>,
     traceback: Option<Traceback>,
-    /// Lines that matter of which nothing is kept, for want of room.
-    pub forgotten: u64,
+    /// Number of important lines of which nothing is kept, because there were too many groups.
+    pub dropped: u64,
 }
 
 struct Group {
-    likeness: u64,
-    lead: u64,
+    group_key: u64,
+    first_words: u64,
     importance: Importance,
-    /// How many groups with the same first words were there before.
+    /// Number of earlier groups with the same first words.
     rank: usize,
     count: u64,
     last: Number,
@@ -55,22 +55,22 @@ struct Example {
     lines: Vec<Quote>,
 }
 
-/// A line as it is shown.
+/// Line as it is shown.
 struct Quote {
     number: Number,
     text: String,
-    /// How many of its bytes that shows.
+    /// Number of its bytes that are shown.
     bytes: u64,
 }
 
-/// The example that the next lines may belong to.
+/// Example to which the next lines may belong.
 struct Following {
-    likeness: u64,
+    group_key: u64,
     lines: u8,
     announced: bool,
-    /// Its place has not been seen yet.
+    /// Its location was not seen yet.
     place: bool,
-    /// How many values may follow.
+    /// Number of values that may follow.
     values: u8,
 }
 
@@ -79,42 +79,42 @@ struct Traceback {
     place: Option<Quote>,
 }
 
-/// A line that is shown although it lies in the part left out.
+/// Line that is shown although it is in the part that is left out.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Highlight {
     pub number: Number,
     pub text: String,
     pub lines: u64,
     pub bytes: u64,
 }
 
-/// Characters there are for the lines that matter.
+/// Number of characters for highlights.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct Budget {
     pub all: usize,
-    /// For each group but the first of its words, and each line but the first of its group.
+    /// For all groups but the first with the same first words, and all lines but the first of a group.
     pub further: usize,
     pub summaries: usize,
     pub mentions: usize,
     pub warnings: usize,
 }
 
-impl Gather {
-    /// Sees a line of the part left out.
-    pub fn see(&mut self, line: &Line) {
+impl Highlights {
+    /// Adds a line of the part that is left out.
+    pub fn add(&mut self, line: &Line) {
         self.read(line, true);
     }
 
-    /// Sees a line that is shown anyway, for what it says about the next ones.
-    pub fn pass(&mut self, line: &Line) {
+    /// Notes a line that is shown anyway, because the next ones may belong to it.
+    pub fn note(&mut self, line: &Line) {
         self.read(line, false);
     }
 
-    /// So many lines were folded that repeat the last ones.
-    pub fn more_of_the_same(&mut self, period: usize, lines: u64) {
+    /// Counts folded lines that repeat the last `period` lines.
+    pub fn repeat(&mut self, period: usize, lines: u64) {
         let repeated = self.latest.iter().rev().take(period).flatten();
-        for likeness in repeated {
-            let group = self.groups.iter_mut().find(|g| g.likeness == *likeness);
+        for group_key in repeated {
+            let group = self.groups.iter_mut().find(|g| g.group_key == *group_key);
             if let Some(group) = group {
                 group.count += lines / period as u64;
             }
@@ -148,14 +148,14 @@ impl Gather {
         }
     }
 
-    /// The lines of a traceback are its frames, up to the one that says what went wrong.
+    /// Handles a line of a traceback: frames up to the line with the exception. Returns whether it was one.
     fn in_traceback(&mut self, line: &Line, keep: bool) -> bool {
         let Some(traceback) = &mut self.traceback else {
             return false;
         };
         traceback.lines += 1;
         let inner = line.text.is_empty() || line.text.starts_with([' ', '\t']);
-        if inner && traceback.lines < TRACEBACK_LINES {
+        if inner && traceback.lines < TRACEBACK_MAX {
             if line.text.trim_start().starts_with("File \"") {
                 traceback.place = Some(Quote::new(line, 0));
             }
@@ -173,14 +173,14 @@ impl Gather {
         false
     }
 
-    /// The place of an error stands on one of the next lines.
+    /// Handles the location or a value that belongs to the last error. Returns whether it was one.
     fn belongs_to_last(&mut self, line: &Line) -> bool {
         let Some(following) = &mut self.following else {
             return false;
         };
         let is_location = following.place && importance::is_location(&line.text);
         if following.announced {
-            // Its place was in the line before.
+            // The location was in the line before.
             (following.announced, following.place) = (false, false);
         } else if is_location && importance::classify(&line.text).is_none() {
             following.place = false;
@@ -189,8 +189,8 @@ impl Gather {
         } else {
             return false;
         }
-        let likeness = following.likeness;
-        let group = self.groups.iter_mut().find(|g| g.likeness == likeness);
+        let group_key = following.group_key;
+        let group = self.groups.iter_mut().find(|g| g.group_key == group_key);
         if let Some(example) = group.and_then(|group| group.examples.last_mut()) {
             example.lines.push(Quote::new(line, 0));
         }
@@ -198,11 +198,11 @@ impl Gather {
     }
 
     fn classify(&mut self, line: &Line) -> Option<Finding> {
-        if self.memory.is_empty() {
-            self.memory.resize(MEMORY, (0, None));
+        if self.classified.is_empty() {
+            self.classified.resize(CLASSIFIED, (0, None));
         }
         let key = line.kind.shape ^ line.kind.figures.rotate_left(17);
-        let slot = &mut self.memory[usize::try_from(key % MEMORY as u64).unwrap_or(0)];
+        let slot = &mut self.classified[usize::try_from(key % CLASSIFIED as u64).unwrap_or(0)];
         if slot.0 != key {
             *slot = (key, importance::classify(&line.text));
         }
@@ -210,15 +210,16 @@ impl Gather {
     }
 
     fn keep(&mut self, line: &Line, finding: Finding, place: Option<Quote>) {
-        let (likeness, lead) = likeness(&line.text, finding);
-        let found = self.groups.iter().position(|g| g.likeness == likeness);
-        let Some(at) = found.or_else(|| self.make_room(likeness, lead, finding.importance)) else {
-            self.forgotten += line.count;
+        let (group_key, first_words) = group_key(&line.text, finding);
+        let found = self.groups.iter().position(|g| g.group_key == group_key);
+        let Some(at) = found.or_else(|| self.make_room(group_key, first_words, finding.importance))
+        else {
+            self.dropped += line.count;
             self.following = None;
             return;
         };
         if let Some(latest) = self.latest.back_mut() {
-            *latest = Some(likeness);
+            *latest = Some(group_key);
         }
         let group = &mut self.groups[at];
         group.count += line.count;
@@ -230,7 +231,7 @@ impl Gather {
             || (finding.importance == Importance::Error && (room || same == 0))
         {
             if same >= SAME_SHAPE_MAX {
-                // Of many such lines the newest takes the place of the one before it.
+                // The newest of many such lines replaces the one before it.
                 if let Some(at) = group.examples.iter().rposition(|e| e.shape == shape) {
                     group.examples.remove(at);
                 }
@@ -242,23 +243,28 @@ impl Gather {
             lines.sort_by_key(|quote| quote.number);
             group.examples.push(Example { shape, lines });
             self.following = Some(Following {
-                likeness,
-                lines: FOLLOW_LINES,
+                group_key,
+                lines: LOCATION_WITHIN,
                 announced: importance::announces_message(&line.text),
                 place: true,
-                values: VALUES,
+                values: VALUES_MAX,
             });
         } else {
             self.following = None;
         }
     }
 
-    /// A place for a new group; of the least of those there are, where it is full.
-    fn make_room(&mut self, likeness: u64, lead: u64, importance: Importance) -> Option<usize> {
-        let alike = |g: &&Group| g.lead == lead && g.importance == importance;
+    /// Index of a new group. If there are too many, it replaces the least important one.
+    fn make_room(
+        &mut self,
+        group_key: u64,
+        first_words: u64,
+        importance: Importance,
+    ) -> Option<usize> {
+        let alike = |g: &&Group| g.first_words == first_words && g.importance == importance;
         let group = Group {
-            likeness,
-            lead,
+            group_key,
+            first_words,
             importance,
             rank: self.groups.iter().filter(alike).count(),
             count: 0,
@@ -270,20 +276,22 @@ impl Gather {
             return Some(self.groups.len() - 1);
         }
         let least = |(_, g): &(usize, &Group)| (g.importance, std::cmp::Reverse(g.rank));
-        let (at, victim) = self.groups.iter().enumerate().min_by_key(least)?;
-        if (victim.importance, std::cmp::Reverse(victim.rank))
-            >= (importance, std::cmp::Reverse(group.rank))
+        let (at, least_important) = self.groups.iter().enumerate().min_by_key(least)?;
+        if (
+            least_important.importance,
+            std::cmp::Reverse(least_important.rank),
+        ) >= (importance, std::cmp::Reverse(group.rank))
         {
             return None;
         }
-        self.forgotten += victim.count;
+        self.dropped += least_important.count;
         self.groups[at] = group;
         Some(at)
     }
 
-    /// What is shown, in the order of the stream.
-    pub fn pick(self, mut room: Room) -> Vec<Kept> {
-        let mut offers = Vec::new();
+    /// Lines to show, in the order of the stream.
+    pub fn select(self, mut room: Budget) -> Vec<Highlight> {
+        let mut candidates = Vec::new();
         for group in self.groups {
             let shown = group.examples.len() as u64;
             for (at, example) in group.examples.into_iter().enumerate() {
@@ -295,15 +303,15 @@ impl Gather {
                     let often = format!(" [×{}, last at {}]", group.count, group.last);
                     first.text.push_str(&often);
                 }
-                let kept = example.into_kept();
-                offers.push((group.importance, group.rank + at, kept));
+                let kept = example.into_highlight();
+                candidates.push((group.importance, group.rank + at, kept));
             }
         }
-        offers.sort_by_key(|(importance, round, kept)| {
+        candidates.sort_by_key(|(importance, round, kept)| {
             (std::cmp::Reverse(*importance), *round, kept.number)
         });
-        let mut picked = Vec::new();
-        for (importance, round, kept) in offers {
+        let mut selected = Vec::new();
+        for (importance, round, kept) in candidates {
             let size = kept.text.chars().count() + 1;
             let mut unbounded = usize::MAX;
             let quota = match (importance, round) {
@@ -318,22 +326,22 @@ impl Gather {
             }
             *quota -= size;
             room.all -= size;
-            picked.push(kept);
+            selected.push(kept);
         }
-        picked.sort_by_key(|kept| kept.number);
-        picked
+        selected.sort_by_key(|kept| kept.number);
+        selected
     }
 }
 
 impl Example {
-    fn into_kept(self) -> Kept {
+    fn into_highlight(self) -> Highlight {
         let number = self.lines.first().map(|quote| quote.number);
         let text: Vec<_> = self
             .lines
             .iter()
             .map(|Quote { number, text, .. }| format!("{number}: {text}"))
             .collect();
-        Kept {
+        Highlight {
             number: number.unwrap_or_default(),
             text: text.join("\n"),
             lines: self.lines.len() as u64,
@@ -343,7 +351,7 @@ impl Example {
 }
 
 impl Quote {
-    /// A line once, however often it came, with what stands at a byte offset in it.
+    /// Line once, whatever its count, with the text at byte offset `at` visible.
     fn new(line: &Line, at: usize) -> Self {
         let trimmed = line.text.trim();
         let cut = cut::around(trimmed, at, LINE_CHARS);
@@ -357,9 +365,9 @@ impl Quote {
     }
 }
 
-/// Fingerprints of a line that matters: of all of it but numbers, quoted names and paths; and of
-/// the first words of what it says.
-fn likeness(line: &str, finding: Finding) -> (u64, u64) {
+/// Hashes of an important line: of everything but numbers, quoted names and paths, and of the first words
+/// of the finding.
+fn group_key(line: &str, finding: Finding) -> (u64, u64) {
     let mut all = Fingerprint::default();
     let mut until = None;
     for word in line.split_whitespace().take(64) {
