@@ -3,7 +3,7 @@
 //! - Equal lines in a row: one line and ` [×1203]`. Blank lines: two are left alone, more are
 //!   counted.
 //! - Lines in a row that differ in their numbers only: the first, `[… 98 more like this, other
-//!   numbers …]`, the last. How many it takes is decided by [`Repeats`], so that `seq 100`, tables
+//!   numbers …]`, the last. How many it takes is decided by [`FoldRule`], so that `seq 100`, tables
 //!   and listings stay whole.
 //! - A cycle of up to eight lines, three times or more: once with its count, or the first and the
 //!   last where numbers differ.
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::importance;
-use super::kind::{Kind, NEEDED_MAX, Repeats};
+use super::line_shape::{FoldRule, LINES_NEEDED_MAX, LineShape};
 use super::row::Hole;
 
 /// The longest cycle that is seen as one, in lines.
@@ -20,8 +20,8 @@ pub const PERIOD_MAX: usize = 8;
 /// Times a cycle of several lines must come.
 const CYCLES_NEEDED: usize = 3;
 /// Lines that wait to be seen as the begin of a repetition.
-const PENDING_MAX: usize = if NEEDED_MAX > PERIOD_MAX * CYCLES_NEEDED {
-    NEEDED_MAX
+const PENDING_MAX: usize = if LINES_NEEDED_MAX > PERIOD_MAX * CYCLES_NEEDED {
+    LINES_NEEDED_MAX
 } else {
     PERIOD_MAX * CYCLES_NEEDED
 };
@@ -53,7 +53,7 @@ pub struct Line {
     pub text: String,
     pub hole: Option<Hole>,
     pub count: u64,
-    pub kind: Kind,
+    pub shape: LineShape,
 }
 
 /// What is left of the lines.
@@ -150,10 +150,10 @@ impl Fold {
             text: text.to_owned(),
             hole: None,
             count: 1,
-            kind: Kind::of(text),
+            shape: LineShape::of(text),
         };
         let run = self.run.as_ref();
-        line.kind.repeats != Repeats::Never && run.is_some_and(|run| run.continues_with(&line))
+        line.shape.fold_rule != FoldRule::Never && run.is_some_and(|run| run.continues_with(&line))
     }
 
     /// Counts lines of that repetition that took the fast path.
@@ -167,7 +167,7 @@ impl Fold {
 
     fn take(&mut self, open: Open, out: &mut impl Out) {
         let line = Line {
-            kind: Kind::of(&open.text),
+            shape: LineShape::of(&open.text),
             number: open.number,
             text: open.text,
             hole: open.hole,
@@ -238,14 +238,14 @@ impl Fold {
                 continue;
             }
             let cycle = self.pending.iter().rev().take(period);
-            let needed = cycle.filter_map(|line| line.kind.repeats.needed(crowded));
-            let Some(needed) = needed.max() else {
+            let lines_needed = cycle.filter_map(|line| line.shape.fold_rule.lines_needed(crowded));
+            let Some(lines_needed) = lines_needed.max() else {
                 continue;
             };
             let lines = if period == 1 {
-                needed
+                lines_needed
             } else {
-                needed.next_multiple_of(period).max(lines)
+                lines_needed.next_multiple_of(period).max(lines)
             };
             if lines <= self.pending.len() && alike + period >= lines {
                 return Some((period, lines, false));
@@ -343,15 +343,15 @@ impl Line {
 }
 
 fn is_equal(a: &Line, b: &Line) -> bool {
-    a.kind.exact == b.kind.exact && a.count == b.count && a.hole == b.hole
+    a.shape.exact == b.shape.exact && a.count == b.count && a.hole == b.hole
 }
 
 fn is_alike(a: &Line, b: &Line) -> bool {
-    if a.kind.shape != b.kind.shape {
+    if a.shape.without_numbers != b.shape.without_numbers {
         return false;
     }
-    if a.kind.repeats == Repeats::Never && b.kind.repeats == Repeats::Never {
+    if a.shape.fold_rule == FoldRule::Never && b.shape.fold_rule == FoldRule::Never {
         return a.text == b.text;
     }
-    a.kind.figures == b.kind.figures || !importance::mentions_outcome(&b.text)
+    a.shape.figures == b.shape.figures || !importance::mentions_outcome(&b.text)
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::cut;
 use super::fold::{Line, Number, PERIOD_MAX};
 use super::importance::{self, Finding, Importance};
-use super::kind::{Fingerprint, hash};
+use super::line_shape::{Fnv1a, hash};
 
 const GROUPS_MAX: usize = 256;
 /// Maximum number of lines kept of one group; the last of them is the newest.
@@ -201,7 +201,7 @@ impl Highlights {
         if self.classified.is_empty() {
             self.classified.resize(CLASSIFIED, (0, None));
         }
-        let key = line.kind.shape ^ line.kind.figures.rotate_left(17);
+        let key = line.shape.without_numbers ^ line.shape.figures.rotate_left(17);
         let slot = &mut self.classified[usize::try_from(key % CLASSIFIED as u64).unwrap_or(0)];
         if slot.0 != key {
             *slot = (key, importance::classify(&line.text));
@@ -224,7 +224,7 @@ impl Highlights {
         let group = &mut self.groups[at];
         group.count += line.count;
         group.last = line.number;
-        let shape = line.kind.shape;
+        let shape = line.shape.without_numbers;
         let same = group.examples.iter().filter(|e| e.shape == shape).count();
         let room = group.examples.len() < EXAMPLES_MAX;
         if group.examples.is_empty()
@@ -368,7 +368,7 @@ impl Quote {
 /// Hashes of an important line: of everything but numbers, quoted names and paths, and of the first words
 /// of the finding.
 fn group_key(line: &str, finding: Finding) -> (u64, u64) {
-    let mut all = Fingerprint::default();
+    let mut all = Fnv1a::default();
     let mut until = None;
     for word in line.split_whitespace().take(64) {
         if until.is_none() && word.contains(['/', '\\']) {

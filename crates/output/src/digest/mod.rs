@@ -1,4 +1,4 @@
-//! Output for a model: what a person would have seen, no longer than needed.
+//! Output for a model: what a person would have seen, no longer than lines_needed.
 //!
 //! A stream of bytes goes through four rooms, each of bounded size:
 //!
@@ -21,8 +21,8 @@ mod decode;
 mod fold;
 mod highlights;
 mod importance;
-mod kind;
 mod line;
+mod line_shape;
 mod patterns;
 mod raw;
 mod repeat_fast_path;

@@ -25,7 +25,7 @@ impl Raw {
         }
     }
 
-    /// No more bytes than this can be needed of either end.
+    /// No more bytes than this can be lines_needed of either end.
     fn room(&self) -> usize {
         self.limit * 4 + 4
     }

@@ -1,86 +1,88 @@
-//! When are two lines the same, but for their numbers?
+//! Shape of a line: the line without its numbers.
 //!
-//! A [`Kind`] is a fingerprint of a line with every number, hexadecimal id, UUID and time taken
-//! out. It also says how much of the line those were: where the numbers are the substance (a
-//! table, a list of hashes), lines are not repetitions of each other.
+//! Two lines with the same [`LineShape`] differ only in numbers, hexadecimal ids, UUIDs and times. The
+//! shape also says how much of the line those are: if the numbers are its content (a table, a list of
+//! hashes), lines of the same shape are not repetitions of each other.
 
-/// Lines longer than this are only compared as they are.
-const KIND_MAX: usize = 2_048;
+/// Longer lines are compared as a whole.
+const SHAPE_MAX: usize = 2_048;
 
+/// Hashes of a line, and how readily it is folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// The line as it is.
+pub struct LineShape {
+    /// Hash of the whole line.
     pub exact: u64,
-    /// The line without its numbers.
-    pub shape: u64,
-    /// Whether its numbers are zero, or look like a status of failure. Where a line speaks of
-    /// errors, `0 errors` and `3 errors` are two things.
+    /// Hash of the line without its numbers.
+    pub without_numbers: u64,
+    /// Hash of the class of each number: zero, HTTP status of an error, other. In a line about errors,
+    /// `0 errors` and `3 errors` are different.
     pub figures: u64,
-    pub repeats: Repeats,
+    pub fold_rule: FoldRule,
 }
 
-/// How many lines of one shape in a row are a repetition?
+/// Number of lines of one shape in a row that are a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Repeats {
-    /// A time of day or a percentage is in it.
-    Readily,
-    /// Mostly words.
+pub enum FoldRule {
+    /// The line has a time of day or a percentage.
+    Few,
+    /// The line is mostly words.
     Soon,
-    /// Words and numbers in balance.
+    /// The line has about as many words as numbers.
     Late,
-    /// The numbers are what it says.
+    /// The numbers are the content of the line.
     Never,
 }
 
-impl Repeats {
-    /// Lines in a row that are folded. Where the output is too long anyway, numbers count less.
-    pub fn needed(self, crowded: bool) -> Option<usize> {
+impl FoldRule {
+    /// Number of lines in a row from which on they are folded; lower if the output is too long anyway.
+    pub fn lines_needed(self, crowded: bool) -> Option<usize> {
         match (self, crowded) {
-            (Repeats::Readily, _) => Some(4),
-            (Repeats::Soon, false) => Some(8),
-            (Repeats::Late, false) => Some(24),
-            (Repeats::Soon | Repeats::Late, true) => Some(4),
-            (Repeats::Never, _) => None,
+            (FoldRule::Few, _) => Some(4),
+            (FoldRule::Soon, false) => Some(8),
+            (FoldRule::Late, false) => Some(24),
+            (FoldRule::Soon | FoldRule::Late, true) => Some(4),
+            (FoldRule::Never, _) => None,
         }
     }
 }
 
-/// The largest answer of [`Repeats::needed`].
-pub const NEEDED_MAX: usize = 24;
+/// Largest result of [`FoldRule::lines_needed`].
+pub const LINES_NEEDED_MAX: usize = 24;
 
-impl Kind {
-    pub fn of(line: &str) -> Kind {
+impl LineShape {
+    /// Shape of a line.
+    pub fn of(line: &str) -> LineShape {
         let exact = hash(line.as_bytes());
-        if line.len() > KIND_MAX {
-            return Kind {
+        if line.len() > SHAPE_MAX {
+            return LineShape {
                 exact,
-                shape: exact,
+                without_numbers: exact,
                 figures: 0,
-                repeats: Repeats::Never,
+                fold_rule: FoldRule::Never,
             };
         }
-        let mut skeleton = Skeleton::default();
-        skeleton.read(line.as_bytes());
-        let repeats = skeleton.repeats(line);
-        Kind {
+        let mut scanner = ShapeScanner::default();
+        scanner.scan(line.as_bytes());
+        let fold_rule = scanner.fold_rule(line);
+        LineShape {
             exact,
-            shape: skeleton.shape.0,
-            figures: skeleton.figures.0,
-            repeats,
+            without_numbers: scanner.shape.0,
+            figures: scanner.figures.0,
+            fold_rule,
         }
     }
 }
 
-/// FNV-1a, over bytes.
-pub struct Fingerprint(pub u64);
+/// FNV-1a hash.
+pub struct Fnv1a(pub u64);
 
-impl Default for Fingerprint {
+impl Default for Fnv1a {
     fn default() -> Self {
-        Fingerprint(0xCBF2_9CE4_8422_2325)
+        Fnv1a(0xCBF2_9CE4_8422_2325)
     }
 }
 
-impl Fingerprint {
+impl Fnv1a {
     #[inline]
     pub fn add(&mut self, byte: u8) {
         self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
@@ -92,7 +94,7 @@ impl Fingerprint {
     }
 }
 
-/// A fingerprint of eight bytes at a time.
+/// Hash of eight bytes at a time.
 pub fn hash(bytes: &[u8]) -> u64 {
     let mix = |sum: u64, word: u64| {
         let product = u128::from(sum ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
@@ -108,14 +110,14 @@ pub fn hash(bytes: &[u8]) -> u64 {
     mix(sum, u64::from_le_bytes(last))
 }
 
-/// By which the letters of a word are weighed.
-const WORD: u64 = 0x5851_F42D_4C95_7F2D;
+/// Factor of the polynomial hash of a word.
+const WORD_FACTOR: u64 = 0x5851_F42D_4C95_7F2D;
 
 const LETTER: u8 = 1;
 const HEX_LETTER: u8 = 2;
 const DIGIT: u8 = 4;
 
-/// What a byte is in a token; 0 where it is in none.
+/// Class of a byte in a token; 0 if it is not part of one.
 const CLASS: [u8; 256] = {
     let mut class = [0; 256];
     let mut byte = 0;
@@ -132,19 +134,19 @@ const CLASS: [u8; 256] = {
 };
 
 #[derive(Default)]
-struct Skeleton {
-    shape: Fingerprint,
-    figures: Fingerprint,
+struct ShapeScanner {
+    shape: Fnv1a,
+    figures: Fnv1a,
     letters: usize,
-    /// Characters of numbers that are not times.
+    /// Number of characters in numbers that are not times.
     digits: usize,
-    clock: bool,
+    time: bool,
     percent: bool,
     words: usize,
 }
 
-impl Skeleton {
-    fn read(&mut self, bytes: &[u8]) {
+impl ShapeScanner {
+    fn scan(&mut self, bytes: &[u8]) {
         let mut at = 0;
         let mut before = 0;
         while at < bytes.len() {
@@ -154,7 +156,7 @@ impl Skeleton {
                 before = 0;
                 continue;
             }
-            // Padding and bars vary with the numbers, so a run of one sign is that sign.
+            // Padding and bars vary with the numbers, so a run of one character counts once.
             if byte != before || byte >= 0x80 {
                 self.shape.add(byte);
             }
@@ -164,7 +166,7 @@ impl Skeleton {
         }
     }
 
-    /// A stretch of letters and digits. Returns its end.
+    /// Scans a token of letters and digits. Returns its end.
     fn token(&mut self, bytes: &[u8], start: usize) -> usize {
         if let Some(end) = uuid_end(bytes, start) {
             self.number(b"id", end - start);
@@ -177,7 +179,9 @@ impl Skeleton {
             if class == 0 {
                 break;
             }
-            word = word.wrapping_mul(WORD).wrapping_add(bytes[end].into());
+            word = word
+                .wrapping_mul(WORD_FACTOR)
+                .wrapping_add(bytes[end].into());
             digits += usize::from(class >> 2);
             seen |= class;
             end += 1;
@@ -216,7 +220,7 @@ impl Skeleton {
         end
     }
 
-    /// A number with its points, commas and colons: `12`, `3.5`, `12:00:01`, `2024-05-01`.
+    /// Scans a number with its points, commas and colons: `12`, `3.5`, `12:00:01`, `2024-05-01`.
     fn digits(&mut self, bytes: &[u8], start: usize, mut end: usize) -> usize {
         let (mut colons, mut dashes) = (0, 0);
         let digit_at = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -233,9 +237,9 @@ impl Skeleton {
             }
         }
         if colons >= 2 || dashes >= 2 {
-            self.clock = true;
+            self.time = true;
             self.shape.add(b'0');
-            // `T` between date and time, and `Z`, are read as letters of the shape.
+            // `T` between date and time, and `Z`, are scanned as letters.
             return end;
         }
         self.percent |= bytes.get(end) == Some(&b'%');
@@ -248,7 +252,7 @@ impl Skeleton {
         self.digits += length;
         let figure = match digits {
             b"0" => b'0',
-            // What was asked for wrongly is one thing, what could not be done another.
+            // HTTP status codes: client error and server error.
             [b'4', _, _] => b'4',
             [b'5', _, _] => b'5',
             _ => b'1',
@@ -256,25 +260,25 @@ impl Skeleton {
         self.figures.add(figure);
     }
 
-    fn repeats(&self, line: &str) -> Repeats {
+    fn fold_rule(&self, line: &str) -> FoldRule {
         if self.letters < 3 || self.words == 0 || is_listing(line) {
-            return Repeats::Never;
+            return FoldRule::Never;
         }
-        if self.clock || self.percent {
-            return Repeats::Readily;
+        if self.time || self.percent {
+            return FoldRule::Few;
         }
         if !line.trim().contains([' ', '\t']) || self.digits > 2 * self.letters {
-            return Repeats::Never;
+            return FoldRule::Never;
         }
         if self.letters >= 2 * self.digits {
-            Repeats::Soon
+            FoldRule::Soon
         } else {
-            Repeats::Late
+            FoldRule::Late
         }
     }
 }
 
-/// A line of `ls -l`: what differs in it is what was asked for.
+/// Returns whether a line is from `ls -l`, whose numbers are its content.
 fn is_listing(line: &str) -> bool {
     let bytes = line.as_bytes();
     bytes.len() > 10
