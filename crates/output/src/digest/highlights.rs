@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use super::cut;
 use super::fold::{Line, Number, PERIOD_MAX};
 use super::importance::{self, Finding, Importance};
 use super::line_shape::{Fnv1a, hash};
+use super::truncate;
 
 const GROUPS_MAX: usize = 256;
 /// Maximum number of lines kept of one group; the last of them is the newest.
@@ -354,7 +354,7 @@ impl Quote {
     /// Line once, whatever its count, with the text at byte offset `at` visible.
     fn new(line: &Line, at: usize) -> Self {
         let trimmed = line.text.trim();
-        let cut = cut::around(trimmed, at, LINE_CHARS);
+        let cut = truncate::around(trimmed, at, LINE_CHARS);
         let hole = line.hole.map_or(0, |hole| hole.bytes);
         let left_out = trimmed.len() as u64 - cut.bytes + hole;
         Quote {

@@ -1,9 +1,9 @@
 //! One line of output as it stays, whatever was written over on the way to its end.
 
-use super::cut;
 use super::decode::{Decoder, Surface};
 use super::row::{Keep, Row};
 use super::sequence::{Motion, Part};
+use super::truncate;
 
 /// What a line of raw output looks like. A program that paints all over the screen writes several
 /// rows in what is one line to its log; each is a row of its own here. A row longer than `max_chars`
@@ -46,7 +46,8 @@ struct Paper {
 impl Paper {
     fn seal(&mut self) {
         let (text, hole) = self.row.seal(self.keep);
-        self.rows.push(cut::middle(text, hole, self.max_chars).text);
+        self.rows
+            .push(truncate::middle(text, hole, self.max_chars).text);
         self.row.clear();
         self.column = 0;
     }

@@ -16,7 +16,6 @@
 //! text has no newline at its end, and of a text without escapes and repetitions that fits the
 //! limit every other character is unchanged.
 
-mod cut;
 mod decode;
 mod fold;
 mod highlights;
@@ -30,6 +29,7 @@ mod row;
 mod screen;
 mod sequence;
 mod shorten;
+mod truncate;
 
 use std::ops::Range;
 

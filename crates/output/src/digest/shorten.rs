@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use super::cut::{self, Cut};
 use super::fold::{Folded, Line, Number, Out};
 use super::highlights::{Budget, Highlight, Highlights};
 use super::importance::{self, Importance};
+use super::truncate::{self, Truncated};
 
 /// The limit for which the numbers of lines are meant; with a higher one they grow.
 const USUAL_CHARS: usize = 10_000;
@@ -279,7 +279,7 @@ impl Entry {
             Folded::Note { lines, bytes, .. } => (*lines, *bytes),
             Folded::Gap(_) => (0, 0),
         };
-        let cut = self.bytes_cut(max_chars);
+        let cut = self.bytes_truncated(max_chars);
         let bytes = bytes - cut;
         Shown {
             text: self.text(max_chars),
@@ -289,7 +289,7 @@ impl Entry {
     }
 
     /// Bytes that cutting the line leaves out.
-    fn bytes_cut(&self, max_chars: usize) -> u64 {
+    fn bytes_truncated(&self, max_chars: usize) -> u64 {
         match &self.what {
             Folded::Line(line) => {
                 let room = room_beside(&times(line), max_chars.min(self.room));
@@ -359,13 +359,13 @@ fn room_beside(note: &str, max_chars: usize) -> usize {
 }
 
 /// A line in so many characters. Of one that is too long and holds an error, the part with the error.
-fn shortened(line: &Line, max_chars: usize) -> Cut {
+fn shortened(line: &Line, max_chars: usize) -> Truncated {
     let too_long = line.hole.is_none() && line.text.chars().count() > max_chars;
     let found = too_long.then(|| importance::classify(&line.text)).flatten();
     match found {
         Some(found) if found.importance == Importance::Error => {
-            cut::around(&line.text, found.at, max_chars)
+            truncate::around(&line.text, found.at, max_chars)
         }
-        _ => cut::middle(&line.text, line.hole, max_chars),
+        _ => truncate::middle(&line.text, line.hole, max_chars),
     }
 }

@@ -1,29 +1,30 @@
-//! Cuts a text to a number of characters and says how many it left out.
+//! Truncation of a text to a number of characters, with a mark that counts what is left out.
 
 use super::row::{Hole, floor};
 
-/// A text in so many characters.
-pub struct Cut {
+/// Truncated text.
+pub struct Truncated {
+    /// Text with marks.
     pub text: String,
-    /// How many bytes of the whole text are in it; the mark is none of them.
+    /// Number of bytes of the original text in it, without marks.
     pub bytes: u64,
 }
 
-impl Cut {
+impl Truncated {
     fn whole(text: &str) -> Self {
-        Cut {
+        Truncated {
             text: text.to_owned(),
             bytes: text.len() as u64,
         }
     }
 }
 
-/// Shortens the middle: two thirds of what is kept are its begin.
-pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> Cut {
+/// Truncates in the middle: two thirds of what is kept are the begin.
+pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> Truncated {
     let held = text.chars().count();
     let missing = hole.map_or(0, |hole| hole.chars);
     if hole.is_none() && held <= max_chars {
-        return Cut::whole(text);
+        return Truncated::whole(text);
     }
     let total = held as u64 + missing;
     let room = max_chars.saturating_sub(mark(total).chars().count());
@@ -31,16 +32,16 @@ pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> Cut {
     let tail = (room - head).min(held - head);
     let begin: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(held - tail).collect();
-    Cut {
+    Truncated {
         bytes: (begin.len() + end.len()) as u64,
         text: format!("{begin}{}{end}", mark(total - (head + tail) as u64)),
     }
 }
 
-/// Shortens so that what stands at a byte offset stays.
-pub fn around(text: &str, at: usize, max_chars: usize) -> Cut {
+/// Truncates so that the text at byte offset `at` stays.
+pub fn around(text: &str, at: usize, max_chars: usize) -> Truncated {
     if text.len() <= max_chars || text.chars().count() <= max_chars {
-        return Cut::whole(text);
+        return Truncated::whole(text);
     }
     let before = text[..floor(text, at)].chars().count();
     let lead = max_chars / 4;
@@ -52,13 +53,13 @@ pub fn around(text: &str, at: usize, max_chars: usize) -> Cut {
     let mark = mark(skipped as u64);
     let room = max_chars.saturating_sub(mark.chars().count());
     let rest = middle(&rest, None, room);
-    Cut {
+    Truncated {
         text: format!("{mark}{}", rest.text),
         ..rest
     }
 }
 
-/// What stands where characters were left out.
+/// Mark in place of omitted characters.
 fn mark(chars: u64) -> String {
     format!("[… {chars} characters …]")
 }
