@@ -20,10 +20,10 @@ mod decode;
 mod fold;
 mod highlights;
 mod importance;
-mod line;
 mod line_shape;
 mod patterns;
 mod raw;
+mod rendered_rows;
 mod repeat_fast_path;
 mod row;
 mod screen;
@@ -33,7 +33,7 @@ mod truncate;
 
 use std::ops::Range;
 
-pub use line::rendered_rows;
+pub use rendered_rows::rendered_rows;
 pub use shorten::counted;
 
 use decode::Decoder;

@@ -1,22 +1,27 @@
-//! One line of output as it stays, whatever was written over on the way to its end.
+//! Final text of one line of output, after carriage returns and cursor movements.
 
 use super::decode::{Decoder, Surface};
 use super::row::{Keep, Row};
 use super::sequence::{Motion, Part};
 use super::truncate;
 
-/// What a line of raw output looks like. A program that paints all over the screen writes several
-/// rows in what is one line to its log; each is a row of its own here. A row longer than `max_chars`
-/// is shortened in its middle.
+/// Rows that one line of raw output shows on a terminal. Usually it is one; a program that paints the
+/// screen writes several rows without a newline. A row longer than `max_chars` is truncated in its middle.
+///
+/// ```
+/// use abide_output::digest::rendered_rows;
+///
+/// assert_eq!(rendered_rows(b" 10%\r100% \x1b[32mok\x1b[0m\r", 80), ["100% ok"]);
+/// ```
 pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
-    // A terminal ends its lines with a return, which changes nothing of what stands there.
+    // Lines of a terminal end with a carriage return, which changes nothing.
     let end = raw.iter().rposition(|byte| *byte != b'\r');
     let line = &raw[..end.map_or(0, |end| end + 1)];
     if line.len() <= max_chars && line.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
         return vec![String::from_utf8_lossy(line).into_owned()];
     }
     let room = 4 * max_chars;
-    let mut paper = Paper {
+    let mut collector = RowCollector {
         keep: Keep {
             head: room,
             tail: room,
@@ -27,15 +32,15 @@ pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
         rows: Vec::new(),
     };
     let mut decoder = Decoder::default();
-    decoder.feed(raw, &mut paper);
-    decoder.cut(&mut paper);
-    if paper.rows.is_empty() || !paper.row.is_empty() {
-        paper.seal();
+    decoder.feed(raw, &mut collector);
+    decoder.cut(&mut collector);
+    if collector.rows.is_empty() || !collector.row.is_empty() {
+        collector.seal();
     }
-    paper.rows
+    collector.rows
 }
 
-struct Paper {
+struct RowCollector {
     keep: Keep,
     max_chars: usize,
     row: Row,
@@ -43,7 +48,7 @@ struct Paper {
     rows: Vec<String>,
 }
 
-impl Paper {
+impl RowCollector {
     fn seal(&mut self) {
         let (text, hole) = self.row.seal(self.keep);
         self.rows
@@ -52,8 +57,8 @@ impl Paper {
         self.column = 0;
     }
 
-    /// The cursor goes to another row.
-    fn leave(&mut self) {
+    /// Ends the row, because the cursor moves to another one.
+    fn next_row(&mut self) {
         if !self.row.is_empty() {
             self.seal();
         }
@@ -69,7 +74,7 @@ impl Paper {
     }
 }
 
-impl Surface for Paper {
+impl Surface for RowCollector {
     fn text(&mut self, text: &str) {
         self.column = self.row.write(self.column, text, self.keep);
     }
@@ -101,7 +106,7 @@ impl Surface for Paper {
             | Motion::ReverseIndex
             | Motion::AlternateOn
             | Motion::AlternateOff
-            | Motion::Reset => self.leave(),
+            | Motion::Reset => self.next_row(),
         }
     }
 
@@ -111,7 +116,7 @@ impl Surface for Paper {
 
     fn line(&mut self, line: &str) {
         self.text(line);
-        self.leave();
+        self.next_row();
     }
 }
 
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_it_became() {
+    fn overwritten_text_is_replaced() {
         assert_eq!(seen("plain"), ["plain"]);
         assert_eq!(seen(""), [""]);
         assert_eq!(seen("\r"), [""]);
@@ -142,16 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn boxes_are_drawn_with_lines() {
+    fn dec_special_graphics_become_box_drawing() {
         assert_eq!(seen("\x1b(0lqk\x1b(B yes"), ["┌─┐ yes"]);
         assert_eq!(seen("\x1b)0q\x0eqx\x0fq"), ["q─│q"]);
         assert_eq!(seen("\x0eq\x0f \x1b(Aq \x1b(0q\x1b(Bx"), ["q q ─x"]);
-        // Whoever forgets to go back to letters spoils no line but their own.
+        // The character set is reset at the end of the line.
         assert_eq!(seen("\x1b(0qq\r\nquit"), ["──", "quit"]);
     }
 
     #[test]
-    fn what_is_painted_all_over_the_screen_is_one_row_after_the_other() {
+    fn cursor_positioning_begins_a_new_row() {
         assert_eq!(
             seen("\x1b[2J\x1b[1;1Htop\x1b[5;3Hlow\x1b[H"),
             ["top", "low"]
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_short_in_its_middle() {
+    fn long_row_is_truncated_in_its_middle() {
         let long = seen(&"x".repeat(100_000));
         assert_eq!(long.len(), 1);
         assert!(long[0].contains("characters"), "{}", long[0]);
