@@ -4,11 +4,11 @@
 //! so that it does not matter where chunks begin and end. Knows nothing of rows and lines.
 //!
 //! What never leaves here: escape sequences, control characters other than those named in
-//! [`Motion`], the C1 controls in either coding, and characters that change the order or
+//! [`TerminalOp`], the C1 controls in either coding, and characters that change the order or
 //! visibility of the text around them. The last become U+FFFD: whoever reads should see that
 //! something was there.
 
-use super::sequence::{Motion, Sequence};
+use super::csi::{CsiParams, TerminalOp};
 use crate::tokenizer::{Token, Tokenizer, sgr_len};
 
 const REPLACEMENT: &str = "\u{FFFD}";
@@ -20,7 +20,7 @@ const STRETCH: usize = 128;
 pub trait Surface {
     /// Printable text: no control characters except tab.
     fn text(&mut self, text: &str);
-    fn motion(&mut self, motion: Motion);
+    fn op(&mut self, op: TerminalOp);
     /// Is the cursor at the start of an empty last row? Then whole lines can be taken at once.
     fn at_fresh_line(&self) -> bool;
     /// A whole line of printable ASCII, at a fresh line.
@@ -31,7 +31,7 @@ pub trait Surface {
 pub struct Decoder {
     tokenizer: Tokenizer,
     /// The control sequence that is being read.
-    sequence: Sequence,
+    csi: CsiParams,
     sets: Sets,
     /// Text that is being put together, empty between calls.
     text: String,
@@ -256,13 +256,13 @@ impl Decoder {
         match self.tokenizer.step(byte) {
             Token::Text => return 0,
             Token::Control => self.control(byte, surface),
-            Token::CsiBegin => self.sequence = Sequence::default(),
-            Token::CsiPart => self.sequence.add(byte),
+            Token::CsiBegin => self.csi = CsiParams::default(),
+            Token::CsiPart => self.csi.add(byte),
             Token::CsiEnd => {
-                if let Some(motion) = self.sequence.meaning(byte) {
-                    surface.motion(motion);
+                if let Some(op) = self.csi.op(byte) {
+                    surface.op(op);
                     if matches!(byte, b'E' | b'F') {
-                        surface.motion(Motion::Return);
+                        surface.op(TerminalOp::Return);
                     }
                 }
             }
@@ -278,27 +278,27 @@ impl Decoder {
         match byte {
             b'\n' => {
                 self.sets.line_ends();
-                surface.motion(Motion::Newline);
+                surface.op(TerminalOp::Newline);
             }
             // Outside of sequences a tab is text.
             b'\t' => surface.text("\t"),
             0x0E => self.sets.second = true,
             0x0F => self.sets.second = false,
-            b'\r' => surface.motion(Motion::Return),
-            0x08 => surface.motion(Motion::Backspace),
+            b'\r' => surface.op(TerminalOp::Return),
+            0x08 => surface.op(TerminalOp::Backspace),
             _ => {}
         }
     }
 
     fn escape(&mut self, byte: u8, surface: &mut impl Surface) {
         match byte {
-            b'7' => surface.motion(Motion::Save),
-            b'8' => surface.motion(Motion::Restore),
-            b'D' | b'E' => surface.motion(Motion::Newline),
-            b'M' => surface.motion(Motion::ReverseIndex),
+            b'7' => surface.op(TerminalOp::Save),
+            b'8' => surface.op(TerminalOp::Restore),
+            b'D' | b'E' => surface.op(TerminalOp::Newline),
+            b'M' => surface.op(TerminalOp::ReverseIndex),
             b'c' => {
                 self.sets = Sets::default();
-                surface.motion(Motion::Reset);
+                surface.op(TerminalOp::Reset);
             }
             _ => {}
         }
@@ -363,7 +363,7 @@ mod tests {
             self.calls += 1;
         }
 
-        fn motion(&mut self, _: Motion) {
+        fn op(&mut self, _: TerminalOp) {
             self.calls += 1;
         }
 

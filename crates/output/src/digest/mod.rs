@@ -16,6 +16,7 @@
 //! text has no newline at its end, and of a text without escapes and repetitions that fits the
 //! limit every other character is unchanged.
 
+mod csi;
 mod decode;
 mod fold;
 mod highlights;
@@ -27,7 +28,6 @@ mod rendered_rows;
 mod repeat_fast_path;
 mod row;
 mod screen;
-mod sequence;
 mod shorten;
 mod truncate;
 

@@ -1,8 +1,8 @@
 //! Final text of one line of output, after carriage returns and cursor movements.
 
+use super::csi::{EraseRange, TerminalOp};
 use super::decode::{Decoder, Surface};
 use super::row::{Keep, Row};
-use super::sequence::{Motion, Part};
 use super::truncate;
 
 /// Rows that one line of raw output shows on a terminal. Usually it is one; a program that paints the
@@ -65,11 +65,11 @@ impl RowCollector {
         self.column = 0;
     }
 
-    fn erase(&mut self, part: Part) {
+    fn erase(&mut self, part: EraseRange) {
         match part {
-            Part::After => self.row.truncate(self.column, self.keep),
-            Part::Before => self.row.blank(0, self.column + 1),
-            Part::All => self.row.erase(),
+            EraseRange::After => self.row.truncate(self.column, self.keep),
+            EraseRange::Before => self.row.blank(0, self.column + 1),
+            EraseRange::All => self.row.erase(),
         }
     }
 }
@@ -79,34 +79,37 @@ impl Surface for RowCollector {
         self.column = self.row.write(self.column, text, self.keep);
     }
 
-    fn motion(&mut self, motion: Motion) {
-        match motion {
-            Motion::Return => self.column = 0,
-            Motion::Backspace => self.column = self.column.saturating_sub(1),
-            Motion::Right(by) => self.column += usize::from(by),
-            Motion::Left(by) => self.column = self.column.saturating_sub(by.into()),
-            Motion::Column(to) => self.column = to.into(),
-            Motion::EraseLine(part) => self.erase(part),
-            Motion::EraseChars(count) => {
+    fn op(&mut self, op: TerminalOp) {
+        match op {
+            TerminalOp::Return => self.column = 0,
+            TerminalOp::Backspace => self.column = self.column.saturating_sub(1),
+            TerminalOp::Right(by) => self.column += usize::from(by),
+            TerminalOp::Left(by) => self.column = self.column.saturating_sub(by.into()),
+            TerminalOp::Column(to) => self.column = to.into(),
+            TerminalOp::EraseLine(part) => self.erase(part),
+            TerminalOp::EraseChars(count) => {
                 self.row
                     .blank(self.column, self.column + usize::from(count));
             }
-            Motion::DeleteChars(count) => self.row.delete(self.column, count.into()),
-            Motion::InsertChars(count) => self.row.insert(self.column, count.into()),
-            Motion::Save | Motion::Restore | Motion::Region(_) | Motion::EraseScreen(_) => {}
-            Motion::Newline
-            | Motion::Up(_)
-            | Motion::Down(_)
-            | Motion::Row(_)
-            | Motion::To(..)
-            | Motion::InsertLines(_)
-            | Motion::DeleteLines(_)
-            | Motion::ScrollUp(_)
-            | Motion::ScrollDown(_)
-            | Motion::ReverseIndex
-            | Motion::AlternateOn
-            | Motion::AlternateOff
-            | Motion::Reset => self.next_row(),
+            TerminalOp::DeleteChars(count) => self.row.delete(self.column, count.into()),
+            TerminalOp::InsertChars(count) => self.row.insert(self.column, count.into()),
+            TerminalOp::Save
+            | TerminalOp::Restore
+            | TerminalOp::Region(_)
+            | TerminalOp::EraseScreen(_) => {}
+            TerminalOp::Newline
+            | TerminalOp::Up(_)
+            | TerminalOp::Down(_)
+            | TerminalOp::Row(_)
+            | TerminalOp::To(..)
+            | TerminalOp::InsertLines(_)
+            | TerminalOp::DeleteLines(_)
+            | TerminalOp::ScrollUp(_)
+            | TerminalOp::ScrollDown(_)
+            | TerminalOp::ReverseIndex
+            | TerminalOp::AlternateOn
+            | TerminalOp::AlternateOff
+            | TerminalOp::Reset => self.next_row(),
         }
     }
 

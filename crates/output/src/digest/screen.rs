@@ -12,9 +12,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::csi::{EraseRange, TerminalOp};
 use super::decode::Surface;
 use super::row::{Hole, Keep, Row};
-use super::sequence::{Motion, Part};
 
 /// A row with more bytes than this does not wait to be written over: when the cursor leaves it, it
 /// is final. So at most one row of the screen is long.
@@ -267,17 +267,17 @@ impl Screen {
         }
     }
 
-    fn erase_screen(&mut self, part: Part, out: &mut impl Lines) {
+    fn erase_screen(&mut self, part: EraseRange, out: &mut impl Lines) {
         let at_home = self.row == 0 && self.column == 0;
         match part {
-            Part::All => self.erase_all(out),
-            Part::After if at_home => self.erase_all(out),
-            Part::After => {
+            EraseRange::All => self.erase_all(out),
+            EraseRange::After if at_home => self.erase_all(out),
+            EraseRange::After => {
                 let keep = self.keep;
                 self.rows[self.row].truncate(self.column, keep);
                 self.rows.truncate(self.row + 1);
             }
-            Part::Before => {
+            EraseRange::Before => {
                 for row in self.rows.iter_mut().take(self.row) {
                     row.clear();
                 }
@@ -296,23 +296,23 @@ impl Screen {
         }
     }
 
-    fn move_cursor(&mut self, motion: Motion, out: &mut impl Lines) {
+    fn move_cursor(&mut self, op: TerminalOp, out: &mut impl Lines) {
         self.leave(out);
-        if !matches!(motion, Motion::Save) {
+        if !matches!(op, TerminalOp::Save) {
             self.place = Place::Rows;
         }
-        match motion {
-            Motion::Up(n) => self.row = self.row.saturating_sub(n.into()),
-            Motion::Down(n) => self.go_to_row(self.row + usize::from(n)),
-            Motion::Row(row) => self.go_to(row.into(), self.column),
-            Motion::To(row, column) => self.go_to(row.into(), column.into()),
-            Motion::Save => self.saved = (self.row, self.column),
-            Motion::Restore => {
+        match op {
+            TerminalOp::Up(n) => self.row = self.row.saturating_sub(n.into()),
+            TerminalOp::Down(n) => self.go_to_row(self.row + usize::from(n)),
+            TerminalOp::Row(row) => self.go_to(row.into(), self.column),
+            TerminalOp::To(row, column) => self.go_to(row.into(), column.into()),
+            TerminalOp::Save => self.saved = (self.row, self.column),
+            TerminalOp::Restore => {
                 self.column = self.saved.1;
                 self.row = self.saved.0.min(self.rows.len() - 1);
             }
-            Motion::ReverseIndex if self.row > 0 => self.row -= 1,
-            Motion::ReverseIndex => {
+            TerminalOp::ReverseIndex if self.row > 0 => self.row -= 1,
+            TerminalOp::ReverseIndex => {
                 let (top, bottom) = self.scrolling();
                 self.shift_down(top, bottom, 1);
                 self.rows.truncate(self.height);
@@ -321,21 +321,21 @@ impl Screen {
         }
     }
 
-    fn edit(&mut self, motion: Motion) {
+    fn edit(&mut self, op: TerminalOp) {
         let (top, bottom) = self.scrolling();
         let (row, column, keep) = (self.row, self.column, self.keep);
         let line = &mut self.rows[row];
-        match motion {
-            Motion::EraseLine(Part::After) => line.truncate(column, keep),
-            Motion::EraseLine(Part::Before) => line.blank(0, column + 1),
-            Motion::EraseLine(Part::All) => line.erase(),
-            Motion::EraseChars(n) => line.blank(column, column + usize::from(n)),
-            Motion::DeleteChars(n) => line.delete(column, n.into()),
-            Motion::InsertChars(n) => line.insert(column, n.into()),
-            Motion::InsertLines(n) if row <= bottom => self.shift_down(row, bottom, n.into()),
-            Motion::DeleteLines(n) if row <= bottom => self.shift_up(row, bottom, n.into()),
-            Motion::ScrollUp(n) => self.shift_up(top, bottom, n.into()),
-            Motion::ScrollDown(n) => self.shift_down(top, bottom, n.into()),
+        match op {
+            TerminalOp::EraseLine(EraseRange::After) => line.truncate(column, keep),
+            TerminalOp::EraseLine(EraseRange::Before) => line.blank(0, column + 1),
+            TerminalOp::EraseLine(EraseRange::All) => line.erase(),
+            TerminalOp::EraseChars(n) => line.blank(column, column + usize::from(n)),
+            TerminalOp::DeleteChars(n) => line.delete(column, n.into()),
+            TerminalOp::InsertChars(n) => line.insert(column, n.into()),
+            TerminalOp::InsertLines(n) if row <= bottom => self.shift_down(row, bottom, n.into()),
+            TerminalOp::DeleteLines(n) if row <= bottom => self.shift_up(row, bottom, n.into()),
+            TerminalOp::ScrollUp(n) => self.shift_up(top, bottom, n.into()),
+            TerminalOp::ScrollDown(n) => self.shift_down(top, bottom, n.into()),
             _ => {}
         }
         self.rows.truncate(self.height.max(self.row + 1));
@@ -359,55 +359,55 @@ impl<L: Lines> Surface for Painter<'_, L> {
         screen.column = row.write(screen.column, text, screen.keep);
     }
 
-    fn motion(&mut self, motion: Motion) {
+    fn op(&mut self, op: TerminalOp) {
         let screen = &mut *self.screen;
-        match motion {
-            Motion::Newline => screen.newline(self.out),
-            Motion::Return => screen.column = 0,
-            Motion::Backspace => screen.column = screen.column.saturating_sub(1),
-            Motion::Left(n) => screen.column = screen.column.saturating_sub(n.into()),
-            Motion::Right(n) => screen.column += usize::from(n),
-            Motion::Column(column) => screen.column = column.into(),
-            Motion::Up(_)
-            | Motion::Down(_)
-            | Motion::Row(_)
-            | Motion::To(..)
-            | Motion::Save
-            | Motion::Restore
-            | Motion::ReverseIndex => screen.move_cursor(motion, self.out),
-            Motion::EraseScreen(part) => screen.erase_screen(part, self.out),
-            Motion::Reset => {
+        match op {
+            TerminalOp::Newline => screen.newline(self.out),
+            TerminalOp::Return => screen.column = 0,
+            TerminalOp::Backspace => screen.column = screen.column.saturating_sub(1),
+            TerminalOp::Left(n) => screen.column = screen.column.saturating_sub(n.into()),
+            TerminalOp::Right(n) => screen.column += usize::from(n),
+            TerminalOp::Column(column) => screen.column = column.into(),
+            TerminalOp::Up(_)
+            | TerminalOp::Down(_)
+            | TerminalOp::Row(_)
+            | TerminalOp::To(..)
+            | TerminalOp::Save
+            | TerminalOp::Restore
+            | TerminalOp::ReverseIndex => screen.move_cursor(op, self.out),
+            TerminalOp::EraseScreen(part) => screen.erase_screen(part, self.out),
+            TerminalOp::Reset => {
                 screen.region = None;
                 screen.place = Place::Rows;
                 screen.column = 0;
                 screen.erase_all(self.out);
             }
-            Motion::Region(region) => {
+            TerminalOp::Region(region) => {
                 screen.region = region.map(|(top, bottom)| (top.into(), bottom.into()));
                 screen.place = Place::Rows;
             }
-            Motion::AlternateOn if screen.shown != Shown::Alternate => {
+            TerminalOp::AlternateOn if screen.shown != Shown::Alternate => {
                 screen.flush(self.out);
                 screen.shown = Shown::Alternate;
                 (screen.region, screen.place) = (None, Place::Rows);
             }
-            Motion::AlternateOff if screen.shown == Shown::Alternate => {
+            TerminalOp::AlternateOff if screen.shown == Shown::Alternate => {
                 screen.flush(self.out);
                 screen.shown = Shown::Lines;
                 screen.column = 0;
                 screen.region = None;
             }
-            Motion::AlternateOn | Motion::AlternateOff => {}
-            Motion::EraseLine(_)
-            | Motion::EraseChars(_)
-            | Motion::DeleteChars(_)
-            | Motion::InsertChars(_)
-            | Motion::InsertLines(_)
-            | Motion::DeleteLines(_)
-            | Motion::ScrollUp(_)
-            | Motion::ScrollDown(_) => {
+            TerminalOp::AlternateOn | TerminalOp::AlternateOff => {}
+            TerminalOp::EraseLine(_)
+            | TerminalOp::EraseChars(_)
+            | TerminalOp::DeleteChars(_)
+            | TerminalOp::InsertChars(_)
+            | TerminalOp::InsertLines(_)
+            | TerminalOp::DeleteLines(_)
+            | TerminalOp::ScrollUp(_)
+            | TerminalOp::ScrollDown(_) => {
                 if screen.place == Place::Rows {
-                    screen.edit(motion);
+                    screen.edit(op);
                 }
             }
         }

@@ -1,12 +1,12 @@
-//! Control sequences: their parameters, and what they mean to a cursor.
+//! Control sequences (CSI): their parameters, and the operations on the screen that they encode.
 
-/// No honest sequence has more parameters than this; further ones are ignored.
+/// Further parameters are ignored.
 const PARAMS_MAX: usize = 16;
 const PARAM_CEILING: u16 = 9_999;
 
-/// What a terminal does besides printing.
+/// Operation of a terminal other than printing text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Motion {
+pub enum TerminalOp {
     Newline,
     Return,
     Backspace,
@@ -22,8 +22,8 @@ pub enum Motion {
     To(u16, u16),
     Save,
     Restore,
-    EraseLine(Part),
-    EraseScreen(Part),
+    EraseLine(EraseRange),
+    EraseScreen(EraseRange),
     /// Erase this many characters from the cursor on.
     EraseChars(u16),
     DeleteChars(u16),
@@ -34,32 +34,32 @@ pub enum Motion {
     ScrollDown(u16),
     /// One row up, scrolling down at the top.
     ReverseIndex,
-    /// Top and bottom row of the part that scrolls, zero-based; `None`: all of it.
+    /// Top and bottom row of the scrolling region, zero-based; `None`: the whole screen.
     Region(Option<(u16, u16)>),
     AlternateOn,
     AlternateOff,
     Reset,
 }
 
-/// Which part of a line or screen is erased, seen from the cursor.
+/// Erased part of a line or screen, relative to the cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum EraseRange {
     After,
     Before,
     All,
 }
 
-/// A sequence that is being read.
+/// Parameters of a control sequence.
 #[derive(Clone, Copy, Default)]
-pub struct Sequence {
+pub struct CsiParams {
     params: [u16; PARAMS_MAX],
     count: usize,
     marker: u8,
     intermediate: bool,
 }
 
-impl Sequence {
-    /// Takes a byte between the introducer and the last one.
+impl CsiParams {
+    /// Adds a byte between the introducer and the last byte.
     pub fn add(&mut self, byte: u8) {
         match byte {
             b'0'..=b'9' => {
@@ -76,8 +76,8 @@ impl Sequence {
         }
     }
 
-    /// What it does, told by its last byte; nothing where that cannot be seen in a text.
-    pub fn meaning(&self, last: u8) -> Option<Motion> {
+    /// Operation of the sequence with this last byte; `None` if it has no effect on the text.
+    pub fn op(&self, last: u8) -> Option<TerminalOp> {
         if self.intermediate {
             return None;
         }
@@ -86,8 +86,8 @@ impl Sequence {
                 .iter()
                 .any(|p| matches!(p, 47 | 1047 | 1049));
             return match last {
-                b'h' if alternate => Some(Motion::AlternateOn),
-                b'l' if alternate => Some(Motion::AlternateOff),
+                b'h' if alternate => Some(TerminalOp::AlternateOn),
+                b'l' if alternate => Some(TerminalOp::AlternateOff),
                 _ => None,
             };
         }
@@ -98,32 +98,32 @@ impl Sequence {
         let count = raw(0).max(1);
         let place = |at: usize| raw(at).max(1) - 1;
         let part = match raw(0) {
-            0 => Part::After,
-            1 => Part::Before,
-            _ => Part::All,
+            0 => EraseRange::After,
+            1 => EraseRange::Before,
+            _ => EraseRange::All,
         };
         Some(match last {
-            b'A' | b'F' => Motion::Up(count),
-            b'B' | b'E' | b'e' => Motion::Down(count),
-            b'C' | b'a' => Motion::Right(count),
-            b'D' => Motion::Left(count),
-            b'G' | b'`' => Motion::Column(place(0)),
-            b'd' => Motion::Row(place(0)),
-            b'H' | b'f' => Motion::To(place(0), place(1)),
-            b's' => Motion::Save,
-            b'u' => Motion::Restore,
-            b'K' => Motion::EraseLine(part),
+            b'A' | b'F' => TerminalOp::Up(count),
+            b'B' | b'E' | b'e' => TerminalOp::Down(count),
+            b'C' | b'a' => TerminalOp::Right(count),
+            b'D' => TerminalOp::Left(count),
+            b'G' | b'`' => TerminalOp::Column(place(0)),
+            b'd' => TerminalOp::Row(place(0)),
+            b'H' | b'f' => TerminalOp::To(place(0), place(1)),
+            b's' => TerminalOp::Save,
+            b'u' => TerminalOp::Restore,
+            b'K' => TerminalOp::EraseLine(part),
             b'J' if raw(0) == 3 => return None,
-            b'J' => Motion::EraseScreen(part),
-            b'X' => Motion::EraseChars(count),
-            b'P' => Motion::DeleteChars(count),
-            b'@' => Motion::InsertChars(count),
-            b'L' => Motion::InsertLines(count),
-            b'M' => Motion::DeleteLines(count),
-            b'S' => Motion::ScrollUp(count),
-            b'T' => Motion::ScrollDown(count),
-            b'r' if self.count < 2 => Motion::Region(None),
-            b'r' => Motion::Region(Some((place(0), place(1)))),
+            b'J' => TerminalOp::EraseScreen(part),
+            b'X' => TerminalOp::EraseChars(count),
+            b'P' => TerminalOp::DeleteChars(count),
+            b'@' => TerminalOp::InsertChars(count),
+            b'L' => TerminalOp::InsertLines(count),
+            b'M' => TerminalOp::DeleteLines(count),
+            b'S' => TerminalOp::ScrollUp(count),
+            b'T' => TerminalOp::ScrollDown(count),
+            b'r' if self.count < 2 => TerminalOp::Region(None),
+            b'r' => TerminalOp::Region(Some((place(0), place(1)))),
             _ => return None,
         })
     }
