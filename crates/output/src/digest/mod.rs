@@ -17,7 +17,7 @@
 //! limit every other character is unchanged.
 
 mod csi;
-mod decode;
+mod decoder;
 mod fold;
 mod highlights;
 mod importance;
@@ -36,7 +36,7 @@ use std::ops::Range;
 pub use rendered_rows::rendered_rows;
 pub use shorten::counted;
 
-use decode::Decoder;
+use decoder::Decoder;
 use fold::{Fold, Folded, Number, Out};
 use raw::Raw;
 use repeat_fast_path::RepeatFastPath;

@@ -1,7 +1,7 @@
 //! Final text of one line of output, after carriage returns and cursor movements.
 
 use super::csi::{EraseRange, TerminalOp};
-use super::decode::{Decoder, Surface};
+use super::decoder::{Decoder, Surface};
 use super::row::{Keep, Row};
 use super::truncate;
 

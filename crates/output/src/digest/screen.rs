@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::csi::{EraseRange, TerminalOp};
-use super::decode::Surface;
+use super::decoder::Surface;
 use super::row::{Hole, Keep, Row};
 
 /// A row with more bytes than this does not wait to be written over: when the cursor leaves it, it

@@ -1,80 +1,81 @@
-//! Bytes in, text and cursor movements out.
+//! Decoder of terminal output: bytes in, text and terminal operations out.
 //!
-//! Reads UTF-8 and the escape sequences of terminals, and keeps whatever a chunk left unfinished,
-//! so that it does not matter where chunks begin and end. Knows nothing of rows and lines.
+//! Reads UTF-8 and escape sequences and holds what is incomplete at the end of a chunk, so that the
+//! result does not depend on how the stream is cut. Rows and lines are not known here.
 //!
-//! What never leaves here: escape sequences, control characters other than those named in
-//! [`TerminalOp`], the C1 controls in either coding, and characters that change the order or
-//! visibility of the text around them. The last become U+FFFD: whoever reads should see that
-//! something was there.
+//! The following never pass: escape sequences, control characters other than those in [`TerminalOp`], C1
+//! control characters in either encoding, and characters that reorder or hide the text around them. The
+//! last become U+FFFD, so that the reader sees that something was there.
 
 use super::csi::{CsiParams, TerminalOp};
 use crate::tokenizer::{Token, Tokenizer, sgr_len};
 
 const REPLACEMENT: &str = "\u{FFFD}";
-/// Bytes beyond ASCII that are looked at together. A look begins again behind whatever ends the one
-/// before, so a bound on its reach keeps the work in proportion to the bytes.
-const STRETCH: usize = 128;
+/// Maximum length of a run of non-ASCII bytes that is decoded at once. An invalid byte restarts the run
+/// behind it, so this bound keeps the work proportional to the number of bytes.
+const MAX_RUN: usize = 128;
 
-/// What the decoder writes on.
+/// Receiver of text and operations.
 pub trait Surface {
     /// Printable text: no control characters except tab.
     fn text(&mut self, text: &str);
+    /// Operation other than printing.
     fn op(&mut self, op: TerminalOp);
-    /// Is the cursor at the start of an empty last row? Then whole lines can be taken at once.
+    /// Returns whether the cursor is at the start of an empty last row, so that whole lines can be taken.
     fn at_fresh_line(&self) -> bool;
     /// A whole line of printable ASCII, at a fresh line.
     fn line(&mut self, line: &str);
 }
 
+/// Decoder of one stream.
 #[derive(Default)]
 pub struct Decoder {
     tokenizer: Tokenizer,
     /// The control sequence that is being read.
     csi: CsiParams,
-    sets: Sets,
-    /// Text that is being put together, empty between calls.
+    charsets: Charsets,
+    /// Text that is being flush_text together, empty between calls.
     text: String,
-    /// The beginning of a UTF-8 character whose rest has not come yet.
-    carry: Vec<u8>,
-    /// Bytes beyond ASCII that were looked at, again and again perhaps.
+    /// Begin of a UTF-8 character without its rest.
+    incomplete: Vec<u8>,
+    /// Number of non-ASCII bytes that were decoded, counting repeated attempts.
     #[cfg(test)]
     looked_at: usize,
 }
 
-/// The two character sets that a terminal has at hand: which of them draw lines instead of letters,
-/// and whether the second is in use. Boxes around menus and dialogs are often drawn so.
+/// Character sets G0 and G1: which of them is DEC Special Graphics (box drawing), and whether G1 is in
+/// use. Menus and dialogs often use it for their borders.
 #[derive(Default)]
-struct Sets {
-    draws: [bool; 2],
+struct Charsets {
+    is_graphics: [bool; 2],
     second: bool,
 }
 
-impl Sets {
-    fn in_use_draws(&self) -> bool {
-        self.draws[usize::from(self.second)]
+impl Charsets {
+    fn uses_graphics(&self) -> bool {
+        self.is_graphics[usize::from(self.second)]
     }
 
-    fn are_plain(&self) -> bool {
-        !self.draws[0] && !self.second
+    fn is_ascii(&self) -> bool {
+        !self.is_graphics[0] && !self.second
     }
 
-    /// A program that forgot to go back to letters must not make the lines behind it unreadable.
-    fn line_ends(&mut self) {
-        self.draws[0] = false;
+    /// Resets the character set, in case the program forgot to: later lines must stay readable.
+    fn end_line(&mut self) {
+        self.is_graphics[0] = false;
         self.second = false;
     }
 }
 
-/// What the drawing set shows for each byte from `_` on.
-const DRAWN: [char; 32] = [
+/// Characters of DEC Special Graphics for the bytes from `_` on.
+const BOX_DRAWING: [char; 32] = [
     ' ', '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─',
     '⎼', '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
-fn drawn(text: &str) -> String {
+fn box_drawing(text: &str) -> String {
     let shown = |c: char| match c {
-        '_'..='~' => DRAWN[c as usize - '_' as usize],
+        '_'..='~' => BOX_DRAWING[c as usize - '_' as usize],
         c => c,
     };
     text.chars().map(shown).collect()
@@ -92,25 +93,25 @@ impl Decoder {
         }
     }
 
-    /// Is nothing unfinished?
+    /// Returns whether nothing is incomplete.
     pub fn is_idle(&self) -> bool {
-        self.tokenizer.is_ground() && self.carry.is_empty() && self.sets.are_plain()
+        self.tokenizer.is_ground() && self.incomplete.is_empty() && self.charsets.is_ascii()
     }
 
-    /// The stream is over, or bytes are missing from here on: what is unfinished stays so.
+    /// Ends the stream, or the part before missing bytes, and drops what is incomplete.
     pub fn cut(&mut self, surface: &mut impl Surface) {
-        if !self.carry.is_empty() {
-            self.carry.clear();
+        if !self.incomplete.is_empty() {
+            self.incomplete.clear();
             surface.text(REPLACEMENT);
         }
         self.tokenizer = Tokenizer::default();
-        self.sets = Sets::default();
+        self.charsets = Charsets::default();
     }
 
-    /// Takes bytes outside of any sequence; returns how many.
+    /// Takes bytes outside of any sequence; returns their number.
     fn ground(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        if !self.carry.is_empty() {
-            return self.complete_carry(bytes, surface);
+        if !self.incomplete.is_empty() {
+            return self.complete_char(bytes, surface);
         }
         if let Some(length) = sgr_len(bytes) {
             return length;
@@ -121,11 +122,11 @@ impl Decoder {
         let plain = plain_length(bytes);
         let (text, rest) = bytes.split_at(plain);
         if plain == 0 || rest.first().is_some_and(|&byte| byte >= 0x80) {
-            return self.mixed(bytes, surface);
+            return self.non_ascii_text(bytes, surface);
         }
         let text = std::str::from_utf8(text).unwrap_or_default();
-        if self.sets.in_use_draws() {
-            surface.text(&drawn(text));
+        if self.charsets.uses_graphics() {
+            surface.text(&box_drawing(text));
             return plain;
         }
         let newline = match rest {
@@ -134,7 +135,7 @@ impl Decoder {
             _ => 0,
         };
         if newline > 0 && surface.at_fresh_line() {
-            self.sets.line_ends();
+            self.charsets.end_line();
             surface.line(text);
             return plain + newline;
         }
@@ -142,38 +143,38 @@ impl Decoder {
         plain
     }
 
-    /// Takes text that is not all ASCII, up to the next control.
-    fn mixed(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
+    /// Takes text with non-ASCII bytes, up to the next control character.
+    fn non_ascii_text(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
         let mut used = 0;
         while let Some(byte) = bytes.get(used)
             && !is_control(*byte)
             && self.tokenizer.is_ground()
-            && self.carry.is_empty()
+            && self.incomplete.is_empty()
         {
             let rest = &bytes[used..];
             let plain = plain_length(rest);
             let text = std::str::from_utf8(&rest[..plain]).unwrap_or_default();
-            match self.sets.in_use_draws() {
-                true => self.text.push_str(&drawn(text)),
+            match self.charsets.uses_graphics() {
+                true => self.text.push_str(&box_drawing(text)),
                 false => self.text.push_str(text),
             }
             used += plain + self.beyond_ascii(&rest[plain..], surface);
         }
-        self.put(surface);
+        self.flush_text(surface);
         used
     }
 
-    /// Takes bytes up to the next ASCII one, or to a C1 control that begins a sequence.
+    /// Takes bytes up to the next ASCII byte, or up to a C1 control character that begins a sequence.
     fn beyond_ascii(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        let stretch = &bytes[..bytes.len().min(STRETCH)];
-        let end = stretch.iter().position(|&b| b < 0x80);
-        let stretch = &stretch[..end.unwrap_or(stretch.len())];
+        let run = &bytes[..bytes.len().min(MAX_RUN)];
+        let end = run.iter().position(|&b| b < 0x80);
+        let run = &run[..end.unwrap_or(run.len())];
         #[cfg(test)]
         {
-            self.looked_at += stretch.len();
+            self.looked_at += run.len();
         }
         let mut used = 0;
-        for chunk in stretch.utf8_chunks() {
+        for chunk in run.utf8_chunks() {
             used += self.characters(chunk.valid(), surface);
             if !self.tokenizer.is_ground() {
                 return used;
@@ -182,9 +183,9 @@ impl Decoder {
             if invalid.is_empty() {
                 continue;
             }
-            if end.is_none() && used + invalid.len() == stretch.len() && is_begun(invalid) {
-                if stretch.len() == bytes.len() {
-                    self.carry.extend_from_slice(invalid);
+            if end.is_none() && used + invalid.len() == run.len() && is_incomplete_char(invalid) {
+                if run.len() == bytes.len() {
+                    self.incomplete.extend_from_slice(invalid);
                     used += invalid.len();
                 }
                 break;
@@ -195,48 +196,48 @@ impl Decoder {
         used
     }
 
-    fn complete_carry(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
-        self.carry.push(bytes[0]);
-        let held = std::mem::take(&mut self.carry);
+    fn complete_char(&mut self, bytes: &[u8], surface: &mut impl Surface) -> usize {
+        self.incomplete.push(bytes[0]);
+        let held = std::mem::take(&mut self.incomplete);
         match std::str::from_utf8(&held) {
             Ok(text) => {
                 self.characters(text, surface);
-                self.put(surface);
+                self.flush_text(surface);
                 1
             }
             Err(error) if error.error_len().is_none() => {
-                self.carry = held;
+                self.incomplete = held;
                 1
             }
             Err(_) => {
-                // The new byte does not continue the character, so it is read on its own.
+                // The new byte does not continue the character, so it is decoded separately.
                 surface.text(REPLACEMENT);
                 0
             }
         }
     }
 
-    /// Adds valid text beyond ASCII, without the characters that must not pass, to what is to be
-    /// written. Stops behind a C1 control that begins a sequence; returns the bytes taken.
+    /// Adds valid non-ASCII text to the text to be written, without characters that must not pass. Stops
+    /// behind a C1 control character that begins a sequence; returns the number of bytes taken.
     fn characters(&mut self, text: &str, surface: &mut impl Surface) -> usize {
         for (at, c) in text.char_indices() {
             match c {
                 '\u{80}'..='\u{9F}' => {
-                    self.put(surface);
+                    self.flush_text(surface);
                     self.c1(c, surface);
                     if !self.tokenizer.is_ground() {
                         return at + c.len_utf8();
                     }
                 }
-                c if misleads(c) => self.text.push_str(REPLACEMENT),
+                c if is_bidi_or_hidden(c) => self.text.push_str(REPLACEMENT),
                 c => self.text.push(c),
             }
         }
         text.len()
     }
 
-    /// Writes the text that was put together.
-    fn put(&mut self, surface: &mut impl Surface) {
+    /// Writes the text that was flush_text together.
+    fn flush_text(&mut self, surface: &mut impl Surface) {
         if !self.text.is_empty() {
             surface.text(&self.text);
             self.text.clear();
@@ -244,14 +245,14 @@ impl Decoder {
     }
 
     fn c1(&mut self, c: char, surface: &mut impl Surface) {
-        // Each C1 control is the same as ESC and a letter 0x40 below it.
+        // Each C1 control character is equivalent to ESC and the character 0x40 below it.
         let letter = u8::try_from(u32::from(c) - 0x40).unwrap_or(0);
         self.step(0x1B, surface);
         self.step(letter, surface);
     }
 
-    /// Takes one byte of a sequence, or a control character; returns 0 where it is text, which is read
-    /// outside of the sequence that it broke.
+    /// Takes one byte of a sequence, or a control character. Returns 0 if it is text, which ended a broken
+    /// sequence and is decoded outside of it.
     fn step(&mut self, byte: u8, surface: &mut impl Surface) -> usize {
         match self.tokenizer.step(byte) {
             Token::Text => return 0,
@@ -267,8 +268,8 @@ impl Decoder {
                 }
             }
             Token::EscapeEnd(0) => self.escape(byte, surface),
-            Token::EscapeEnd(b'(') => self.sets.draws[0] = byte == b'0',
-            Token::EscapeEnd(b')') => self.sets.draws[1] = byte == b'0',
+            Token::EscapeEnd(b'(') => self.charsets.is_graphics[0] = byte == b'0',
+            Token::EscapeEnd(b')') => self.charsets.is_graphics[1] = byte == b'0',
             Token::EscapeEnd(_) | Token::Part | Token::End => {}
         }
         1
@@ -277,13 +278,13 @@ impl Decoder {
     fn control(&mut self, byte: u8, surface: &mut impl Surface) {
         match byte {
             b'\n' => {
-                self.sets.line_ends();
+                self.charsets.end_line();
                 surface.op(TerminalOp::Newline);
             }
             // Outside of sequences a tab is text.
             b'\t' => surface.text("\t"),
-            0x0E => self.sets.second = true,
-            0x0F => self.sets.second = false,
+            0x0E => self.charsets.second = true,
+            0x0F => self.charsets.second = false,
             b'\r' => surface.op(TerminalOp::Return),
             0x08 => surface.op(TerminalOp::Backspace),
             _ => {}
@@ -297,7 +298,7 @@ impl Decoder {
             b'D' | b'E' => surface.op(TerminalOp::Newline),
             b'M' => surface.op(TerminalOp::ReverseIndex),
             b'c' => {
-                self.sets = Sets::default();
+                self.charsets = Charsets::default();
                 surface.op(TerminalOp::Reset);
             }
             _ => {}
@@ -305,17 +306,17 @@ impl Decoder {
     }
 }
 
-/// Whether bytes that are not UTF-8 would be, with more behind them.
-fn is_begun(bytes: &[u8]) -> bool {
+/// Returns whether bytes are the begin of a valid UTF-8 character.
+fn is_incomplete_char(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-/// Controls end a stretch of text; a tab is part of it.
+/// Controls end a run of text; a tab is part of it.
 fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\t') || byte == 0x7F
 }
 
-/// How many bytes of printable ASCII come first, looking at eight at a time.
+/// Number of bytes of printable ASCII at the start; looks at eight bytes at a time.
 fn plain_length(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const TOPS: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -327,7 +328,7 @@ fn plain_length(bytes: &[u8]) -> usize {
         let special =
             word | (word.wrapping_sub(ONES * 0x20) & !word) | (delete.wrapping_sub(ONES) & !delete);
         if special & TOPS != 0 {
-            // A tab is printable, and can look like more behind it.
+            // A tab is printable, and can make bytes behind it look special.
             let eight = &bytes[at..at + 8];
             if let Some(first) = eight.iter().position(|&b| is_control(b) || b >= 0x80) {
                 return at + first;
@@ -339,9 +340,9 @@ fn plain_length(bytes: &[u8]) -> usize {
     at + rest.take_while(|&&b| !is_control(b) && b < 0x80).count()
 }
 
-/// Characters that reorder or hide what stands around them: bidirectional overrides and marks,
-/// line separators, and the invisible tag characters.
-fn misleads(c: char) -> bool {
+/// Returns whether a character reorders or hides text: bidirectional overrides and marks, line
+/// separators, and the invisible tag characters.
+fn is_bidi_or_hidden(c: char) -> bool {
     matches!(c,
         '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
         | '\u{2028}' | '\u{2029}' | '\u{E0000}'..='\u{E0FFF}')
@@ -375,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_are_looked_at_a_bounded_number_of_times() {
+    fn invalid_utf8_is_decoded_in_linear_time() {
         let invalid: &[&[u8]] = &[b"\xff", b"\xe2\x82", b"a\xff", b"\xf0\x9f\xa6", b"\xc2\x85"];
         for pattern in invalid.iter().chain([&&b"\xc2\x9d\xc2\x9c"[..]]) {
             let bytes = pattern.repeat(50_000);
             let mut decoder = Decoder::default();
             let mut tally = Tally::default();
             decoder.feed(&bytes, &mut tally);
-            let most = STRETCH / 2 * bytes.len();
+            let most = MAX_RUN / 2 * bytes.len();
             assert!(
                 decoder.looked_at <= most,
                 "{pattern:?}: {}",
