@@ -23,7 +23,7 @@ pub trait Surface {
     fn op(&mut self, op: TerminalOp);
     /// Returns whether the cursor is at the start of an empty last row, so that whole lines can be taken.
     fn at_fresh_line(&self) -> bool;
-    /// A whole line of printable ASCII, at a fresh line.
+    /// Whole line of printable ASCII, at a fresh line.
     fn line(&mut self, line: &str);
 }
 
@@ -31,10 +31,10 @@ pub trait Surface {
 #[derive(Default)]
 pub struct Decoder {
     tokenizer: Tokenizer,
-    /// The control sequence that is being read.
+    /// Parameters of the control sequence that is being read.
     csi: CsiParams,
     charsets: Charsets,
-    /// Text that is being flush_text together, empty between calls.
+    /// Text that is not passed on yet; empty between calls.
     text: String,
     /// Begin of a UTF-8 character without its rest.
     incomplete: Vec<u8>,
@@ -236,7 +236,7 @@ impl Decoder {
         text.len()
     }
 
-    /// Writes the text that was flush_text together.
+    /// Passes on the collected text.
     fn flush_text(&mut self, surface: &mut impl Surface) {
         if !self.text.is_empty() {
             surface.text(&self.text);
@@ -311,7 +311,7 @@ fn is_incomplete_char(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
-/// Controls end a run of text; a tab is part of it.
+/// Returns whether a byte is a control character, which ends a run of text; a tab does not end it.
 fn is_control(byte: u8) -> bool {
     (byte < 0x20 && byte != b'\t') || byte == 0x7F
 }

@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::importance;
 use super::line_shape::{FoldRule, LINES_NEEDED_MAX, LineShape};
-use super::row::Hole;
+use super::row::Omission;
 
 /// The longest cycle that is seen as one, in lines.
 pub const PERIOD_MAX: usize = 8;
@@ -51,7 +51,7 @@ impl fmt::Display for Number {
 pub struct Line {
     pub number: Number,
     pub text: String,
-    pub hole: Option<Hole>,
+    pub omission: Option<Omission>,
     pub count: u64,
     pub shape: LineShape,
 }
@@ -92,7 +92,7 @@ pub struct Fold {
 struct Open {
     number: Number,
     text: String,
-    hole: Option<Hole>,
+    omission: Option<Omission>,
     count: u64,
 }
 
@@ -107,10 +107,16 @@ struct Run {
 }
 
 impl Fold {
-    pub fn line(&mut self, number: Number, text: &str, hole: Option<Hole>, out: &mut impl Out) {
+    pub fn line(
+        &mut self,
+        number: Number,
+        text: &str,
+        omission: Option<Omission>,
+        out: &mut impl Out,
+    ) {
         if let Some(open) = &mut self.open
             && open.text == text
-            && open.hole == hole
+            && open.omission == omission
         {
             open.count += 1;
             return;
@@ -118,7 +124,7 @@ impl Fold {
         let mut fresh = Open {
             number,
             text: String::new(),
-            hole,
+            omission,
             count: 1,
         };
         fresh.text.push_str(text);
@@ -140,7 +146,7 @@ impl Fold {
     pub fn open_line_of_repetition(&self) -> Option<&str> {
         let run = self.run.as_ref()?;
         let open = self.open.as_ref()?;
-        (run.first.len() == 1 && !run.exact && open.hole.is_none()).then_some(&open.text)
+        (run.first.len() == 1 && !run.exact && open.omission.is_none()).then_some(&open.text)
     }
 
     /// Returns whether this line continues that repetition.
@@ -148,7 +154,7 @@ impl Fold {
         let line = Line {
             number: Number::default(),
             text: text.to_owned(),
-            hole: None,
+            omission: None,
             count: 1,
             shape: LineShape::of(text),
         };
@@ -170,7 +176,7 @@ impl Fold {
             shape: LineShape::of(&open.text),
             number: open.number,
             text: open.text,
-            hole: open.hole,
+            omission: open.omission,
             count: open.count,
         };
         self.push(line, out);
@@ -337,13 +343,13 @@ impl Run {
 impl Line {
     /// Bytes of text that this stands for, newlines included.
     pub fn bytes(&self) -> u64 {
-        let hole = self.hole.map_or(0, |hole| hole.bytes);
-        (self.text.len() as u64 + hole + 1) * self.count
+        let omission = self.omission.map_or(0, |omission| omission.bytes);
+        (self.text.len() as u64 + omission + 1) * self.count
     }
 }
 
 fn is_equal(a: &Line, b: &Line) -> bool {
-    a.shape.exact == b.shape.exact && a.count == b.count && a.hole == b.hole
+    a.shape.exact == b.shape.exact && a.count == b.count && a.omission == b.omission
 }
 
 fn is_alike(a: &Line, b: &Line) -> bool {

@@ -355,8 +355,8 @@ impl Quote {
     fn new(line: &Line, at: usize) -> Self {
         let trimmed = line.text.trim();
         let cut = truncate::around(trimmed, at, LINE_CHARS);
-        let hole = line.hole.map_or(0, |hole| hole.bytes);
-        let left_out = trimmed.len() as u64 - cut.bytes + hole;
+        let omission = line.omission.map_or(0, |omission| omission.bytes);
+        let left_out = trimmed.len() as u64 - cut.bytes + omission;
         Quote {
             number: line.number,
             text: cut.text,

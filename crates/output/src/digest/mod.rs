@@ -40,8 +40,8 @@ use decoder::Decoder;
 use fold::{Fold, Folded, Number, Out};
 use raw::Raw;
 use repeat_fast_path::RepeatFastPath;
-use row::{Hole, Keep};
-use screen::{Lines, Painter, Screen};
+use row::{Omission, RowLimits};
+use screen::{LineSink, Painter, Screen};
 use shorten::Body;
 
 /// Default of [`Limits::max_chars`].
@@ -169,13 +169,13 @@ struct Pipe {
     base: u64,
 }
 
-impl Lines for Pipe {
-    fn line(&mut self, newlines: u64, text: &str, hole: Option<Hole>) {
+impl LineSink for Pipe {
+    fn line(&mut self, newlines: u64, text: &str, omission: Option<Omission>) {
         let number = Number {
             gaps: self.gaps,
             line: newlines - self.base + 1,
         };
-        self.fold.line(number, text, hole, &mut self.body);
+        self.fold.line(number, text, omission, &mut self.body);
     }
 }
 
@@ -187,7 +187,7 @@ impl Digest {
             Way::Raw(Raw::new(max_chars, &limits.omitted_hint))
         } else {
             let room = 4 * max_chars.max(1_024);
-            let keep = Keep {
+            let keep = RowLimits {
                 head: room,
                 tail: room,
             };
@@ -279,7 +279,7 @@ impl Reader {
         while !bytes.is_empty() {
             if let Some(fast_path) = &mut self.fast_path {
                 let passed = fast_path.take(bytes);
-                self.screen.pass(passed.lines);
+                self.screen.skip_lines(passed.lines);
                 self.lines.fold.pass(passed.lines, passed.bytes);
                 bytes = &bytes[passed.used..];
                 if passed.over {
@@ -331,7 +331,7 @@ impl Reader {
 
     fn gap(&mut self, text: String) {
         self.settle();
-        self.screen.start_over();
+        self.screen.reset();
         self.lines.body.folded(Folded::Gap(text));
         self.lines.gaps += 1;
         self.lines.base = self.screen.newlines();

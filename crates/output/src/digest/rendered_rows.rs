@@ -2,7 +2,7 @@
 
 use super::csi::{EraseRange, TerminalOp};
 use super::decoder::{Decoder, Surface};
-use super::row::{Keep, Row};
+use super::row::{Row, RowLimits};
 use super::truncate;
 
 /// Rows that one line of raw output shows on a terminal. Usually it is one; a program that paints the
@@ -22,7 +22,7 @@ pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
     }
     let room = 4 * max_chars;
     let mut collector = RowCollector {
-        keep: Keep {
+        keep: RowLimits {
             head: room,
             tail: room,
         },
@@ -41,7 +41,7 @@ pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
 }
 
 struct RowCollector {
-    keep: Keep,
+    keep: RowLimits,
     max_chars: usize,
     row: Row,
     column: usize,
@@ -50,9 +50,9 @@ struct RowCollector {
 
 impl RowCollector {
     fn seal(&mut self) {
-        let (text, hole) = self.row.seal(self.keep);
+        let (text, omission) = self.row.seal(self.keep);
         self.rows
-            .push(truncate::middle(text, hole, self.max_chars).text);
+            .push(truncate::middle(text, omission, self.max_chars).text);
         self.row.clear();
         self.column = 0;
     }

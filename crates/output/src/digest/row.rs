@@ -1,42 +1,43 @@
-//! One row of the screen: text that can be written over, and a long text kept by its two ends.
+//! Row of the screen: text that can be overwritten. Of a long text only both ends are kept.
 
-/// Nothing writes over text farther right than this; no terminal is that wide. It bounds what a
-/// single overwriting byte can cost.
-const WIDE: usize = 512;
-/// A row that is written over and has more bytes than this in so few cells is mostly marks (accents
-/// and their like), which are left out then. It bounds the same.
-const HEAVY: usize = 8 * WIDE;
+/// Text right of this column cannot be overwritten; no terminal is that wide. Bounds the work for one
+/// overwriting byte.
+const MAX_COLUMNS: usize = 512;
+/// Maximum bytes of a row that is being overwritten. A larger one is mostly combining characters, which
+/// are dropped then. Bounds the same work.
+const MAX_CELL_BYTES: usize = 8 * MAX_COLUMNS;
 
-/// How many bytes of a row are kept: that many from its begin, that many up to its end.
+/// Number of bytes that are kept at the begin and at the end of a row.
 #[derive(Clone, Copy, Debug)]
-pub struct Keep {
+pub struct RowLimits {
     pub head: usize,
     pub tail: usize,
 }
 
-/// A hole in the middle of a long line.
+/// Omitted middle of a long line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hole {
+pub struct Omission {
     /// Byte offset in the kept text.
     pub at: usize,
     pub chars: u64,
     pub bytes: u64,
 }
 
+/// Text of a row and its width.
 #[derive(Default)]
 pub struct Row {
     text: String,
-    /// Width in cells, those in the hole included.
+    /// Width in cells, including omitted text.
     cells: usize,
     wide_or_combining: bool,
-    /// A column and its byte offset, from which others are looked for.
-    found: (usize, usize),
-    hole: Option<Hole>,
+    /// A column and its byte offset, from which other columns are searched.
+    anchor: (usize, usize),
+    omission: Option<Omission>,
     overwritten: bool,
-    /// Characters that were passed over in search of a column.
+    /// Number of characters scanned in search of a column.
     #[cfg(test)]
-    passed_over: usize,
-    /// How many newlines came before this row was last written to.
+    chars_scanned: usize,
+    /// Number of newlines in the stream before the last write to this row.
     pub newlines: u64,
 }
 
@@ -52,21 +53,21 @@ impl Row {
         self.text.is_empty()
     }
 
-    /// Its text, where that was only ever added to.
-    pub fn as_it_came(&self) -> Option<&str> {
-        (!self.overwritten && self.hole.is_none()).then_some(&self.text)
+    /// Text, if it was never overwritten or shortened.
+    pub fn unmodified_text(&self) -> Option<&str> {
+        (!self.overwritten && self.omission.is_none()).then_some(&self.text)
     }
 
     pub fn clear(&mut self) {
         self.text.clear();
         self.cells = 0;
         self.wide_or_combining = false;
-        self.found = (0, 0);
-        self.hole = None;
+        self.anchor = (0, 0);
+        self.omission = None;
         self.overwritten = false;
     }
 
-    /// Blanks the row on screen, as something that had been written.
+    /// Erases the row, which counts as overwriting it.
     pub fn erase(&mut self) {
         self.clear();
         self.overwritten = true;
@@ -78,8 +79,8 @@ impl Row {
         self.cells = line.len();
     }
 
-    /// Writes at a column and says where the cursor is then.
-    pub fn write(&mut self, column: usize, text: &str, keep: Keep) -> usize {
+    /// Writes at a column and returns the column behind the text.
+    pub fn write(&mut self, column: usize, text: &str, keep: RowLimits) -> usize {
         let plain = text.is_ascii();
         let width = if plain { text.len() } else { str_width(text) };
         if column == self.cells {
@@ -87,7 +88,7 @@ impl Row {
             return self.cells;
         }
         if column > self.cells {
-            if column > WIDE {
+            if column > MAX_COLUMNS {
                 self.append(text, plain, width, keep);
                 return self.cells;
             }
@@ -97,70 +98,72 @@ impl Row {
             self.append(text, plain, width, keep);
             return self.cells;
         }
-        if self.is_long(keep) && column >= WIDE {
+        if self.is_long(keep) && column >= MAX_COLUMNS {
             self.append(text, plain, width, keep);
             return self.cells;
         }
         self.overwritten = true;
-        if self.cells > WIDE {
-            // A line longer than any screen is being written anew.
+        if self.cells > MAX_COLUMNS {
+            // A line wider than any screen is being rewritten.
             self.truncate(column, keep);
             self.append(text, plain, width, keep);
             return self.cells;
         }
-        // Not in the middle of a text: it must make no difference where that was cut.
-        if self.text.len() > HEAVY && column != self.found.0 {
-            self.drop_marks();
+        // Only at the begin of a write: the result must not depend on how the stream was cut.
+        if self.text.len() > MAX_CELL_BYTES && column != self.anchor.0 {
+            self.drop_combining();
         }
-        let start = self.split(column);
-        let end = self.split(column + width);
+        let start = self.offset_of(column);
+        let end = self.offset_of(column + width);
         self.text.replace_range(start..end, text);
         self.wide_or_combining |= !plain;
-        self.found = (column + width, start + text.len());
+        self.anchor = (column + width, start + text.len());
         self.cells = self.cells.max(column + width);
         column + width
     }
 
-    fn append(&mut self, text: &str, plain: bool, width: usize, keep: Keep) {
+    fn append(&mut self, text: &str, plain: bool, width: usize, keep: RowLimits) {
         self.text.push_str(text);
         self.cells += width;
         self.wide_or_combining |= !plain;
         if self.overwritten {
-            self.found = (self.cells, self.text.len());
+            self.anchor = (self.cells, self.text.len());
         }
         if self.text.len() > keep.head + 2 * keep.tail {
             self.drop_middle(keep);
         }
     }
 
-    /// Longer than what is kept of it? Must not depend on when the middle was dropped.
-    fn is_long(&self, keep: Keep) -> bool {
-        self.whole() > (keep.head + keep.tail) as u64
+    /// Returns whether the row is longer than what is kept. Must not depend on when the middle was dropped.
+    fn is_long(&self, keep: RowLimits) -> bool {
+        self.total_bytes() > (keep.head + keep.tail) as u64
     }
 
-    /// Bytes of the row, those not kept included.
-    pub fn whole(&self) -> u64 {
-        self.text.len() as u64 + self.hole.map_or(0, |hole| hole.bytes)
+    /// Number of bytes of the row, including omitted ones.
+    pub fn total_bytes(&self) -> u64 {
+        self.text.len() as u64 + self.omission.map_or(0, |omission| omission.bytes)
     }
 
-    /// Forgets the middle of a long row. Done seldom, and then much at once.
-    fn drop_middle(&mut self, keep: Keep) {
-        let from = match self.hole {
-            Some(hole) => hole.at,
+    /// Drops the middle of a long row. Done rarely, and much at once.
+    fn drop_middle(&mut self, keep: RowLimits) {
+        let from = match self.omission {
+            Some(omission) => omission.at,
             None => floor(&self.text, keep.head),
         };
         let to = ceil(&self.text, self.text.len().saturating_sub(keep.tail));
         if from >= to {
             return;
         }
-        if self.found.1 > from {
-            self.found = (0, 0);
+        if self.anchor.1 > from {
+            self.anchor = (0, 0);
         }
         let chars = self.text[from..to].chars().count() as u64;
         let bytes = (to - from) as u64;
         self.text.replace_range(from..to, "");
-        let before = self.hole.map_or((0, 0), |hole| (hole.chars, hole.bytes));
-        self.hole = Some(Hole {
+        let before = self
+            .omission
+            .map_or((0, 0), |omission| (omission.chars, omission.bytes));
+        self.omission = Some(Omission {
             at: from,
             chars: before.0 + chars,
             bytes: before.1 + bytes,
@@ -168,104 +171,104 @@ impl Row {
     }
 
     /// Ends the row at a column.
-    pub fn truncate(&mut self, column: usize, keep: Keep) {
-        if column >= self.cells || (self.is_long(keep) && column >= WIDE) {
+    pub fn truncate(&mut self, column: usize, keep: RowLimits) {
+        if column >= self.cells || (self.is_long(keep) && column >= MAX_COLUMNS) {
             return;
         }
-        let at = self.split(column);
-        self.hole = None;
+        let at = self.offset_of(column);
+        self.omission = None;
         self.text.truncate(at);
-        self.found = (column, at);
+        self.anchor = (column, at);
         self.cells = column;
         self.overwritten = true;
     }
 
-    /// Blanks the cells between two columns, as if spaces were written.
+    /// Replaces the cells between two columns with spaces.
     pub fn blank(&mut self, from: usize, to: usize) {
         let to = to.min(self.cells);
-        if from < to && self.cells <= WIDE {
+        if from < to && self.cells <= MAX_COLUMNS {
             self.splice(from, to, to - from);
         }
     }
 
     pub fn delete(&mut self, column: usize, count: usize) {
-        if column < self.cells && self.cells <= WIDE {
+        if column < self.cells && self.cells <= MAX_COLUMNS {
             self.splice(column, column.saturating_add(count), 0);
         }
     }
 
     pub fn insert(&mut self, column: usize, count: usize) {
-        if column < self.cells && self.cells + count <= WIDE {
+        if column < self.cells && self.cells + count <= MAX_COLUMNS {
             self.splice(column, column, count);
         }
     }
 
     fn splice(&mut self, from: usize, to: usize, blanks: usize) {
         let to = to.min(self.cells);
-        let start = self.split(from);
-        let end = self.split(to);
+        let start = self.offset_of(from);
+        let end = self.offset_of(to);
         self.text.replace_range(start..end, &" ".repeat(blanks));
-        self.found = (from, start);
+        self.anchor = (from, start);
         self.cells = self.cells - (to - from) + blanks;
         self.overwritten = true;
     }
 
-    /// The row as it stays, with a hole wherever it is longer than what is kept.
-    pub fn seal(&mut self, keep: Keep) -> (&str, Option<Hole>) {
+    /// Final text of the row, with its omission if it is long.
+    pub fn seal(&mut self, keep: RowLimits) -> (&str, Option<Omission>) {
         if self.is_long(keep) {
             self.drop_middle(keep);
         }
         let text = self.text.as_str();
         if self.overwritten {
-            // Programs that paint pad with spaces; nobody sees them.
-            return (text.trim_end_matches(' '), self.hole);
+            // Programs that paint pad with spaces, which are invisible.
+            return (text.trim_end_matches(' '), self.omission);
         }
-        (text, self.hole)
+        (text, self.omission)
     }
 
-    fn drop_marks(&mut self) {
+    fn drop_combining(&mut self) {
         self.text.retain(|c| char_width(c) > 0);
-        self.found = (0, 0);
+        self.anchor = (0, 0);
     }
 
-    /// The byte offset of a column; of the row's end where it is shorter. A wide character that
-    /// lies across the column is blanked, as a terminal does.
-    fn split(&mut self, column: usize) -> usize {
+    /// Byte offset of a column, or of the end of the row if it is shorter. A wide character across the
+    /// column is replaced with spaces, as terminals do.
+    fn offset_of(&mut self, column: usize) -> usize {
         if !self.wide_or_combining {
             return column.min(self.text.len());
         }
-        self.go_back_to(column);
-        let (mut cells, from) = self.found;
-        let mut found = None;
+        self.move_anchor_before(column);
+        let (mut cells, from) = self.anchor;
+        let mut anchor = None;
         for (at, c) in self.text[from..].char_indices() {
             #[cfg(test)]
             {
-                self.passed_over += 1;
+                self.chars_scanned += 1;
             }
             let (at, width) = (from + at, char_width(c));
             if cells >= column && width > 0 {
-                self.found = (cells, at);
+                self.anchor = (cells, at);
                 return at;
             }
             if cells < column && cells + width > column {
-                found = Some((at, at + c.len_utf8()));
+                anchor = Some((at, at + c.len_utf8()));
                 break;
             }
             cells += width;
         }
-        match found {
+        match anchor {
             Some((start, end)) => {
                 self.text.replace_range(start..end, "  ");
-                self.found = (column, start + 1);
+                self.anchor = (column, start + 1);
                 start + 1
             }
             None => self.text.len(),
         }
     }
 
-    /// Brings the place from which a column is looked for to that column or before it.
-    fn go_back_to(&mut self, column: usize) {
-        let (mut cells, mut at) = self.found;
+    /// Moves the anchor to the column or before it.
+    fn move_anchor_before(&mut self, column: usize) {
+        let (mut cells, mut at) = self.anchor;
         if column < cells / 2 {
             (cells, at) = (0, 0);
         }
@@ -277,10 +280,10 @@ impl Row {
             at -= c.len_utf8();
             #[cfg(test)]
             {
-                self.passed_over += 1;
+                self.chars_scanned += 1;
             }
         }
-        self.found = (cells, at);
+        self.anchor = (cells, at);
     }
 }
 
@@ -288,7 +291,7 @@ fn str_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// Cells a character takes. A rough table: wrong only for writing over rare scripts.
+/// Width of a character in cells. A rough table: wrong only for overwritten text in rare scripts.
 #[inline]
 fn char_width(c: char) -> usize {
     match u32::from(c) {
@@ -309,7 +312,7 @@ fn rarer_width(code: u32) -> usize {
     }
 }
 
-/// The largest character boundary not above `at`.
+/// Largest character boundary that is not above `at`.
 pub fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -318,7 +321,7 @@ pub fn floor(text: &str, at: usize) -> usize {
     at
 }
 
-/// The smallest character boundary not below `at`.
+/// Smallest character boundary that is not below `at`.
 pub fn ceil(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -331,12 +334,12 @@ pub fn ceil(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    const KEEP: Keep = Keep {
+    const KEEP: RowLimits = RowLimits {
         head: 1 << 20,
         tail: 1 << 20,
     };
 
-    /// Writes `text`, and then over it at each of these columns in turn, 10,000 times.
+    /// Writes `text` and overwrites it at these columns in turn, 10,000 times.
     fn written_over(text: &str, columns: &[usize]) -> Row {
         let mut row = Row::default();
         row.write(0, text, KEEP);
@@ -347,18 +350,18 @@ mod tests {
     }
 
     #[test]
-    fn writing_over_wide_or_marked_text_passes_over_a_bounded_part_of_it() {
+    fn overwriting_wide_or_combining_text_scans_a_bounded_part_of_it() {
         let wide = written_over(&"日".repeat(250), &[400, 401, 402]);
-        assert!(wide.passed_over < 20 * 10_000, "{}", wide.passed_over);
+        assert!(wide.chars_scanned < 20 * 10_000, "{}", wide.chars_scanned);
         let marked = format!("a{}b", "\u{301}".repeat(100_000));
         for columns in [&[1][..], &[0, 1]] {
             let row = written_over(&marked, columns);
-            assert!(row.passed_over < 20 * 10_000, "{}", row.passed_over);
+            assert!(row.chars_scanned < 20 * 10_000, "{}", row.chars_scanned);
         }
     }
 
     #[test]
-    fn a_column_is_found_from_either_side() {
+    fn column_is_found_from_either_side() {
         let mut row = Row::default();
         row.write(0, "日本語e\u{301}f", KEEP);
         for (column, text, wanted) in [

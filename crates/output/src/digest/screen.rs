@@ -1,65 +1,65 @@
-//! The last rows of a terminal, on which cursor movements act.
+//! Last rows of a terminal, on which cursor movements act.
 //!
-//! A row that scrolls out at the top is final and goes on as a line. So a progress bar, drawn a
-//! hundred times into the same row, is one line.
+//! A row that scrolls off at the top is final and becomes a line. So a progress bar that is drawn a
+//! hundred times in the same row is one line.
 //!
-//! - A first erasing of the screen lets go what was on it; each further one replaces what was
-//!   painted since. So a program that paints the screen again and again leaves its last picture,
-//!   and what stood there before it is not lost.
-//! - A program on the alternate screen leaves its last picture, too.
-//! - Rows below a scrolling region are a status line (a package manager's bar) and are not shown.
+//! - The first erase of the screen emits its rows; each further one replaces what was painted since. So
+//!   a program that repaints the screen leaves its last picture, and the text before it is not lost.
+//! - A program on the alternate screen also leaves its last picture.
+//! - Rows below a scrolling region are a status line (the bar of a package manager) and are not shown.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::csi::{EraseRange, TerminalOp};
 use super::decoder::Surface;
-use super::row::{Hole, Keep, Row};
+use super::row::{Omission, Row, RowLimits};
 
-/// A row with more bytes than this does not wait to be written over: when the cursor leaves it, it
-/// is final. So at most one row of the screen is long.
-const BIG_ROW: u64 = 4_096;
+/// A row with more bytes than this is final when the cursor leaves it. So at most one row of the screen
+/// is long.
+const MAX_OPEN_ROW: u64 = 4_096;
 
-/// Where finished lines go.
-pub trait Lines {
-    /// `newlines`: how many newlines came before it.
-    fn line(&mut self, newlines: u64, text: &str, hole: Option<Hole>);
+/// Receiver of finished lines.
+pub trait LineSink {
+    /// Takes a line; `newlines` is the number of newlines before it.
+    fn line(&mut self, newlines: u64, text: &str, omission: Option<Omission>);
 }
 
+/// Rows that can still be overwritten, and the cursor.
 pub struct Screen {
     rows: VecDeque<Row>,
     row: usize,
     column: usize,
     saved: (usize, usize),
     height: usize,
-    keep: Keep,
+    keep: RowLimits,
     region: Option<(usize, usize)>,
-    place: Place,
-    shown: Shown,
+    target: WriteTarget,
+    mode: ScreenMode,
     newlines: u64,
 }
 
-/// Where what is written goes.
+/// Destination of text.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum WriteTarget {
     Rows,
     /// Below the region that scrolls.
     StatusLine,
 }
 
-/// What is on the screen.
+/// Content of the screen.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+enum ScreenMode {
     /// Lines, one after the other.
     Lines,
-    /// What was painted since the screen was erased.
+    /// Picture that was painted since the screen was erased.
     Picture,
     /// The alternate screen.
     Alternate,
 }
 
 impl Screen {
-    pub fn new(height: usize, keep: Keep) -> Self {
+    pub fn new(height: usize, keep: RowLimits) -> Self {
         Screen {
             rows: VecDeque::from([Row::default()]),
             row: 0,
@@ -68,8 +68,8 @@ impl Screen {
             height: height.max(2),
             keep,
             region: None,
-            place: Place::Rows,
-            shown: Shown::Lines,
+            target: WriteTarget::Rows,
+            mode: ScreenMode::Lines,
             newlines: 0,
         }
     }
@@ -82,48 +82,48 @@ impl Screen {
         self.column == 0
             && self.row + 1 == self.rows.len()
             && self.rows[self.row].is_empty()
-            && self.place == Place::Rows
-            && self.shown != Shown::Alternate
+            && self.target == WriteTarget::Rows
+            && self.mode != ScreenMode::Alternate
     }
 
     pub fn height(&self) -> usize {
         self.height
     }
 
-    /// The rows above a fresh line, where the screen is full of lines that nothing was written over;
-    /// each `None` where it is not as it came.
+    /// Rows above a fresh line, if the screen is full of lines; `None` for each that was overwritten or
+    /// shortened.
     pub fn full_of_lines(&self) -> Option<impl DoubleEndedIterator<Item = Option<&str>>> {
-        let full = self.rows.len() == self.height && self.shown == Shown::Lines;
+        let full = self.rows.len() == self.height && self.mode == ScreenMode::Lines;
         let above = self.rows.range(..self.rows.len() - 1);
-        (full && self.is_at_fresh_line()).then(|| above.map(Row::as_it_came))
+        (full && self.is_at_fresh_line()).then(|| above.map(Row::unmodified_text))
     }
 
-    /// So many lines have gone by that were not painted.
-    pub fn pass(&mut self, lines: u64) {
+    /// Counts lines that took the fast path.
+    pub fn skip_lines(&mut self, lines: u64) {
         self.newlines += lines;
     }
 
-    /// Lets go of all rows, without the blank ones at the end.
-    pub fn flush(&mut self, out: &mut impl Lines) {
+    /// Emits all rows, except blank ones at the end.
+    pub fn flush(&mut self, out: &mut impl LineSink) {
         let filled = self.rows.iter().rposition(|row| !row.is_empty());
         let count = filled.map_or(0, |last| last + 1);
         for mut row in self.rows.drain(..count) {
             let newlines = row.newlines;
-            let (text, hole) = row.seal(self.keep);
-            out.line(newlines, text, hole);
+            let (text, omission) = row.seal(self.keep);
+            out.line(newlines, text, omission);
         }
-        self.empty();
+        self.clear();
     }
 
-    /// Back to an empty screen of lines; nothing is known of what came before.
-    pub fn start_over(&mut self) {
-        self.empty();
+    /// Back to an clear screen of lines; nothing is known of what came before.
+    pub fn reset(&mut self) {
+        self.clear();
         (self.column, self.saved) = (0, (0, 0));
-        (self.region, self.place) = (None, Place::Rows);
-        self.shown = Shown::Lines;
+        (self.region, self.target) = (None, WriteTarget::Rows);
+        self.mode = ScreenMode::Lines;
     }
 
-    fn empty(&mut self) {
+    fn clear(&mut self) {
         self.rows.clear();
         self.row = 0;
         self.push_row();
@@ -133,35 +133,35 @@ impl Screen {
         self.rows.push_back(Row::new(self.newlines));
     }
 
-    /// Lets go of the first row, which is used again as the last.
-    fn scroll_out(&mut self, out: &mut impl Lines) {
+    /// Emits the first row and reuses it as the last.
+    fn scroll_off(&mut self, out: &mut impl LineSink) {
         let Some(mut row) = self.rows.pop_front() else {
             return;
         };
-        if self.shown == Shown::Picture {
-            // Longer than a screen: these are lines again.
-            self.shown = Shown::Lines;
+        if self.mode == ScreenMode::Picture {
+            // Longer than the screen, so these are lines again.
+            self.mode = ScreenMode::Lines;
         }
         let newlines = row.newlines;
-        let (text, hole) = row.seal(self.keep);
-        out.line(newlines, text, hole);
+        let (text, omission) = row.seal(self.keep);
+        out.line(newlines, text, omission);
         row.clear();
         row.newlines = self.newlines;
         self.rows.push_back(row);
     }
 
-    fn newline(&mut self, out: &mut impl Lines) {
+    fn newline(&mut self, out: &mut impl LineSink) {
         self.newlines += 1;
         self.column = 0;
-        if self.place == Place::StatusLine {
-            // Whoever writes lines there has forgotten to go back.
-            self.place = Place::Rows;
+        if self.target == WriteTarget::StatusLine {
+            // A newline in the status line: the program forgot to move the cursor back.
+            self.target = WriteTarget::Rows;
             self.row = self.rows.len() - 1;
         }
-        if self.leave(out) {
+        if self.leave_row(out) {
             return;
         }
-        if self.shown == Shown::Alternate {
+        if self.mode == ScreenMode::Alternate {
             let (top, bottom) = self.scrolling();
             if self.row == bottom {
                 self.shift_up(top, bottom, 1);
@@ -174,43 +174,43 @@ impl Screen {
             self.push_row();
             self.row += 1;
         } else {
-            self.scroll_out(out);
+            self.scroll_off(out);
         }
     }
 
-    /// The cursor leaves its row. True where that row was long and is gone with those above it:
-    /// then the cursor is already below.
-    fn leave(&mut self, out: &mut impl Lines) -> bool {
-        if self.rows[self.row].whole() <= BIG_ROW {
+    /// Handles that the cursor leaves its row. Returns true if the row was long and was emitted with those
+    /// above it; the cursor is below it then.
+    fn leave_row(&mut self, out: &mut impl LineSink) -> bool {
+        if self.rows[self.row].total_bytes() <= MAX_OPEN_ROW {
             return false;
         }
-        if self.shown == Shown::Alternate {
+        if self.mode == ScreenMode::Alternate {
             self.rows[self.row].clear();
             return false;
         }
         for mut row in self.rows.drain(..=self.row) {
             let newlines = row.newlines;
-            let (text, hole) = row.seal(self.keep);
-            out.line(newlines, text, hole);
+            let (text, omission) = row.seal(self.keep);
+            out.line(newlines, text, omission);
         }
         self.row = 0;
-        self.go_deep(0);
+        self.ensure_row(0);
         true
     }
 
     fn go_to_row(&mut self, row: usize) {
         let row = row.min(self.height - 1);
-        self.go_deep(row);
+        self.ensure_row(row);
         self.row = row;
     }
 
     fn go_to(&mut self, row: usize, column: usize) {
         self.column = column;
         let below = self.region.is_some_and(|(_, bottom)| row > bottom);
-        if below && self.shown != Shown::Alternate {
-            self.place = Place::StatusLine;
+        if below && self.mode != ScreenMode::Alternate {
+            self.target = WriteTarget::StatusLine;
         } else {
-            self.place = Place::Rows;
+            self.target = WriteTarget::Rows;
             self.go_to_row(row);
         }
     }
@@ -223,11 +223,11 @@ impl Screen {
         }
     }
 
-    /// Moves rows up and leaves blank ones below. All in one go: the work must not grow with the square
+    /// Moves rows up by `count` and clears those below, in one step: the work must not grow with the square
     /// of the height.
     fn shift_up(&mut self, top: usize, bottom: usize, count: usize) {
         let count = count.min(bottom + 1 - top);
-        self.go_deep(bottom);
+        self.ensure_row(bottom);
         if count == 1 {
             self.move_row(top, bottom);
         } else {
@@ -238,7 +238,7 @@ impl Screen {
 
     fn shift_down(&mut self, top: usize, bottom: usize, count: usize) {
         let count = count.min(bottom + 1 - top);
-        self.go_deep(bottom);
+        self.ensure_row(bottom);
         if count == 1 {
             self.move_row(bottom, top);
         } else {
@@ -260,14 +260,14 @@ impl Screen {
         }
     }
 
-    /// Rows down to this one exist.
-    fn go_deep(&mut self, row: usize) {
+    /// Adds rows until this one exists.
+    fn ensure_row(&mut self, row: usize) {
         while self.rows.len() <= row {
             self.push_row();
         }
     }
 
-    fn erase_screen(&mut self, part: EraseRange, out: &mut impl Lines) {
+    fn erase_screen(&mut self, part: EraseRange, out: &mut impl LineSink) {
         let at_home = self.row == 0 && self.column == 0;
         match part {
             EraseRange::All => self.erase_all(out),
@@ -286,20 +286,20 @@ impl Screen {
         }
     }
 
-    fn erase_all(&mut self, out: &mut impl Lines) {
-        match self.shown {
-            Shown::Lines => {
+    fn erase_all(&mut self, out: &mut impl LineSink) {
+        match self.mode {
+            ScreenMode::Lines => {
                 self.flush(out);
-                self.shown = Shown::Picture;
+                self.mode = ScreenMode::Picture;
             }
-            Shown::Picture | Shown::Alternate => self.empty(),
+            ScreenMode::Picture | ScreenMode::Alternate => self.clear(),
         }
     }
 
-    fn move_cursor(&mut self, op: TerminalOp, out: &mut impl Lines) {
-        self.leave(out);
+    fn move_cursor(&mut self, op: TerminalOp, out: &mut impl LineSink) {
+        self.leave_row(out);
         if !matches!(op, TerminalOp::Save) {
-            self.place = Place::Rows;
+            self.target = WriteTarget::Rows;
         }
         match op {
             TerminalOp::Up(n) => self.row = self.row.saturating_sub(n.into()),
@@ -342,16 +342,16 @@ impl Screen {
     }
 }
 
-/// A screen, and where its finished lines go.
+/// Screen with the receiver of its lines.
 pub struct Painter<'a, L> {
     pub screen: &'a mut Screen,
     pub out: &'a mut L,
 }
 
-impl<L: Lines> Surface for Painter<'_, L> {
+impl<L: LineSink> Surface for Painter<'_, L> {
     fn text(&mut self, text: &str) {
         let screen = &mut *self.screen;
-        if screen.place == Place::StatusLine {
+        if screen.target == WriteTarget::StatusLine {
             return;
         }
         let row = &mut screen.rows[screen.row];
@@ -378,22 +378,22 @@ impl<L: Lines> Surface for Painter<'_, L> {
             TerminalOp::EraseScreen(part) => screen.erase_screen(part, self.out),
             TerminalOp::Reset => {
                 screen.region = None;
-                screen.place = Place::Rows;
+                screen.target = WriteTarget::Rows;
                 screen.column = 0;
                 screen.erase_all(self.out);
             }
             TerminalOp::Region(region) => {
                 screen.region = region.map(|(top, bottom)| (top.into(), bottom.into()));
-                screen.place = Place::Rows;
+                screen.target = WriteTarget::Rows;
             }
-            TerminalOp::AlternateOn if screen.shown != Shown::Alternate => {
+            TerminalOp::AlternateOn if screen.mode != ScreenMode::Alternate => {
                 screen.flush(self.out);
-                screen.shown = Shown::Alternate;
-                (screen.region, screen.place) = (None, Place::Rows);
+                screen.mode = ScreenMode::Alternate;
+                (screen.region, screen.target) = (None, WriteTarget::Rows);
             }
-            TerminalOp::AlternateOff if screen.shown == Shown::Alternate => {
+            TerminalOp::AlternateOff if screen.mode == ScreenMode::Alternate => {
                 screen.flush(self.out);
-                screen.shown = Shown::Lines;
+                screen.mode = ScreenMode::Lines;
                 screen.column = 0;
                 screen.region = None;
             }
@@ -406,7 +406,7 @@ impl<L: Lines> Surface for Painter<'_, L> {
             | TerminalOp::DeleteLines(_)
             | TerminalOp::ScrollUp(_)
             | TerminalOp::ScrollDown(_) => {
-                if screen.place == Place::Rows {
+                if screen.target == WriteTarget::Rows {
                     screen.edit(op);
                 }
             }

@@ -246,7 +246,7 @@ impl Entry {
             room: usize::MAX,
         };
         entry.chars = match &entry.what {
-            Folded::Line(line) if line.hole.is_some() => usize::MAX >> 8,
+            Folded::Line(line) if line.omission.is_some() => usize::MAX >> 8,
             Folded::Line(line) if line.count == 1 => line.text.chars().count() + 1,
             _ => entry.text(usize::MAX).chars().count() + 1,
         };
@@ -360,12 +360,12 @@ fn room_beside(note: &str, max_chars: usize) -> usize {
 
 /// A line in so many characters. Of one that is too long and holds an error, the part with the error.
 fn shortened(line: &Line, max_chars: usize) -> Truncated {
-    let too_long = line.hole.is_none() && line.text.chars().count() > max_chars;
+    let too_long = line.omission.is_none() && line.text.chars().count() > max_chars;
     let found = too_long.then(|| importance::classify(&line.text)).flatten();
     match found {
         Some(found) if found.importance == Importance::Error => {
             truncate::around(&line.text, found.at, max_chars)
         }
-        _ => truncate::middle(&line.text, line.hole, max_chars),
+        _ => truncate::middle(&line.text, line.omission, max_chars),
     }
 }

@@ -1,6 +1,6 @@
 //! Truncation of a text to a number of characters, with a mark that counts what is left out.
 
-use super::row::{Hole, floor};
+use super::row::{Omission, floor};
 
 /// Truncated text.
 pub struct Truncated {
@@ -20,10 +20,10 @@ impl Truncated {
 }
 
 /// Truncates in the middle: two thirds of what is kept are the begin.
-pub fn middle(text: &str, hole: Option<Hole>, max_chars: usize) -> Truncated {
+pub fn middle(text: &str, omission: Option<Omission>, max_chars: usize) -> Truncated {
     let held = text.chars().count();
-    let missing = hole.map_or(0, |hole| hole.chars);
-    if hole.is_none() && held <= max_chars {
+    let missing = omission.map_or(0, |omission| omission.chars);
+    if omission.is_none() && held <= max_chars {
         return Truncated::whole(text);
     }
     let total = held as u64 + missing;
