@@ -1,12 +1,10 @@
-//! Repetitions among lines become one line, or two, with a count.
+//! Folding of repeated lines into one line, or two, with a count.
 //!
-//! - Equal lines in a row: one line and ` [×1203]`. Blank lines: two are left alone, more are
-//!   counted.
-//! - Lines in a row that differ in their numbers only: the first, `[… 98 more like this, other
-//!   numbers …]`, the last. How many it takes is decided by [`FoldRule`], so that `seq 100`, tables
-//!   and listings stay whole.
-//! - A cycle of up to eight lines, three times or more: once with its count, or the first and the
-//!   last where numbers differ.
+//! - Equal lines in a row: one line and ` [×1203]`. Two blank lines stay, more are counted.
+//! - Lines in a row that differ only in numbers: the first, `[… 98 more like this, other numbers …]`, the
+//!   last. [`FoldRule`] decides how many it takes, so that `seq 100`, tables and listings stay whole.
+//! - A cycle of up to eight lines, three times or more: once with its count, or the first and the last if
+//!   numbers differ.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,28 +13,29 @@ use super::importance;
 use super::line_shape::{FoldRule, LINES_NEEDED_MAX, LineShape};
 use super::row::Omission;
 
-/// The longest cycle that is seen as one, in lines.
+/// Maximum number of lines of a cycle.
 pub const PERIOD_MAX: usize = 8;
-/// Times a cycle of several lines must come.
-const CYCLES_NEEDED: usize = 3;
-/// Lines that wait to be seen as the begin of a repetition.
-const PENDING_MAX: usize = if LINES_NEEDED_MAX > PERIOD_MAX * CYCLES_NEEDED {
+/// Minimum number of times that a cycle of several lines must come.
+const CYCLES_MIN: usize = 3;
+/// Lines that are held because they may begin a repetition.
+const PENDING_MAX: usize = if LINES_NEEDED_MAX > PERIOD_MAX * CYCLES_MIN {
     LINES_NEEDED_MAX
 } else {
-    PERIOD_MAX * CYCLES_NEEDED
+    PERIOD_MAX * CYCLES_MIN
 };
-/// Longer lines are not part of a cycle, so that few of them are held.
+/// Longer lines are not part of a cycle, which bounds the memory.
 const LONG_LINE: usize = 2_048;
 
-/// Where a line is in the stream, as `grep -n` would say it.
+/// Number of a line in the stream, as `grep -n` counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Number {
-    /// How many gaps came before it; behind one, lines are counted from there.
+pub struct LineNumber {
+    /// Number of gaps before the line. Lines are counted from the last gap.
     pub gaps: u32,
+    /// Number of the line, from one.
     pub line: u64,
 }
 
-impl fmt::Display for Number {
+impl fmt::Display for LineNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.gaps {
             0 => write!(f, "{}", self.line),
@@ -46,57 +45,59 @@ impl fmt::Display for Number {
     }
 }
 
-/// A line, or several equal ones in a row.
+/// Line, or several equal ones in a row.
 #[derive(Clone, Debug)]
 pub struct Line {
-    pub number: Number,
+    pub number: LineNumber,
     pub text: String,
     pub omission: Option<Omission>,
     pub count: u64,
     pub shape: LineShape,
 }
 
-/// What is left of the lines.
+/// Result of folding.
 #[derive(Clone, Debug)]
 pub enum Folded {
     Line(Line),
-    /// Stands between the first and the last of a repetition.
+    /// Note between the first and the last of a repetition.
     Note {
         text: String,
-        /// How many lines before it are those that are repeated.
+        /// Number of lines before the note that are repeated.
         period: usize,
         lines: u64,
         bytes: u64,
     },
-    /// Bytes are missing here.
+    /// Note that bytes are missing here.
     Gap(String),
 }
 
-pub trait Out {
+/// Receiver of folded lines.
+pub trait FoldSink {
     fn folded(&mut self, folded: Folded);
-    /// Is there more than will be shown? Then repetitions are seen more readily.
+    /// Returns whether there is more than will be shown. Repetitions are folded more readily then.
     fn is_crowded(&self) -> bool;
 }
 
+/// Folds a stream of lines.
 #[derive(Default)]
 pub struct Fold {
-    open: Option<Open>,
+    open: Option<EqualLines>,
     pending: VecDeque<Line>,
-    /// For each period, how many of the last lines are equal to the one a period before.
+    /// For each period, the number of last lines that equal the one a period before.
     equal: [usize; PERIOD_MAX],
     alike: [usize; PERIOD_MAX],
-    run: Option<Run>,
+    repetition: Option<Repetition>,
 }
 
-/// Equal lines, of which more may come.
-struct Open {
-    number: Number,
+/// Equal lines in a row, of which more may come.
+struct EqualLines {
+    number: LineNumber,
     text: String,
     omission: Option<Omission>,
     count: u64,
 }
 
-struct Run {
+struct Repetition {
     first: Vec<Line>,
     last: Vec<Line>,
     next: Vec<Line>,
@@ -109,10 +110,10 @@ struct Run {
 impl Fold {
     pub fn line(
         &mut self,
-        number: Number,
+        number: LineNumber,
         text: &str,
         omission: Option<Omission>,
-        out: &mut impl Out,
+        out: &mut impl FoldSink,
     ) {
         if let Some(open) = &mut self.open
             && open.text == text
@@ -121,7 +122,7 @@ impl Fold {
             open.count += 1;
             return;
         }
-        let mut fresh = Open {
+        let mut fresh = EqualLines {
             number,
             text: String::new(),
             omission,
@@ -133,45 +134,47 @@ impl Fold {
         }
     }
 
-    /// All that was held back is let go.
-    pub fn flush(&mut self, out: &mut impl Out) {
+    /// Emits everything that is held.
+    pub fn flush(&mut self, out: &mut impl FoldSink) {
         if let Some(open) = self.open.take() {
             self.take(open, out);
         }
-        self.close_run(out);
-        self.release(out);
+        self.end_repetition(out);
+        self.emit_pending(out);
     }
 
-    /// Open line, if a repetition of single lines that differ in numbers is being counted.
+    /// EqualLines line, if a repetition of single lines that differ in numbers is being counted.
     pub fn open_line_of_repetition(&self) -> Option<&str> {
-        let run = self.run.as_ref()?;
+        let repetition = self.repetition.as_ref()?;
         let open = self.open.as_ref()?;
-        (run.first.len() == 1 && !run.exact && open.omission.is_none()).then_some(&open.text)
+        (repetition.first.len() == 1 && !repetition.exact && open.omission.is_none())
+            .then_some(&open.text)
     }
 
     /// Returns whether this line continues that repetition.
     pub fn continues_repetition(&self, text: &str) -> bool {
         let line = Line {
-            number: Number::default(),
+            number: LineNumber::default(),
             text: text.to_owned(),
             omission: None,
             count: 1,
             shape: LineShape::of(text),
         };
-        let run = self.run.as_ref();
-        line.shape.fold_rule != FoldRule::Never && run.is_some_and(|run| run.continues_with(&line))
+        let repetition = self.repetition.as_ref();
+        line.shape.fold_rule != FoldRule::Never
+            && repetition.is_some_and(|repetition| repetition.continues_with(&line))
     }
 
     /// Counts lines of that repetition that took the fast path.
-    pub fn pass(&mut self, lines: u64, bytes: u64) {
-        if let Some(run) = &mut self.run {
-            run.cycles += lines;
-            run.lines += lines;
-            run.bytes += bytes;
+    pub fn skip_lines(&mut self, lines: u64, bytes: u64) {
+        if let Some(repetition) = &mut self.repetition {
+            repetition.cycles += lines;
+            repetition.lines += lines;
+            repetition.bytes += bytes;
         }
     }
 
-    fn take(&mut self, open: Open, out: &mut impl Out) {
+    fn take(&mut self, open: EqualLines, out: &mut impl FoldSink) {
         let line = Line {
             shape: LineShape::of(&open.text),
             number: open.number,
@@ -182,32 +185,32 @@ impl Fold {
         self.push(line, out);
     }
 
-    fn push(&mut self, line: Line, out: &mut impl Out) {
-        if let Some(run) = &mut self.run {
-            if run.continues_with(&line) {
-                run.add(line);
+    fn push(&mut self, line: Line, out: &mut impl FoldSink) {
+        if let Some(repetition) = &mut self.repetition {
+            if repetition.continues_with(&line) {
+                repetition.add(line);
                 return;
             }
-            for line in self.close_run(out) {
-                self.wait(line, out);
+            for line in self.end_repetition(out) {
+                self.hold(line, out);
             }
         }
-        self.wait(line, out);
+        self.hold(line, out);
     }
 
-    /// Ends the run and gives back the lines of its unfinished cycle.
-    fn close_run(&mut self, out: &mut impl Out) -> Vec<Line> {
-        let Some(run) = self.run.take() else {
+    /// Ends the repetition and returns the lines of its incomplete cycle.
+    fn end_repetition(&mut self, out: &mut impl FoldSink) -> Vec<Line> {
+        let Some(repetition) = self.repetition.take() else {
             return Vec::new();
         };
-        let rest = run.tell(out);
+        let rest = repetition.emit(out);
         (self.equal, self.alike) = ([0; PERIOD_MAX], [0; PERIOD_MAX]);
         rest
     }
 
-    fn wait(&mut self, line: Line, out: &mut impl Out) {
+    fn hold(&mut self, line: Line, out: &mut impl FoldSink) {
         if line.text.len() > LONG_LINE {
-            self.release(out);
+            self.emit_pending(out);
             out.folded(Folded::Line(line));
             return;
         }
@@ -223,8 +226,8 @@ impl Fold {
             self.alike[at] = if alike { self.alike[at] + 1 } else { 0 };
         }
         self.pending.push_back(line);
-        if let Some((period, lines, exact)) = self.repetition(crowded) {
-            self.start_run(period, lines, exact, out);
+        if let Some((period, lines, exact)) = self.find_repetition(crowded) {
+            self.start_repetition(period, lines, exact, out);
         } else if self.pending.len() > PENDING_MAX
             && let Some(line) = self.pending.pop_front()
         {
@@ -232,11 +235,11 @@ impl Fold {
         }
     }
 
-    /// The shortest repetition that ends here: its period, its lines, and whether it is exact.
-    fn repetition(&self, crowded: bool) -> Option<(usize, usize, bool)> {
+    /// Shortest repetition that ends here: its period, its lines, and whether it is exact.
+    fn find_repetition(&self, crowded: bool) -> Option<(usize, usize, bool)> {
         for period in 1..=PERIOD_MAX.min(self.pending.len()) {
             let (equal, alike) = (self.equal[period - 1], self.alike[period - 1]);
-            let lines = period * CYCLES_NEEDED;
+            let lines = period * CYCLES_MIN;
             if period > 1 && equal + period >= lines {
                 return Some((period, lines, true));
             }
@@ -260,10 +263,16 @@ impl Fold {
         None
     }
 
-    fn start_run(&mut self, period: usize, lines: usize, exact: bool, out: &mut impl Out) {
+    fn start_repetition(
+        &mut self,
+        period: usize,
+        lines: usize,
+        exact: bool,
+        out: &mut impl FoldSink,
+    ) {
         let mut cycles = self.pending.split_off(self.pending.len() - lines);
-        self.release(out);
-        let mut run = Run {
+        self.emit_pending(out);
+        let mut repetition = Repetition {
             first: cycles.drain(..period).collect(),
             last: Vec::new(),
             next: Vec::new(),
@@ -273,12 +282,12 @@ impl Fold {
             exact,
         };
         for line in cycles {
-            run.add(line);
+            repetition.add(line);
         }
-        self.run = Some(run);
+        self.repetition = Some(repetition);
     }
 
-    fn release(&mut self, out: &mut impl Out) {
+    fn emit_pending(&mut self, out: &mut impl FoldSink) {
         for line in self.pending.drain(..) {
             out.folded(Folded::Line(line));
         }
@@ -286,7 +295,7 @@ impl Fold {
     }
 }
 
-impl Run {
+impl Repetition {
     fn continues_with(&self, line: &Line) -> bool {
         let expected = &self.first[self.next.len()];
         if self.exact {
@@ -306,7 +315,7 @@ impl Run {
         }
     }
 
-    fn tell(self, out: &mut impl Out) -> Vec<Line> {
+    fn emit(self, out: &mut impl FoldSink) -> Vec<Line> {
         let period = self.first.len();
         for line in self.first {
             out.folded(Folded::Line(line));
@@ -341,7 +350,7 @@ impl Run {
 }
 
 impl Line {
-    /// Bytes of text that this stands for, newlines included.
+    /// Number of bytes that this line stands for, including newlines.
     pub fn bytes(&self) -> u64 {
         let omission = self.omission.map_or(0, |omission| omission.bytes);
         (self.text.len() as u64 + omission + 1) * self.count

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::fold::{Line, Number, PERIOD_MAX};
+use super::fold::{Line, LineNumber, PERIOD_MAX};
 use super::importance::{self, Finding, Importance};
 use super::line_shape::{Fnv1a, hash};
 use super::truncate;
@@ -18,9 +18,9 @@ const EXAMPLES_MAX: usize = 8;
 const SAME_SHAPE_MAX: usize = 3;
 /// Maximum number of characters kept of a line.
 const LINE_CHARS: usize = 300;
-/// Number of lines behind an error in which its location is looked for.
+/// LineNumber of lines behind an error in which its location is looked for.
 const LOCATION_WITHIN: u8 = 4;
-/// Number of values below a failed test: expected and actual.
+/// LineNumber of values below a failed test: expected and actual.
 const VALUES_MAX: u8 = 2;
 /// Maximum number of lines of a traceback.
 const TRACEBACK_MAX: u16 = 300;
@@ -35,7 +35,7 @@ pub struct Highlights {
     /// Groups of the last lines, if they have one.
     latest: VecDeque<Option<u64>>,
     traceback: Option<Traceback>,
-    /// Number of important lines of which nothing is kept, because there were too many groups.
+    /// LineNumber of important lines of which nothing is kept, because there were too many groups.
     pub dropped: u64,
 }
 
@@ -43,10 +43,10 @@ struct Group {
     group_key: u64,
     first_words: u64,
     importance: Importance,
-    /// Number of earlier groups with the same first words.
+    /// LineNumber of earlier groups with the same first words.
     rank: usize,
     count: u64,
-    last: Number,
+    last: LineNumber,
     examples: Vec<Example>,
 }
 
@@ -57,9 +57,9 @@ struct Example {
 
 /// Line as it is shown.
 struct Quote {
-    number: Number,
+    number: LineNumber,
     text: String,
-    /// Number of its bytes that are shown.
+    /// LineNumber of its bytes that are shown.
     bytes: u64,
 }
 
@@ -70,7 +70,7 @@ struct Following {
     announced: bool,
     /// Its location was not seen yet.
     place: bool,
-    /// Number of values that may follow.
+    /// LineNumber of values that may follow.
     values: u8,
 }
 
@@ -82,13 +82,13 @@ struct Traceback {
 /// Line that is shown although it is in the part that is left out.
 #[derive(Debug)]
 pub struct Highlight {
-    pub number: Number,
+    pub number: LineNumber,
     pub text: String,
     pub lines: u64,
     pub bytes: u64,
 }
 
-/// Number of characters for highlights.
+/// LineNumber of characters for highlights.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     pub all: usize,
@@ -268,7 +268,7 @@ impl Highlights {
             importance,
             rank: self.groups.iter().filter(alike).count(),
             count: 0,
-            last: Number::default(),
+            last: LineNumber::default(),
             examples: Vec::new(),
         };
         if self.groups.len() < GROUPS_MAX {

@@ -37,7 +37,7 @@ pub use rendered_rows::rendered_rows;
 pub use shorten::counted;
 
 use decoder::Decoder;
-use fold::{Fold, Folded, Number, Out};
+use fold::{Fold, FoldSink, Folded, LineNumber};
 use raw::Raw;
 use repeat_fast_path::RepeatFastPath;
 use row::{Omission, RowLimits};
@@ -53,7 +53,7 @@ pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
 /// Bytes read at once, so that no chunk costs more classified than this.
 const PIECE: usize = 64 << 10;
-/// Number of bytes that are decoded before the fast path is tried again.
+/// LineNumber of bytes that are decoded before the fast path is tried again.
 const TRY_AFTER: usize = 16 << 10;
 
 /// Options of a digest.
@@ -109,13 +109,13 @@ pub enum Gap {
 pub struct Digested {
     /// Text without a newline at its end.
     pub text: String,
-    /// Number of lines in the bytes that were read.
+    /// LineNumber of lines in the bytes that were read.
     pub lines_total: u64,
-    /// Number of bytes of the stream, including those in gaps.
+    /// LineNumber of bytes of the stream, including those in gaps.
     pub bytes_total: u64,
-    /// Number of lines that are not in the text because it was too long. Folded lines do not count.
+    /// LineNumber of lines that are not in the text because it was too long. Folded lines do not count.
     pub lines_left_out: u64,
-    /// Number of bytes of these lines, without escape sequences, and of bytes in gaps.
+    /// LineNumber of bytes of these lines, without escape sequences, and of bytes in gaps.
     pub bytes_left_out: u64,
     /// `lines_left_out` is too low, because a part of the log was not read.
     pub uncounted: bool,
@@ -171,7 +171,7 @@ struct Pipe {
 
 impl LineSink for Pipe {
     fn line(&mut self, newlines: u64, text: &str, omission: Option<Omission>) {
-        let number = Number {
+        let number = LineNumber {
             gaps: self.gaps,
             line: newlines - self.base + 1,
         };
@@ -280,7 +280,7 @@ impl Reader {
             if let Some(fast_path) = &mut self.fast_path {
                 let passed = fast_path.take(bytes);
                 self.screen.skip_lines(passed.lines);
-                self.lines.fold.pass(passed.lines, passed.bytes);
+                self.lines.fold.skip_lines(passed.lines, passed.bytes);
                 bytes = &bytes[passed.used..];
                 if passed.over {
                     self.leave_fast_path();

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::fold::{Folded, Line, Number, Out};
+use super::fold::{FoldSink, Folded, Line, LineNumber};
 use super::highlights::{Budget, Highlight, Highlights};
 use super::importance::{self, Importance};
 use super::truncate::{self, Truncated};
@@ -36,7 +36,7 @@ pub struct Body {
     highlights: Highlights,
     gaps: Vec<Highlight>,
     left_out: LeftOut,
-    number: Number,
+    number: LineNumber,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Body {
             highlights: Highlights::default(),
             gaps: Vec::new(),
             left_out: LeftOut::default(),
-            number: Number::default(),
+            number: LineNumber::default(),
         }
     }
 
@@ -221,7 +221,7 @@ impl Body {
     }
 }
 
-impl Out for Body {
+impl FoldSink for Body {
     fn folded(&mut self, what: Folded) {
         let entry = Entry::new(what);
         self.recent_chars += entry.chars;
@@ -337,7 +337,7 @@ pub fn hint_clause(hint: &str) -> String {
     }
 }
 
-/// Number of lines in words: `1 line`, `2 lines`.
+/// LineNumber of lines in words: `1 line`, `2 lines`.
 pub fn counted(lines: u64) -> String {
     match lines {
         1 => "1 line".into(),
