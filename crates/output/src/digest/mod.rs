@@ -1,20 +1,22 @@
-//! Output for a model: what a person would have seen, no longer than lines_needed.
+//! Digest of output for a language model: the text that a terminal would show, no longer than needed.
 //!
-//! A stream of bytes goes through four rooms, each of bounded size:
+//! A stream of bytes passes four stages, each with bounded memory:
 //!
 //! ```text
-//! bytes ─ decode ─► text, cursor movements ─ screen ─► lines ─ fold ─► fewer lines ─ shorten ─► text
+//! bytes ─ decoder ─► text, operations ─ screen ─► lines ─ fold ─► fewer lines ─ shorten ─► text
 //! ```
 //!
-//! - `decode` and `sequence`: UTF-8 and escape sequences; what could reprogram a terminal or hide text ends here.
-//! - `screen` and `row`: the last rows, which can still be written over.
-//! - `fold` and `kind`: repetitions, exact or but for their numbers. `fast_path` takes a flood of them past
-//!   these rooms.
-//! - `shorten`, `highlights`, `importance`, `signs`, `cut`: what to show where it is too long.
+//! - `decoder`, `csi`: UTF-8 and escape sequences. Everything that could reprogram a terminal or hide text
+//!   ends here.
+//! - `screen`, `row`: the last rows, which can still be overwritten.
+//! - `fold`, `line_shape`: repetitions, exact or except for numbers. `repeat_fast_path` skips the earlier
+//!   stages for floods of them.
+//! - `shorten`, `highlights`, `importance`, `patterns`, `truncate`: selection of lines if the text is too
+//!   long.
 //!
-//! It is a function of the bytes alone: how they were cut into chunks makes no difference. The
-//! text has no newline at its end, and of a text without escapes and repetitions that fits the
-//! limit every other character is unchanged.
+//! The result depends only on the bytes, not on how they are cut into chunks. The text has no newline at
+//! its end. If it has no escape sequences and no repetitions and is short enough, all other characters are
+//! unchanged.
 
 mod csi;
 mod decoder;
@@ -38,11 +40,11 @@ pub use shorten::counted;
 
 use decoder::Decoder;
 use fold::{Fold, FoldSink, Folded, LineNumber};
-use raw::Raw;
+use raw::RawText;
 use repeat_fast_path::RepeatFastPath;
 use row::{Omission, RowLimits};
 use screen::{LineSink, Painter, Screen};
-use shorten::Body;
+use shorten::Shortener;
 
 /// Default of [`Limits::max_chars`].
 pub const DEFAULT_CHARS: usize = 10_000;
@@ -52,7 +54,7 @@ pub const MAX_CHARS: usize = 1_000_000;
 pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
 /// Bytes read at once, so that no chunk costs more classified than this.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 /// LineNumber of bytes that are decoded before the fast path is tried again.
 const TRY_AFTER: usize = 16 << 10;
 
@@ -64,7 +66,7 @@ pub struct Limits {
     /// Leave the bytes as they are: no folding, no removal of escape sequences. They are only shortened,
     /// and U+FFFD replaces what is not UTF-8.
     pub raw: bool,
-    /// Advice for the reader of a shortened text: where the omitted part is. A clause that follows
+    /// Advice for the pipeline of a shortened text: where the omitted part is. A clause that follows
     /// `left out; `, without a period. Empty: none.
     pub omitted_hint: String,
     /// Height of the terminal that the program wrote to.
@@ -140,7 +142,7 @@ pub struct Digested {
 /// assert_eq!(digested.lines_total, 100);
 /// ```
 pub struct Digest {
-    way: Way,
+    mode: Mode,
     bytes: u64,
     gap_bytes: u64,
     newlines: u64,
@@ -148,34 +150,36 @@ pub struct Digest {
     uncounted: bool,
 }
 
-enum Way {
-    Raw(Raw),
-    Read(Box<Reader>),
+/// Kind of digest.
+enum Mode {
+    Raw(RawText),
+    Text(Box<Pipeline>),
 }
 
-struct Reader {
+/// Stages of a digest.
+struct Pipeline {
     decoder: Decoder,
     screen: Screen,
-    lines: Pipe,
+    lines: LineStage,
     fast_path: Option<RepeatFastPath>,
 }
 
-/// The way of a finished line.
-struct Pipe {
+/// Stages behind the screen.
+struct LineStage {
     fold: Fold,
-    body: Body,
+    shortener: Shortener,
     gaps: u32,
-    /// Newlines before the last gap.
+    /// Number of newlines before the last gap.
     base: u64,
 }
 
-impl LineSink for Pipe {
+impl LineSink for LineStage {
     fn line(&mut self, newlines: u64, text: &str, omission: Option<Omission>) {
         let number = LineNumber {
             gaps: self.gaps,
             line: newlines - self.base + 1,
         };
-        self.fold.line(number, text, omission, &mut self.body);
+        self.fold.line(number, text, omission, &mut self.shortener);
     }
 }
 
@@ -183,20 +187,20 @@ impl Digest {
     /// Digest of an empty stream.
     pub fn new(limits: &Limits) -> Self {
         let max_chars = limits.max_chars.clamp(1, MAX_CHARS);
-        let way = if limits.raw {
-            Way::Raw(Raw::new(max_chars, &limits.omitted_hint))
+        let mode = if limits.raw {
+            Mode::Raw(RawText::new(max_chars, &limits.omitted_hint))
         } else {
             let room = 4 * max_chars.max(1_024);
             let keep = RowLimits {
                 head: room,
                 tail: room,
             };
-            Way::Read(Box::new(Reader {
+            Mode::Text(Box::new(Pipeline {
                 decoder: Decoder::default(),
                 screen: Screen::new(limits.rows.clamp(2, MAX_ROWS).into(), keep),
-                lines: Pipe {
+                lines: LineStage {
                     fold: Fold::default(),
-                    body: Body::new(max_chars, &limits.omitted_hint),
+                    shortener: Shortener::new(max_chars, &limits.omitted_hint),
                     gaps: 0,
                     base: 0,
                 },
@@ -204,7 +208,7 @@ impl Digest {
             }))
         };
         Digest {
-            way,
+            mode,
             bytes: 0,
             gap_bytes: 0,
             newlines: 0,
@@ -221,9 +225,11 @@ impl Digest {
         self.bytes += bytes.len() as u64;
         self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
         self.ends_open = *last != b'\n';
-        match &mut self.way {
-            Way::Raw(raw) => raw.push(bytes),
-            Way::Read(reader) => bytes.chunks(PIECE).for_each(|piece| reader.push(piece)),
+        match &mut self.mode {
+            Mode::Raw(raw) => raw.push(bytes),
+            Mode::Text(pipeline) => bytes
+                .chunks(CHUNK_BYTES)
+                .for_each(|piece| pipeline.push(piece)),
         }
     }
 
@@ -236,17 +242,17 @@ impl Digest {
         self.uncounted |= matches!(gap, Gap::Unread(_));
         self.gap_bytes += bytes;
         let text = format!("[… {bytes} bytes from here on {why} …]");
-        match &mut self.way {
-            Way::Raw(raw) => raw.push(format!("\n{text}\n").as_bytes()),
-            Way::Read(reader) => reader.gap(text),
+        match &mut self.mode {
+            Mode::Raw(raw) => raw.push(format!("\n{text}\n").as_bytes()),
+            Mode::Text(pipeline) => pipeline.gap(text),
         }
     }
 
     /// Text of all bytes.
     pub fn finish(self) -> Digested {
-        let (text, left_out, shortened) = match self.way {
-            Way::Raw(raw) => raw.finish(),
-            Way::Read(reader) => reader.finish(),
+        let (text, left_out, shortened) = match self.mode {
+            Mode::Raw(raw) => raw.finish(),
+            Mode::Text(pipeline) => pipeline.finish(),
         };
         Digested {
             text,
@@ -274,7 +280,7 @@ pub fn digest(bytes: &[u8], limits: &Limits) -> Digested {
     digest.finish()
 }
 
-impl Reader {
+impl Pipeline {
     fn push(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if let Some(fast_path) = &mut self.fast_path {
@@ -288,7 +294,7 @@ impl Reader {
             }
             let (some, rest) = bytes.split_at(bytes.len().min(TRY_AFTER));
             let fresh = memchr::memchr(b'\n', some).map_or(0, |at| at + 1);
-            self.read(&some[..fresh]);
+            self.decode(&some[..fresh]);
             if some.len() == TRY_AFTER && self.decoder.is_idle() {
                 self.fast_path =
                     RepeatFastPath::begin(&self.screen, &self.lines.fold, &bytes[fresh..]);
@@ -296,7 +302,7 @@ impl Reader {
             if self.fast_path.is_some() {
                 bytes = &bytes[fresh..];
             } else {
-                self.read(&some[fresh..]);
+                self.decode(&some[fresh..]);
                 bytes = rest;
             }
         }
@@ -305,11 +311,11 @@ impl Reader {
     /// Decodes what the fast path holds and leaves it.
     fn leave_fast_path(&mut self) {
         if let Some(fast_path) = self.fast_path.take() {
-            self.read(&fast_path.into_held());
+            self.decode(&fast_path.into_held());
         }
     }
 
-    fn read(&mut self, bytes: &[u8]) {
+    fn decode(&mut self, bytes: &[u8]) {
         let mut painter = Painter {
             screen: &mut self.screen,
             out: &mut self.lines,
@@ -317,8 +323,8 @@ impl Reader {
         self.decoder.feed(bytes, &mut painter);
     }
 
-    /// Nothing behind this point can write over what is before it.
-    fn settle(&mut self) {
+    /// Emits everything that is held. Later bytes cannot overwrite it.
+    fn flush(&mut self) {
         self.leave_fast_path();
         let mut painter = Painter {
             screen: &mut self.screen,
@@ -326,19 +332,19 @@ impl Reader {
         };
         self.decoder.cut(&mut painter);
         self.screen.flush(&mut self.lines);
-        self.lines.fold.flush(&mut self.lines.body);
+        self.lines.fold.flush(&mut self.lines.shortener);
     }
 
     fn gap(&mut self, text: String) {
-        self.settle();
+        self.flush();
         self.screen.reset();
-        self.lines.body.folded(Folded::Gap(text));
+        self.lines.shortener.folded(Folded::Gap(text));
         self.lines.gaps += 1;
         self.lines.base = self.screen.newlines();
     }
 
     fn finish(mut self) -> (String, shorten::LeftOut, bool) {
-        self.settle();
-        self.lines.body.finish()
+        self.flush();
+        self.lines.shortener.finish()
     }
 }

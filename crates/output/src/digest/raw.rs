@@ -1,10 +1,11 @@
-//! The bytes as they came, cut in the middle where they are too many.
+//! Bytes without decoding, truncated in the middle if there are too many.
 
 use std::collections::VecDeque;
 
 use super::shorten::{LeftOut, counted, hint_clause};
 
-pub struct Raw {
+/// Begin and end of a stream.
+pub struct RawText {
     limit: usize,
     hint: String,
     head: Vec<u8>,
@@ -13,9 +14,9 @@ pub struct Raw {
     newlines: u64,
 }
 
-impl Raw {
+impl RawText {
     pub fn new(limit: usize, hint: &str) -> Self {
-        Raw {
+        RawText {
             limit,
             hint: hint.to_owned(),
             head: Vec::new(),
@@ -92,7 +93,7 @@ impl Raw {
     }
 }
 
-/// The characters of a text, and of how many bytes each is made.
+/// Characters of a text, and the number of bytes of each.
 fn lossy_chars(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let valid = chunk.valid().chars().map(|c| (c, c.len_utf8()));

@@ -1,7 +1,7 @@
-//! Everything, where it fits; else head, what matters, and tail.
+//! Shortening of a text that is too long: head, highlights and tail.
 //!
-//! A text that is too long is not cut to the limit but to what helps: some lines of its begin,
-//! more of its end, and between them what matters of the rest.
+//! The text is not cut at the limit. Some lines of its begin, more of its end and the important lines
+//! between them are kept.
 
 use std::collections::VecDeque;
 
@@ -10,26 +10,27 @@ use super::highlights::{Budget, Highlight, Highlights};
 use super::importance::{self, Importance};
 use super::truncate::{self, Truncated};
 
-/// The limit for which the numbers of lines are meant; with a higher one they grow.
+/// Limit for which the numbers of lines below are meant. They grow with a higher limit.
 const USUAL_CHARS: usize = 10_000;
 const HEAD_LINES: usize = 20;
 const TAIL_LINES: usize = 60;
 const HEAD_PERCENT: usize = 12;
 const TAIL_PERCENT: usize = 36;
-/// Of a line that is too long for the room that is left in the head, its begin and end are shown
-/// where there is room for so much of it.
+/// A line that is too long for the rest of the head is truncated to fit, if at least this many characters
+/// are left.
 const BEGIN_CHARS: usize = 200;
-/// Gaps that are told of, each in its place.
+/// Maximum number of gaps that are noted in the part that is left out.
 const GAPS_MAX: usize = 8;
 const BLANKS_LEFT_ALONE: u64 = 2;
 
-pub struct Body {
+/// Lines of the text, as many as may be shown.
+pub struct Shortener {
     limit: usize,
     hint: String,
     head: Vec<Entry>,
     head_chars: usize,
     head_is_full: bool,
-    /// All of it at first; the tail, when that is too long.
+    /// All lines at first; the tail, when they are too long.
     recent: VecDeque<Entry>,
     recent_chars: usize,
     crowded: bool,
@@ -39,6 +40,7 @@ pub struct Body {
     number: LineNumber,
 }
 
+/// Number of lines and bytes that are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
     pub lines: u64,
@@ -48,13 +50,13 @@ pub struct LeftOut {
 struct Entry {
     what: Folded,
     chars: usize,
-    /// How many characters of it there is room for, where that is known.
+    /// Maximum number of characters of it, if known.
     room: usize,
 }
 
-impl Body {
+impl Shortener {
     pub fn new(limit: usize, hint: &str) -> Self {
-        Body {
+        Shortener {
             limit,
             hint: hint.to_owned(),
             head: Vec::new(),
@@ -75,26 +77,26 @@ impl Body {
             let lines: Vec<_> = self.recent.iter().map(|e| e.text(usize::MAX)).collect();
             return (lines.join("\n"), self.left_out, false);
         }
-        let shown = |entries: &mut dyn Iterator<Item = &Entry>, room| -> Vec<Shown> {
+        let shown = |entries: &mut dyn Iterator<Item = &Entry>, room| -> Vec<ShownLine> {
             entries.map(|entry| entry.shown(room)).collect()
         };
         let mut lines = shown(&mut self.head.iter(), self.head_room());
         let tail = shown(&mut self.recent.iter(), self.tail_room());
         self.left_out.bytes += lines.iter().chain(&tail).map(|line| line.cut).sum::<u64>();
-        let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
+        let size = |lines: &[ShownLine]| lines.iter().map(ShownLine::size).sum::<usize>();
         let used = size(&lines) + size(&tail);
         let note = self.note(true).chars().count() + 40;
         let kept = self.highlights(self.limit.saturating_sub(used + note));
         let note_at = lines.len();
         let mut highlights = kept.len();
-        lines.extend(kept.into_iter().map(Shown::from));
+        lines.extend(kept.into_iter().map(ShownLine::from));
         lines.extend(tail);
-        // Only with a limit of a few hundred characters.
+        // Needed only with a limit of a few hundred characters.
         while size(&lines) + self.note(highlights > 0).chars().count() > self.limit
             && !lines.is_empty()
         {
             let at = if lines.len() > note_at { note_at } else { 0 };
-            let Shown { holds, .. } = lines.remove(at);
+            let ShownLine { holds, .. } = lines.remove(at);
             self.left_out.lines += holds.lines;
             self.left_out.bytes += holds.bytes;
             highlights = highlights.saturating_sub(1);
@@ -147,13 +149,13 @@ impl Body {
         self.limit * TAIL_PERCENT / 100
     }
 
-    /// More lines with a higher limit, fewer characters with a lower one.
+    /// Number of lines, scaled with a higher limit.
     fn scaled(&self, lines: usize) -> usize {
         lines * self.limit.max(USUAL_CHARS) / USUAL_CHARS
     }
 
-    /// Brings what is held down to head and tail.
-    fn settle(&mut self) {
+    /// Reduces the held lines to head and tail.
+    fn trim(&mut self) {
         while !self.head_is_full {
             let Some(entry) = self.recent.front() else {
                 return;
@@ -221,15 +223,15 @@ impl Body {
     }
 }
 
-impl FoldSink for Body {
+impl FoldSink for Shortener {
     fn folded(&mut self, what: Folded) {
         let entry = Entry::new(what);
         self.recent_chars += entry.chars;
         self.recent.push_back(entry);
-        // The last line has no newline behind it.
+        // The last line has no newline.
         if self.crowded || self.recent_chars > self.limit + 1 {
             self.crowded = true;
-            self.settle();
+            self.trim();
         }
     }
 
@@ -266,14 +268,14 @@ impl Entry {
             }
             Folded::Line(line) => {
                 let count = times(line);
-                let mut text = shortened(line, room_beside(&count, max_chars)).text;
+                let mut text = shortened(line, chars_beside(&count, max_chars)).text;
                 text.push_str(&count);
                 text
             }
         }
     }
 
-    fn shown(&self, max_chars: usize) -> Shown {
+    fn shown(&self, max_chars: usize) -> ShownLine {
         let (lines, bytes) = match &self.what {
             Folded::Line(line) => (line.count, line.bytes()),
             Folded::Note { lines, bytes, .. } => (*lines, *bytes),
@@ -281,18 +283,18 @@ impl Entry {
         };
         let cut = self.bytes_truncated(max_chars);
         let bytes = bytes - cut;
-        Shown {
+        ShownLine {
             text: self.text(max_chars),
             holds: LeftOut { lines, bytes },
             cut,
         }
     }
 
-    /// Bytes that cutting the line leaves out.
+    /// Number of bytes that truncation of the line leaves out.
     fn bytes_truncated(&self, max_chars: usize) -> u64 {
         match &self.what {
             Folded::Line(line) => {
-                let room = room_beside(&times(line), max_chars.min(self.room));
+                let room = chars_beside(&times(line), max_chars.min(self.room));
                 let shown = shortened(line, room).bytes;
                 (line.bytes() / line.count.max(1)).saturating_sub(shown + 1)
             }
@@ -301,24 +303,24 @@ impl Entry {
     }
 }
 
-/// A line of the text, and what would be left out with it.
-struct Shown {
+/// Line of the text, and what it stands for.
+struct ShownLine {
     text: String,
     holds: LeftOut,
-    /// Bytes that cutting it has left out.
+    /// Number of bytes that its truncation has left out.
     cut: u64,
 }
 
-impl Shown {
-    /// With the newline behind it.
+impl ShownLine {
+    /// Number of characters with the newline.
     fn size(&self) -> usize {
         self.text.chars().count() + 1
     }
 }
 
-impl From<Highlight> for Shown {
+impl From<Highlight> for ShownLine {
     fn from(kept: Highlight) -> Self {
-        Shown {
+        ShownLine {
             text: kept.text,
             holds: LeftOut {
                 lines: kept.lines,
@@ -345,7 +347,7 @@ pub fn counted(lines: u64) -> String {
     }
 }
 
-/// How often a line came, where that is more than once.
+/// Count of a line that came more than once.
 fn times(line: &Line) -> String {
     match line.count {
         1 => String::new(),
@@ -353,12 +355,12 @@ fn times(line: &Line) -> String {
     }
 }
 
-/// Characters that are left for a line before this note.
-fn room_beside(note: &str, max_chars: usize) -> usize {
+/// Number of characters for a line before this note.
+fn chars_beside(note: &str, max_chars: usize) -> usize {
     max_chars.saturating_sub(note.chars().count() + 1)
 }
 
-/// A line in so many characters. Of one that is too long and holds an error, the part with the error.
+/// Line in at most `max_chars` characters. Of a long line with an error, the part with the error is kept.
 fn shortened(line: &Line, max_chars: usize) -> Truncated {
     let too_long = line.omission.is_none() && line.text.chars().count() > max_chars;
     let found = too_long.then(|| importance::classify(&line.text)).flatten();
