@@ -90,6 +90,28 @@ fn every_file_opens_with_what_it_is_for() {
 }
 
 #[test]
+fn doc_comments_of_libraries_begin_with_a_noun_or_verb() {
+    let refused = ["What", "How", "Whether", "Where", "It", "Its"];
+    let begins = |line: &str| {
+        let line = line.trim_start();
+        let text = line.strip_prefix("//!").or(line.strip_prefix("///"))?;
+        text.split_whitespace().next().map(str::to_owned)
+    };
+    let mut found = Vec::new();
+    for (path, text) in sources("crates/output/src") {
+        let mut before = None;
+        for line in text.lines() {
+            let first = begins(line);
+            if before.is_none() && refused.iter().any(|word| first.as_deref() == Some(word)) {
+                found.push(format!("{}: {}", path.display(), line.trim()));
+            }
+            before = first;
+        }
+    }
+    none(found, "Begin with the noun or verb that says what it is:");
+}
+
+#[test]
 fn a_lint_is_lifted_with_a_reason_or_not_at_all() {
     let mark = ["#[", "allow("].concat();
     let inner = ["#![", "allow("].concat();

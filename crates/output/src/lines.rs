@@ -233,7 +233,7 @@ pub struct LineReader {
 #[derive(Clone, Debug, Default)]
 struct Incomplete {
     bytes: Vec<u8>,
-    /// Its parts in the log: index in `bytes` and offset of the first byte of each.
+    /// Parts of the line in the log: index in `bytes` and offset of the first byte of each.
     parts: Vec<(usize, u64)>,
     taken: bool,
 }
@@ -309,7 +309,7 @@ impl LineReader {
         line.bytes.len() < MAX_LINE_BYTES
     }
 
-    /// Whether the page is full. Bytes behind this point are not taken.
+    /// Returns whether the page is full. Bytes behind this point are not taken.
     pub fn is_full(&self) -> bool {
         self.lines.len() >= self.max_lines || self.text_bytes >= MAX_PAGE_BYTES
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Mono, Outcome, SessionId};
-use abide_output::digest::{Digest, Digested, Gap, Limits, counted};
+use abide_output::digest::{Digest, Digested, Gap, Limits, line_count};
 use abide_output::mask::{self, Mask};
 use abide_output::printable::{one_line, visible};
 use abide_output::secret_fingerprints::SecretFingerprints;
@@ -443,8 +443,8 @@ pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Op
 fn lines_left_out(stream: &Digested) -> String {
     match (stream.uncounted, stream.lines_left_out) {
         (true, 0) => "uncounted lines".into(),
-        (true, lines) => format!("at least {}", counted(lines)),
-        (false, lines) => counted(lines),
+        (true, lines) => format!("at least {}", line_count(lines)),
+        (false, lines) => line_count(lines),
     }
 }
 

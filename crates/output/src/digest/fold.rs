@@ -143,7 +143,7 @@ impl Fold {
         self.emit_pending(out);
     }
 
-    /// EqualLines line, if a repetition of single lines that differ in numbers is being counted.
+    /// Open line, if a repetition of single lines that differ in numbers is being counted.
     pub fn open_line_of_repetition(&self) -> Option<&str> {
         let repetition = self.repetition.as_ref()?;
         let open = self.open.as_ref()?;

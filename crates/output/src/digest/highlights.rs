@@ -18,9 +18,9 @@ const EXAMPLES_MAX: usize = 8;
 const SAME_SHAPE_MAX: usize = 3;
 /// Maximum number of characters kept of a line.
 const LINE_CHARS: usize = 300;
-/// LineNumber of lines behind an error in which its location is looked for.
+/// Number of lines behind an error in which its location is looked for.
 const LOCATION_WITHIN: u8 = 4;
-/// LineNumber of values below a failed test: expected and actual.
+/// Number of values below a failed test: expected and actual.
 const VALUES_MAX: u8 = 2;
 /// Maximum number of lines of a traceback.
 const TRACEBACK_MAX: u16 = 300;
@@ -35,7 +35,7 @@ pub struct Highlights {
     /// Groups of the last lines, if they have one.
     latest: VecDeque<Option<u64>>,
     traceback: Option<Traceback>,
-    /// LineNumber of important lines of which nothing is kept, because there were too many groups.
+    /// Number of important lines of which nothing is kept, because there were too many groups.
     pub dropped: u64,
 }
 
@@ -43,7 +43,7 @@ struct Group {
     group_key: u64,
     first_words: u64,
     importance: Importance,
-    /// LineNumber of earlier groups with the same first words.
+    /// Number of earlier groups with the same first words.
     rank: usize,
     count: u64,
     last: LineNumber,
@@ -59,7 +59,7 @@ struct Example {
 struct Quote {
     number: LineNumber,
     text: String,
-    /// LineNumber of its bytes that are shown.
+    /// Number of its bytes that are shown.
     bytes: u64,
 }
 
@@ -68,15 +68,15 @@ struct Following {
     group_key: u64,
     lines: u8,
     announced: bool,
-    /// Its location was not seen yet.
-    place: bool,
-    /// LineNumber of values that may follow.
+    /// The location of the error was not seen yet.
+    location: bool,
+    /// Number of values that may follow.
     values: u8,
 }
 
 struct Traceback {
     lines: u16,
-    place: Option<Quote>,
+    location: Option<Quote>,
 }
 
 /// Line that is shown although it is in the part that is left out.
@@ -88,7 +88,7 @@ pub struct Highlight {
     pub bytes: u64,
 }
 
-/// LineNumber of characters for highlights.
+/// Number of characters for highlights.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     pub all: usize,
@@ -132,7 +132,7 @@ impl Highlights {
         if importance::opens_traceback(&line.text) {
             self.traceback = Some(Traceback {
                 lines: 0,
-                place: None,
+                location: None,
             });
             return;
         }
@@ -157,17 +157,20 @@ impl Highlights {
         let inner = line.text.is_empty() || line.text.starts_with([' ', '\t']);
         if inner && traceback.lines < TRACEBACK_MAX {
             if line.text.trim_start().starts_with("File \"") {
-                traceback.place = Some(Quote::new(line, 0));
+                traceback.location = Some(Quote::new(line, 0));
             }
             return true;
         }
-        let place = self.traceback.take().and_then(|traceback| traceback.place);
+        let location = self
+            .traceback
+            .take()
+            .and_then(|traceback| traceback.location);
         if keep && !inner {
             let finding = Finding {
                 importance: Importance::Error,
                 at: 0,
             };
-            self.keep(line, finding, place);
+            self.keep(line, finding, location);
             return true;
         }
         false
@@ -178,12 +181,12 @@ impl Highlights {
         let Some(following) = &mut self.following else {
             return false;
         };
-        let is_location = following.place && importance::is_location(&line.text);
+        let is_location = following.location && importance::is_location(&line.text);
         if following.announced {
             // The location was in the line before.
-            (following.announced, following.place) = (false, false);
+            (following.announced, following.location) = (false, false);
         } else if is_location && importance::classify(&line.text).is_none() {
-            following.place = false;
+            following.location = false;
         } else if following.values > 0 && importance::is_value(&line.text) {
             following.values -= 1;
         } else {
@@ -209,7 +212,7 @@ impl Highlights {
         slot.1
     }
 
-    fn keep(&mut self, line: &Line, finding: Finding, place: Option<Quote>) {
+    fn keep(&mut self, line: &Line, finding: Finding, location: Option<Quote>) {
         let (group_key, first_words) = group_key(&line.text, finding);
         let found = self.groups.iter().position(|g| g.group_key == group_key);
         let Some(at) = found.or_else(|| self.make_room(group_key, first_words, finding.importance))
@@ -239,14 +242,14 @@ impl Highlights {
                 group.examples.pop();
             }
             let mut lines = vec![Quote::new(line, finding.at)];
-            lines.extend(place);
+            lines.extend(location);
             lines.sort_by_key(|quote| quote.number);
             group.examples.push(Example { shape, lines });
             self.following = Some(Following {
                 group_key,
                 lines: LOCATION_WITHIN,
                 announced: importance::announces_message(&line.text),
-                place: true,
+                location: true,
                 values: VALUES_MAX,
             });
         } else {

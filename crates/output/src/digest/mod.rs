@@ -36,7 +36,7 @@ mod truncate;
 use std::ops::Range;
 
 pub use rendered_rows::rendered_rows;
-pub use shorten::counted;
+pub use shorten::line_count;
 
 use decoder::Decoder;
 use fold::{Fold, FoldSink, Folded, LineNumber};
@@ -53,9 +53,9 @@ pub const MAX_CHARS: usize = 1_000_000;
 /// Default of [`Limits::rows`], for output of unknown terminals.
 pub const DEFAULT_ROWS: u16 = 64;
 const MAX_ROWS: u16 = 200;
-/// Bytes read at once, so that no chunk costs more classified than this.
+/// Bytes that are decoded at once, which bounds the memory for one chunk.
 const CHUNK_BYTES: usize = 64 << 10;
-/// LineNumber of bytes that are decoded before the fast path is tried again.
+/// Number of bytes that are decoded before the fast path is tried again.
 const TRY_AFTER: usize = 16 << 10;
 
 /// Options of a digest.
@@ -66,12 +66,12 @@ pub struct Limits {
     /// Leave the bytes as they are: no folding, no removal of escape sequences. They are only shortened,
     /// and U+FFFD replaces what is not UTF-8.
     pub raw: bool,
-    /// Advice for the pipeline of a shortened text: where the omitted part is. A clause that follows
+    /// Advice for the reader of a shortened text: where the omitted part is. A clause that follows
     /// `left out; `, without a period. Empty: none.
     pub omitted_hint: String,
     /// Height of the terminal that the program wrote to.
     pub rows: u16,
-    /// Maximum number of bytes of a log that are read; add [`Limits::unread`].
+    /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
     pub scan_bytes: Option<u64>,
 }
 
@@ -111,13 +111,13 @@ pub enum Gap {
 pub struct Digested {
     /// Text without a newline at its end.
     pub text: String,
-    /// LineNumber of lines in the bytes that were read.
+    /// Number of lines in the bytes that were read.
     pub lines_total: u64,
-    /// LineNumber of bytes of the stream, including those in gaps.
+    /// Number of bytes of the stream, including those in gaps.
     pub bytes_total: u64,
-    /// LineNumber of lines that are not in the text because it was too long. Folded lines do not count.
+    /// Number of lines that are not in the text because it was too long. Folded lines do not count.
     pub lines_left_out: u64,
-    /// LineNumber of bytes of these lines, without escape sequences, and of bytes in gaps.
+    /// Number of bytes of these lines, without escape sequences, and of bytes in gaps.
     pub bytes_left_out: u64,
     /// `lines_left_out` is too low, because a part of the log was not read.
     pub uncounted: bool,
@@ -266,7 +266,7 @@ impl Digest {
     }
 }
 
-/// Digest of bytes in classified.
+/// Digest of bytes in memory.
 ///
 /// ```
 /// use abide_output::digest::{Limits, digest};

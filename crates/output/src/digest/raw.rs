@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::shorten::{LeftOut, counted, hint_clause};
+use super::shorten::{LeftOut, hint_clause, line_count};
 
 /// Begin and end of a stream.
 pub struct RawText {
@@ -26,7 +26,7 @@ impl RawText {
         }
     }
 
-    /// No more bytes than this can be lines_needed of either end.
+    /// Maximum number of bytes that are needed of either end.
     fn room(&self) -> usize {
         self.limit * 4 + 4
     }
@@ -87,7 +87,7 @@ impl RawText {
 
     fn note(&self, left_out: LeftOut) -> String {
         let LeftOut { lines, bytes } = left_out;
-        let lines = counted(lines);
+        let lines = line_count(lines);
         let hint = hint_clause(&self.hint);
         format!("\n[… {lines}, {bytes} bytes left out{hint}.]\n")
     }

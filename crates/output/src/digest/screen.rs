@@ -115,7 +115,7 @@ impl Screen {
         self.clear();
     }
 
-    /// Back to an clear screen of lines; nothing is known of what came before.
+    /// Resets to an empty screen, as after missing bytes.
     pub fn reset(&mut self) {
         self.clear();
         (self.column, self.saved) = (0, (0, 0));

@@ -131,7 +131,7 @@ impl Shortener {
 
     fn note(&self, highlights_follow: bool) -> String {
         let LeftOut { lines, bytes } = self.left_out;
-        let lines = counted(lines);
+        let lines = line_count(lines);
         let follows = if highlights_follow {
             " What matters of it, by line number:"
         } else {
@@ -339,8 +339,8 @@ pub fn hint_clause(hint: &str) -> String {
     }
 }
 
-/// LineNumber of lines in words: `1 line`, `2 lines`.
-pub fn counted(lines: u64) -> String {
+/// Number of lines in words: `1 line`, `2 lines`.
+pub fn line_count(lines: u64) -> String {
     match lines {
         1 => "1 line".into(),
         lines => format!("{lines} lines"),

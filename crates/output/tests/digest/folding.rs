@@ -1,4 +1,4 @@
-//! What is a repetition, and what only looks like one.
+//! Repetitions, and lines that only look like repetitions.
 
 use super::text;
 
@@ -51,7 +51,7 @@ fn percentages_times_and_counters_are_repetitions() {
 }
 
 #[test]
-fn numbers_that_are_the_substance_stay() {
+fn lines_whose_content_is_numbers_stay() {
     let whole = |input: String| assert_eq!(text(&input), input.trim_end_matches('\n'));
     whole(lines(100, |n| n.to_string()));
     whole(lines(60, |n| format!("{n},{}.5,{}", n * 3, n * n)));
@@ -77,7 +77,7 @@ fn numbers_that_are_the_substance_stay() {
 }
 
 #[test]
-fn a_number_that_tells_of_failure_is_not_folded_away() {
+fn line_with_a_failing_number_is_not_folded() {
     let log = lines(100, |n| {
         format!("checked file {n}: {} errors", if n == 57 { 3 } else { 0 })
     });
@@ -100,7 +100,7 @@ fn a_number_that_tells_of_failure_is_not_folded_away() {
 }
 
 #[test]
-fn what_a_server_could_not_do_is_not_folded_into_what_it_has_not() {
+fn http_server_errors_are_not_folded_into_client_errors() {
     let log = |wrong: usize| {
         lines(2_000, move |n| {
             let status = if n == wrong { 503 } else { 404 };

@@ -1,9 +1,9 @@
-//! What programs paint, and what a person sees of it in the end.
+//! Cursor movements, repainted screens and control characters.
 
 use super::text;
 
 #[test]
-fn a_line_drawn_again_appears_once() {
+fn line_that_is_redrawn_appears_once() {
     assert_eq!(text("10%\r20%\r100% done\n"), "100% done");
     assert_eq!(text("loading|\x08/\x08-\x08ok\n"), "loadingok");
     assert_eq!(text("a long line\r\x1b[Kshort\n"), "short");
@@ -13,7 +13,7 @@ fn a_line_drawn_again_appears_once() {
 }
 
 #[test]
-fn several_lines_drawn_again_appear_once() {
+fn lines_that_are_redrawn_appear_once() {
     let mut log = String::from("Pulling web\n");
     let layers = ["4f4fb700ef54", "a2abf6c4d29d", "c5108cbab6b8"];
     for layer in layers {
@@ -42,7 +42,7 @@ fn several_lines_drawn_again_appear_once() {
 }
 
 #[test]
-fn a_screen_painted_again_and_again_leaves_its_last_picture() {
+fn screen_that_is_repainted_leaves_its_last_picture() {
     let mut log = String::from("$ watch\n");
     for n in 1..=30 {
         log += &format!("\x1b[H\x1b[2Jframe {n}\nload {n}\n");
@@ -51,13 +51,13 @@ fn a_screen_painted_again_and_again_leaves_its_last_picture() {
 }
 
 #[test]
-fn a_full_screen_program_leaves_its_last_picture() {
+fn alternate_screen_leaves_its_last_picture() {
     let log = "before\n\x1b[?1049h\x1b[Hold\x1b[2J\x1b[Hmenu\r\n> open\x1b[?1049lafter\n";
     assert_eq!(text(log), "before\nmenu\n> open\nafter");
 }
 
 #[test]
-fn a_status_line_is_not_part_of_the_output() {
+fn status_line_is_not_part_of_the_text() {
     let mut log = String::from("\x1b[1;39r");
     for n in 1..=100 {
         log += &format!(
@@ -99,7 +99,7 @@ fn c11_nothing_can_reprogram_a_terminal() {
 }
 
 #[test]
-fn c9_what_is_not_utf8_is_marked() {
+fn c9_invalid_utf8_becomes_replacement_characters() {
     assert_eq!(
         text(b"a\xff\xfeb\xe2\x82\nc\xe2\x82\xac\n"),
         "a\u{fffd}\u{fffd}b\u{fffd}\nc€"

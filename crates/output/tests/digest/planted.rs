@@ -140,7 +140,7 @@ fn all_errors_survive_together_at_a_small_price() {
 }
 
 #[test]
-fn many_errors_of_one_kind_do_not_push_out_another() {
+fn many_errors_of_one_kind_do_not_displace_another() {
     let names: Vec<String> = (0..3_000)
         .map(|n| format!("ERROR user {} not found", word(n)))
         .collect();

@@ -1,4 +1,4 @@
-//! What holds for any input.
+//! Properties of any input.
 
 use abide_output::digest::{Digest, Limits, digest, rendered_rows};
 use abide_output::printable::one_line;

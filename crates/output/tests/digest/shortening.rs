@@ -12,7 +12,7 @@ fn novel(lines: usize) -> String {
 }
 
 #[test]
-fn head_and_tail_stay_and_one_line_says_what_is_missing() {
+fn head_and_tail_stay_and_a_note_counts_the_rest() {
     let digested = usual(novel(5_000));
     assert!(digested.text.starts_with("aaa goes on\nbaa goes on\n"));
     assert!(
@@ -35,9 +35,9 @@ fn head_and_tail_stay_and_one_line_says_what_is_missing() {
     assert!(digested.shortened);
 }
 
-/// What is shown and what is told to be missing is everything, however little room there is.
+/// Shown and omitted bytes add up to all bytes, with any limit.
 #[test]
-fn what_is_missing_is_counted_to_the_byte_with_any_limit() {
+fn omitted_bytes_are_counted_exactly_with_any_limit() {
     let input = format!("{}error: the disk is on fire\n{}", novel(900), novel(900));
     let all = input.len() as u64;
     for limit in [1, 150, 200, 300, 500, 800, 1_200, 3_000, 10_000] {
@@ -69,7 +69,7 @@ fn what_is_missing_is_counted_to_the_byte_with_any_limit() {
 }
 
 #[test]
-fn what_fits_is_given_whole() {
+fn text_within_the_limit_is_complete() {
     let input = novel(700);
     let digested = usual(&input);
     assert_eq!(digested.text, input.trim_end());
@@ -77,7 +77,7 @@ fn what_fits_is_given_whole() {
 }
 
 #[test]
-fn a_long_line_is_shown_by_its_ends_wherever_it_stands() {
+fn both_ends_of_a_long_line_are_shown_at_any_position() {
     let long: String = (0..4_000).map(|n| format!("{{\"id\":{n}}},")).collect();
     for input in [
         format!("begin\n{long}\nend\n"),
@@ -100,7 +100,7 @@ fn a_long_line_is_shown_by_its_ends_wherever_it_stands() {
 }
 
 #[test]
-fn an_error_within_a_long_line_stays_wherever_the_line_stands() {
+fn error_within_a_long_line_stays_at_any_position() {
     let half: String = (0..2_000).map(|n| format!("{{\"id\":{n}}},")).collect();
     let long = format!("{half} ERROR: the disk is on fire {half}");
     for input in [
@@ -123,7 +123,7 @@ fn an_error_within_a_long_line_stays_wherever_the_line_stands() {
 }
 
 #[test]
-fn what_was_wanted_and_what_came_stays_with_the_test_that_failed() {
+fn expected_and_actual_value_stay_with_the_failed_test() {
     let failed = "thread 'tests::adds' panicked at src/lib.rs:9:9:\nassertion `left == right` failed\n  left: 3\n right: 4\n";
     let text = usual(format!("{}{failed}{}", novel(2_000), novel(2_000))).text;
     let kept = "2002: assertion `left == right` failed\n2003: left: 3\n2004: right: 4\n";
@@ -147,7 +147,7 @@ fn repetitions_behind_an_error_are_not_counted_as_errors() {
 }
 
 #[test]
-fn c8_a_line_without_end_is_cut_in_its_middle() {
+fn c8_endless_line_is_truncated_in_its_middle() {
     let mut digest = Digest::new(&limits(10_000));
     let piece = "é".repeat(50_000);
     for _ in 0..500 {
@@ -166,13 +166,13 @@ fn c8_a_line_without_end_is_cut_in_its_middle() {
 }
 
 #[test]
-fn a_long_line_that_fits_is_whole() {
+fn long_line_within_the_limit_is_complete() {
     let line = format!("{{{}}}", "\"k\": 1, ".repeat(1_100));
     assert_eq!(text(&line), line);
 }
 
 #[test]
-fn raw_is_only_cut() {
+fn raw_text_is_only_truncated() {
     let raw = Limits {
         raw: true,
         ..limits(1_000)
@@ -192,7 +192,7 @@ fn raw_is_only_cut() {
 }
 
 #[test]
-fn gaps_are_told_where_they_are() {
+fn gaps_are_noted_in_their_place() {
     let mut digest = Digest::new(&limits(10_000));
     digest.push(b"begin \x1b[3");
     digest.gap(Gap::Dropped(1_234));
@@ -225,7 +225,7 @@ fn gaps_are_told_where_they_are() {
 }
 
 #[test]
-fn the_middle_of_a_very_long_log_need_not_be_read() {
+fn middle_of_a_very_long_log_can_be_skipped() {
     let limits = Limits {
         scan_bytes: Some(1_000),
         ..limits(10_000)
