@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Event, House, Request, SessionId};
+use abide_core::{CallId, Effect, Engine, Event, Request, SessionId};
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,7 +35,7 @@ pub(super) struct Seams {
 /// Runs until [`Input::Stop`], until nobody can call any more, or until the database is broken: then
 /// nothing more is promised, and the next daemon reads what there is.
 pub(super) async fn drive(
-    mut house: House,
+    mut engine: Engine,
     recovered: Vec<Event>,
     mut inbox: mpsc::Receiver<Input>,
     mut happened: mpsc::Receiver<Event>,
@@ -59,16 +59,16 @@ pub(super) async fn drive(
     let mut effects = Vec::new();
     let now = clock.now();
     for event in recovered {
-        house.step(now, event, &mut effects);
+        engine.step(now, event, &mut effects);
     }
-    let found: Vec<SessionId> = house.sessions().map(|(id, _)| id).collect();
+    let found: Vec<SessionId> = engine.sessions().map(|(id, _)| id).collect();
     effects.extend(found.into_iter().map(|session| Effect::Publish { session }));
     performer
-        .perform(&mut house, &mut calls, std::mem::take(&mut effects), now)
+        .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
         .await?;
     let _ = ready.send(());
     loop {
-        let (alarm, due) = (house.alarm(), house.due());
+        let (alarm, due) = (engine.alarm(), engine.due());
         let mut clock_set = false;
         tokio::select! {
             biased;
@@ -80,7 +80,7 @@ pub(super) async fn drive(
         }
         let now = clock.now();
         for event in news.drain(..) {
-            house.step(now, event, &mut effects);
+            engine.step(now, event, &mut effects);
         }
         let mut stop = false;
         for input in turn.drain(..) {
@@ -92,12 +92,12 @@ pub(super) async fn drive(
                     if let Event::Forgotten { sessions } = &event {
                         effects.extend(sessions.iter().map(|&session| Effect::Publish { session }));
                     }
-                    house.step(now, event, &mut effects);
+                    engine.step(now, event, &mut effects);
                 }
                 Input::Stop => stop = true,
                 Input::Call(call) => {
                     let spare = match call.request {
-                        Request::Run(_) | Request::Try(_) => reserve(&house, &keepers),
+                        Request::Run(_) | Request::Try(_) => reserve(&engine, &keepers),
                         Request::Join { .. }
                         | Request::Kill { .. }
                         | Request::Extend { .. }
@@ -118,8 +118,8 @@ pub(super) async fn drive(
                         spare,
                         request: call.request,
                     };
-                    house.step(now, event, &mut effects);
-                    if house.session(spare).is_none() {
+                    engine.step(now, event, &mut effects);
+                    if engine.session(spare).is_none() {
                         keepers.release(spare);
                     }
                 }
@@ -127,10 +127,10 @@ pub(super) async fn drive(
         }
         let due = due.is_some_and(|due| due <= now.boot);
         if due || clock_set || alarm.is_some_and(|alarm| alarm <= now.mono) {
-            house.step(now, Event::Tick, &mut effects);
+            engine.step(now, Event::Tick, &mut effects);
         }
         performer
-            .perform(&mut house, &mut calls, std::mem::take(&mut effects), now)
+            .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
             .await?;
         if stop {
             return Ok(());
@@ -139,10 +139,10 @@ pub(super) async fn drive(
 }
 
 /// A keeper that is warm already, so that nothing has to be made once the call is decided.
-fn reserve(house: &House, keepers: &Arc<Keepers>) -> SessionId {
+fn reserve(engine: &Engine, keepers: &Arc<Keepers>) -> SessionId {
     loop {
         let id = keepers.reserve();
-        if house.session(id).is_none() {
+        if engine.session(id).is_none() {
             return id;
         }
     }

@@ -364,7 +364,7 @@ impl Handle {
         self.call(caller, request, None).await
     }
 
-    /// Waits until the house has heard that the command of a session is over, which its keeper has told
+    /// Waits until the engine has heard that the command of a session is over, which its keeper has told
     /// already. However long that takes, it comes, unless the daemon stops; `present`, a call that waits
     /// for the session, is told of that.
     pub async fn until_over(&self, session: SessionId, present: &mut Pending) {
@@ -470,7 +470,7 @@ pub struct Pending {
     heard: mpsc::Receiver<News>,
     answered: oneshot::Receiver<Outcome>,
     open: bool,
-    /// The answer tells messages, and nobody has said yet that it has left the house.
+    /// The answer tells messages, and nobody has said yet that it has been sent.
     telling: bool,
 }
 
@@ -511,7 +511,7 @@ impl Pending {
         }
     }
 
-    /// The words of the answer have left the house, and every message among them counts as seen.
+    /// The words of the answer have been sent, and every message among them counts as seen.
     pub fn delivered(mut self) {
         if std::mem::take(&mut self.telling) {
             send_soon(&self.inbox, Event::Delivered { call: self.id });

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use abide_core::session::Phase;
-use abide_core::{Event, House};
+use abide_core::{Engine, Event};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -427,7 +427,7 @@ impl Runtime {
             web,
             wanted_again,
         ));
-        let house = House::new(entropy::bits());
+        let engine = Engine::new(entropy::bits());
         let (ready, all_is_seen) = oneshot::channel();
         let (tell, is_ready) = oneshot::channel();
         let tidying = super::retention::keep_tidy(handle.clone(), clock.clone(), store.clone());
@@ -445,7 +445,7 @@ impl Runtime {
             ready,
         };
         let driving = tokio::spawn(drive(
-            house,
+            engine,
             recovered,
             calls,
             happened,

@@ -10,7 +10,7 @@ use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
-    CallId, Effect, House, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
+    CallId, Effect, Engine, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
 };
 use tokio::sync::mpsc;
 
@@ -74,21 +74,21 @@ impl Performer {
 
     pub async fn perform(
         &mut self,
-        house: &mut House,
+        engine: &mut Engine,
         calls: &mut HashMap<CallId, OpenCall>,
         mut effects: Vec<Effect>,
         now: Now,
     ) -> Result<(), StoreFault> {
         if self.record(&mut effects).await? {
-            house.settle();
+            engine.settle();
         } else {
-            house.undo(now, &mut effects);
+            engine.undo(now, &mut effects);
         }
-        let counts = house.counts();
+        let counts = engine.counts();
         self.handle
             .board()
-            .set_counts(house.any_unread(), counts.timers);
-        let house = &*house;
+            .set_counts(engine.any_unread(), counts.timers);
+        let engine = &*engine;
         let mut published = HashSet::new();
         // Sessions that are shown as they are now, of which nobody who only follows was told: whoever waits
         // for an answer comes before those.
@@ -105,7 +105,7 @@ impl Performer {
                     deadline,
                 } => {
                     let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
-                    self.start(house, session, launch, deadline.map(|d| d.0), now.wall);
+                    self.start(engine, session, launch, deadline.map(|d| d.0), now.wall);
                 }
                 Effect::Kill { session, end } => {
                     let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
@@ -115,7 +115,7 @@ impl Performer {
                 Effect::Force { session, end } => self.keepers.force(session, end),
                 Effect::Remove { session } => self.remove(session),
                 Effect::SetDeadline { session, deadline } => {
-                    self.deadline_moved(house, session, deadline, now);
+                    self.deadline_moved(engine, session, deadline, now);
                     self.keepers
                         .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
@@ -139,7 +139,7 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Watch { beyond, ahead });
                 }
-                Effect::Ask { question } => self.ask(house, question),
+                Effect::Ask { question } => self.ask(engine, question),
                 Effect::Close { question, closing } => {
                     self.asking
                         .lock()
@@ -150,7 +150,7 @@ impl Performer {
                 // What is shown is how things are at the end of the turn: once is enough.
                 Effect::Publish { session } => {
                     if published.insert(session) {
-                        self.publish(house, session);
+                        self.publish(engine, session);
                         changed.push(session);
                     }
                 }
@@ -249,13 +249,13 @@ impl Performer {
 
     fn start(
         &mut self,
-        house: &House,
+        engine: &Engine,
         id: SessionId,
         launch: Option<Launch>,
         deadline_ms: Option<u64>,
         created: Wall,
     ) {
-        let (Some(session), Some(launch)) = (house.session(id), launch) else {
+        let (Some(session), Some(launch)) = (engine.session(id), launch) else {
             self.keepers.fail(id, "the call brought nothing to start");
             return;
         };
@@ -330,12 +330,12 @@ impl Performer {
 
     /// Shows the question in lists at once, and wherever people look as soon as it is known what the
     /// command is doing.
-    fn ask(&self, house: &House, id: QuestionId) {
+    fn ask(&self, engine: &Engine, id: QuestionId) {
         crash_point("ask.pending");
-        let Some(question) = house.question(id).cloned() else {
+        let Some(question) = engine.question(id).cloned() else {
             return;
         };
-        let Some(session) = house.session(question.session) else {
+        let Some(session) = engine.session(question.session) else {
             return;
         };
         let folder = self.keepers.folder(question.session);
@@ -373,16 +373,16 @@ impl Performer {
     }
 
     /// A limit that counts from now is shown as it counts from the session's start.
-    fn deadline_moved(&mut self, house: &House, id: SessionId, from_now: Millis, now: Now) {
-        let created = house.session(id).map(|session| session.created);
+    fn deadline_moved(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
+        let created = engine.session(id).map(|session| session.created);
         if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
             let ran = Millis(now.wall.0.saturating_sub(created.0));
             detail.deadline = Some(ran + from_now);
         }
     }
 
-    fn publish(&mut self, house: &House, id: SessionId) {
-        let Some(state) = house.session(id) else {
+    fn publish(&mut self, engine: &Engine, id: SessionId) {
+        let Some(state) = engine.session(id) else {
             self.details.remove(&id);
             self.handle.board().forget(id);
             self.handle.forget(id);
@@ -403,7 +403,7 @@ impl Performer {
                 deadline,
                 damage,
                 fresh: false,
-                heard: is_over(state) && !house.is_unheard(id),
+                heard: is_over(state) && !engine.is_unheard(id),
             }
         });
         self.handle.board().publish(SessionView {
@@ -416,7 +416,7 @@ impl Performer {
             deadline: detail.deadline,
             damage: detail.damage.clone(),
         });
-        if is_over(state) && !detail.heard && !house.is_unheard(id) {
+        if is_over(state) && !detail.heard && !engine.is_unheard(id) {
             detail.heard = true;
             self.heard.push(id);
         }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::{end_all, look_for, private_folder, said_to};
 
-/// A disk of 8 MiB with a house on it.
+/// A disk of 8 MiB with a daemon's folder on it.
 struct Disk {
     dir: TempDir,
     /// Holds the mount, and is entered by whoever wants to see it.

@@ -1,4 +1,4 @@
-//! Rules of the house that no compiler knows. Each failure says what to do.
+//! Rules of this repository that no compiler checks. Each failure says what to do.
 
 mod guide;
 

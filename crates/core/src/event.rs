@@ -135,7 +135,7 @@ pub enum Event {
         /// Why, in words for its agent.
         why: Arc<str>,
     },
-    /// The answer to a call has left the house, and with it every message that it told.
+    /// The answer to a call has been sent, and with it every message that it told.
     Delivered {
         /// Which call.
         call: CallId,

@@ -11,8 +11,8 @@ extern crate alloc;
 
 mod conversation;
 pub mod effect;
+pub mod engine;
 pub mod event;
-pub mod house;
 pub mod id;
 pub mod limit;
 pub mod message;
@@ -27,8 +27,8 @@ pub mod wait;
 pub mod wake;
 
 pub use effect::{Effect, Update};
+pub use engine::Engine;
 pub use event::Event;
-pub use house::House;
 pub use id::{Agent, CallId, Conversation, Key, MessageId, QuestionId, SessionId, TimerId};
 pub use message::About;
 pub use question::{Answer, Closing, Question};

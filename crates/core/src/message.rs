@@ -1,7 +1,7 @@
 //! Messages to agents, kept until they have been seen.
 //!
 //! A message is recorded before anybody is told. Whoever is told says so when the words have left
-//! the house; until then the message is in flight, and a crash or a broken connection makes it
+//! the daemon; until then the message is in flight, and a crash or a broken connection makes it
 //! unread again, marked as repeated, since nobody knows how far it came.
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -313,7 +313,7 @@ impl Outbox {
         numbers.iter().copied().take_while(has)
     }
 
-    /// What a call was told has left the house. Returns the numbers of what has been seen.
+    /// What a call was told has been sent. Returns the numbers of what has been seen.
     pub fn delivered(&mut self, call: CallId) -> Vec<u64> {
         let Some((agent, numbers)) = self.set_flight(call, None) else {
             return Vec::new();

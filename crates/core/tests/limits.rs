@@ -3,7 +3,7 @@
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
-    Agent, Answer, Asking, CallId, Closing, Effect, End, Event, House, Millis, Mono, Now, Outcome,
+    Agent, Answer, Asking, CallId, Closing, Effect, End, Engine, Event, Millis, Mono, Now, Outcome,
     Refusal, Request, Run, Session, SessionId, Wall, limit,
 };
 
@@ -40,15 +40,15 @@ fn ask(call: u64, request: Request) -> Event {
     }
 }
 
-fn step(house: &mut House, event: Event) -> Vec<Effect> {
+fn step(engine: &mut Engine, event: Event) -> Vec<Effect> {
     let mut effects = Vec::new();
-    house.step(Now::default(), event, &mut effects);
+    engine.step(Now::default(), event, &mut effects);
     effects
 }
 
-/// The call is refused for there being too many, and the house is as before.
-fn refuses(house: &House, event: Event) {
-    let mut after = house.clone();
+/// The call is refused for there being too many, and the engine is as before.
+fn refuses(engine: &Engine, event: Event) {
+    let mut after = engine.clone();
     let effects = step(&mut after, event);
     let [Effect::Reply { outcome, .. }] = &effects[..] else {
         panic!("not refused: {effects:?}");
@@ -57,33 +57,33 @@ fn refuses(house: &House, event: Event) {
         matches!(outcome, Outcome::Refused(Refusal::TooMany(_))),
         "{outcome:?}"
     );
-    assert!(after == *house, "a refused call changed something");
+    assert!(after == *engine, "a refused call changed something");
 }
 
 #[test]
 fn as_many_sessions_run_as_may() {
-    let mut house = House::new(1);
+    let mut engine = Engine::new(1);
     let limit = limit::RUNNING_SESSIONS as u64;
     for call in 0..limit {
-        step(&mut house, run(call, Asking::Never));
-        step(&mut house, Event::CallerGone { call: CallId(call) });
+        step(&mut engine, run(call, Asking::Never));
+        step(&mut engine, Event::CallerGone { call: CallId(call) });
     }
-    assert_eq!(house.counts().running, limit::RUNNING_SESSIONS);
-    refuses(&house, run(limit, Asking::Never));
+    assert_eq!(engine.counts().running, limit::RUNNING_SESSIONS);
+    refuses(&engine, run(limit, Asking::Never));
     let session = SessionId::from_bits(0);
     let failed = Event::StartFailed {
         session,
         fault: "gone".into(),
         at: Wall(0),
     };
-    step(&mut house, failed);
-    let effects = step(&mut house, run(limit, Asking::Never));
+    step(&mut engine, failed);
+    let effects = step(&mut engine, run(limit, Asking::Never));
     assert!(matches!(effects[0], Effect::Start { .. }), "{effects:?}");
 }
 
 #[test]
 fn as_many_calls_wait_as_may() {
-    let mut house = House::new(1);
+    let mut engine = Engine::new(1);
     let session = SessionId::from_bits(0);
     let join = |call| {
         let (asking, standby) = (Asking::Here, Some(Millis(9)));
@@ -96,25 +96,25 @@ fn as_many_calls_wait_as_may() {
             },
         )
     };
-    step(&mut house, run(0, Asking::Here));
-    step(&mut house, Event::Started { session });
+    step(&mut engine, run(0, Asking::Here));
+    step(&mut engine, Event::Started { session });
     let limit = limit::WAITS as u64;
     for call in 1..limit {
-        step(&mut house, join(call));
+        step(&mut engine, join(call));
     }
-    assert_eq!(house.counts().waits, limit::WAITS);
-    refuses(&house, join(limit));
-    refuses(&house, run(limit, Asking::Never));
+    assert_eq!(engine.counts().waits, limit::WAITS);
+    refuses(&engine, join(limit));
+    refuses(&engine, run(limit, Asking::Never));
     let end = End::Agent;
-    refuses(&house, ask(limit, Request::Kill { session, end }));
-    step(&mut house, Event::CallerGone { call: CallId(0) });
+    refuses(&engine, ask(limit, Request::Kill { session, end }));
+    step(&mut engine, Event::CallerGone { call: CallId(0) });
     assert!(matches!(
-        step(&mut house, join(limit))[..],
+        step(&mut engine, join(limit))[..],
         [Effect::Tell { .. }]
     ));
     let mut effects = Vec::new();
     let mono = Mono(9);
-    house.step(
+    engine.step(
         Now {
             mono,
             ..Now::default()
@@ -124,12 +124,12 @@ fn as_many_calls_wait_as_may() {
     );
     let replies = effects.iter().filter(|e| matches!(e, Effect::Reply { .. }));
     assert_eq!(replies.count(), limit::WAITS, "each of them is answered");
-    assert_eq!(house.counts().alarms, 0);
+    assert_eq!(engine.counts().alarms, 0);
 }
 
 #[test]
 fn as_many_sessions_are_kept_as_may() {
-    let mut house = House::new(1);
+    let mut engine = Engine::new(1);
     for n in 0..limit::SESSIONS as u64 {
         let state = Session {
             agent: Agent::default(),
@@ -151,7 +151,7 @@ fn as_many_sessions_are_kept_as_may() {
         let session = SessionId::from_bits(n);
         let deadline = None;
         step(
-            &mut house,
+            &mut engine,
             Event::Found {
                 session,
                 state,
@@ -159,19 +159,19 @@ fn as_many_sessions_are_kept_as_may() {
             },
         );
     }
-    refuses(&house, run(limit::SESSIONS as u64, Asking::Never));
+    refuses(&engine, run(limit::SESSIONS as u64, Asking::Never));
     let sessions = vec![SessionId::from_bits(7)];
-    step(&mut house, Event::Forgotten { sessions });
-    let effects = step(&mut house, run(limit::SESSIONS as u64, Asking::Never));
+    step(&mut engine, Event::Forgotten { sessions });
+    let effects = step(&mut engine, run(limit::SESSIONS as u64, Asking::Never));
     assert!(matches!(effects[0], Effect::Start { .. }), "{effects:?}");
 }
 
 #[test]
 fn the_last_closed_questions_are_remembered() {
-    let mut house = House::new(1);
+    let mut engine = Engine::new(1);
     let session = SessionId::from_bits(0);
-    step(&mut house, run(0, Asking::Here));
-    step(&mut house, Event::Started { session });
+    step(&mut engine, run(0, Asking::Here));
+    step(&mut engine, Event::Started { session });
     let mut asked = Vec::new();
     let answer = |question| {
         let answer = Answer::Yes;
@@ -193,26 +193,26 @@ fn the_last_closed_questions_are_remembered() {
         };
         let (bytes, quiet_since) = (0, Mono(0));
         let mut effects = Vec::new();
-        house.step(now, Event::Tick, &mut effects);
+        engine.step(now, Event::Tick, &mut effects);
         let grew = Event::Grew {
             session,
             bytes,
             quiet_since,
         };
-        house.step(now, grew, &mut effects);
-        let question = house.open_question_of(session).expect("a question");
-        house.step(now, answer(question), &mut effects);
+        engine.step(now, grew, &mut effects);
+        let question = engine.open_question_of(session).expect("a question");
+        engine.step(now, answer(question), &mut effects);
         asked.push(question);
     }
-    assert_eq!(house.counts().closed, limit::CLOSED_QUESTIONS);
-    let said = |house: &mut House, question| match step(house, answer(question)).pop() {
+    assert_eq!(engine.counts().closed, limit::CLOSED_QUESTIONS);
+    let said = |engine: &mut Engine, question| match step(engine, answer(question)).pop() {
         Some(Effect::Reply { outcome, .. }) => outcome,
         other => panic!("no reply: {other:?}"),
     };
     let (oldest, next) = (asked[0], asked[1]);
     let unknown = Outcome::Refused(Refusal::QuestionNotFound(oldest));
-    assert_eq!(said(&mut house, oldest), unknown);
+    assert_eq!(said(&mut engine, oldest), unknown);
     let yes = Closing::Answered(Answer::Yes);
     let closed = Outcome::Refused(Refusal::QuestionClosed(next, yes));
-    assert_eq!(said(&mut house, next), closed);
+    assert_eq!(said(&mut engine, next), closed);
 }

@@ -1,6 +1,6 @@
-//! Transcripts: what happens, line by line, and what the house wants done about it.
+//! Transcripts: what happens, line by line, and what the engine wants done about it.
 //!
-//! A scenario starts with `# title` and runs until the next one, in a house of its own. A line that
+//! A scenario starts with `# title` and runs until the next one, in a engine of its own. A line that
 //! is not indented happens; the indented lines below it are what follows: `>` an effect, `=` an
 //! answer to `show` or `alarm`. `UPDATE=1 cargo test -p abide-core --test scenarios` writes them
 //! anew; read the difference before you keep it.

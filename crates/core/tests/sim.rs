@@ -1,4 +1,4 @@
-//! The house in a simulated world that stalls, repeats itself, sleeps, fails to commit and crashes.
+//! The engine in a simulated world that stalls, repeats itself, sleeps, fails to commit and crashes.
 //!
 //! `ABIDE_SEEDS=100000 cargo test -p abide-core --test sim` plays more worlds,
 //! `ABIDE_SEED=17 cargo test -p abide-core --test sim -- --nocapture` plays one and tells its story.

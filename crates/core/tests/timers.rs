@@ -3,7 +3,7 @@
 //! difference before you keep it.
 //!
 //! Each line is a turn of its own, with a commit that succeeds unless the line before says `fail`.
-//! `open` starts the house on its database, `crash` starts it again at once, `crash 1h` an hour
+//! `open` starts the engine on its database, `crash` starts it again at once, `crash 1h` an hour
 //! later, `reboot 1h` after an hour in which the machine was off. `+10s` lets time pass with a tick
 //! at each alarm; `suspend 8h` is a sleep of the machine, `wall +1h` a calendar that is set.
 
@@ -20,7 +20,7 @@ use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Course, Create, Kind, Place, Status, Timer, Why};
 use abide_core::{
-    Agent, CallId, Conversation, Effect, End, Ending, Event, Exit, House, Key, MessageId, Millis,
+    Agent, CallId, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis,
     Mono, Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
 };
 use book::Book;
@@ -69,7 +69,7 @@ fn play(text: &str, scenarios: &mut usize) -> String {
 }
 
 struct Stage {
-    house: House,
+    engine: Engine,
     book: Book,
     now: Now,
     boot_id: u128,
@@ -86,7 +86,7 @@ impl Stage {
             mono: Mono(BEGIN),
         };
         Stage {
-            house: House::new(7),
+            engine: Engine::new(7),
             book: Book::default(),
             now,
             boot_id: 1,
@@ -133,7 +133,7 @@ impl Stage {
                 self.step(Event::Tick, out);
             }
             "alarm" => {
-                let due = self.house.due();
+                let due = self.engine.due();
                 let due = due.map(|at| Millis(at.0.saturating_sub(self.now.boot.0)));
                 let due = due.map_or("none".into(), |time| format!("in {time}"));
                 let _ = writeln!(out, "  = {due}");
@@ -141,7 +141,7 @@ impl Stage {
             "unread" => {
                 let conversation = words.conversation();
                 let ann = Agent("ann".into());
-                let unread = self.house.unread(self.now, &ann, conversation.as_ref());
+                let unread = self.engine.unread(self.now, &ann, conversation.as_ref());
                 let _ = writeln!(out, "  = {unread}");
             }
             _ => {
@@ -154,10 +154,10 @@ impl Stage {
 
     fn start(&mut self, out: &mut String) {
         // The keepers of sessions outlive the daemon.
-        let sessions: Vec<_> = (self.house.sessions())
+        let sessions: Vec<_> = (self.engine.sessions())
             .map(|(session, state)| (session, found(state)))
             .collect();
-        self.house = House::new(7);
+        self.engine = Engine::new(7);
         let found = !sessions.is_empty();
         for (session, state) in sessions {
             self.step(
@@ -185,7 +185,7 @@ impl Stage {
 
     fn pass(&mut self, time: Millis, out: &mut String) {
         let target = self.now.boot.0 + time.0;
-        while let Some(at) = self.house.due()
+        while let Some(at) = self.engine.due()
             && at.0 < target
         {
             self.advance(Millis(at.0.saturating_sub(self.now.boot.0)));
@@ -202,19 +202,19 @@ impl Stage {
 
     fn step(&mut self, event: Event, out: &mut String) {
         let mut effects = Vec::new();
-        self.house.step(self.now, event, &mut effects);
+        self.engine.step(self.now, event, &mut effects);
         assert!(effects.is_sorted_by_key(Effect::rank), "order: {effects:?}");
         let records = effects.iter().any(|e| matches!(e, Effect::Record(_)));
         if records && self.failing {
             self.failing = false;
-            self.house.undo(self.now, &mut effects);
+            self.engine.undo(self.now, &mut effects);
         } else {
             for effect in &effects {
                 if let Effect::Record(record) = effect {
                     self.book.apply(record);
                 }
             }
-            self.house.settle();
+            self.engine.settle();
         }
         for effect in effects {
             let _ = writeln!(out, "  > {}", shown(&effect));

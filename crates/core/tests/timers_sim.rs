@@ -12,7 +12,7 @@ use abide_core::request::Caller;
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Create, Kind, Status, Timer, Why};
 use abide_core::{
-    Agent, CallId, Conversation, Effect, Event, House, MessageId, Millis, Mono, Now, Outcome,
+    Agent, CallId, Conversation, Effect, Engine, Event, MessageId, Millis, Mono, Now, Outcome,
     Refusal, Request, SessionId, TimerId, Wall,
 };
 use book::Book;
@@ -88,7 +88,7 @@ impl Truth {
 
 struct World {
     dice: Dice,
-    house: House,
+    engine: Engine,
     book: Book,
     /// True time, whatever the clocks show.
     time: u64,
@@ -122,7 +122,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut world = World {
             dice: Dice(seed),
-            house: House::new(seed),
+            engine: Engine::new(seed),
             book: Book::default(),
             time: 1_700_000_000_000,
             booted: 1_699_999_000_000,
@@ -186,7 +186,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        self.house = House::new(1);
+        self.engine = Engine::new(1);
         self.started = self.time;
         self.present.clear();
         let kept = Box::new(self.book.kept(self.boot_id));
@@ -208,7 +208,7 @@ impl World {
 
     fn pass(&mut self) {
         let until = self.time + self.dice.time().0;
-        while let Some(due) = self.house.due()
+        while let Some(due) = self.engine.due()
             && due.0 + self.booted <= until
         {
             self.time = self.time.max(due.0 + self.booted);
@@ -392,23 +392,23 @@ impl World {
 
     /// One turn: all of it is recorded, or none of it has happened.
     fn turn(&mut self, events: Vec<Event>, fails: bool) {
-        let before = self.house.clone();
+        let before = self.engine.clone();
         let mut effects = Vec::new();
         for event in events {
-            self.house.step(self.now(), event, &mut effects);
+            self.engine.step(self.now(), event, &mut effects);
         }
         let recorded = effects.iter().any(|e| matches!(e, Effect::Record(_)));
         if fails && recorded {
-            self.house.undo(self.now(), &mut effects);
-            assert_eq!(before.counts().timers, self.house.counts().timers);
-            assert_eq!(before.counts().messages, self.house.counts().messages);
+            self.engine.undo(self.now(), &mut effects);
+            assert_eq!(before.counts().timers, self.engine.counts().timers);
+            assert_eq!(before.counts().messages, self.engine.counts().messages);
         } else {
             for effect in &effects {
                 if let Effect::Record(record) = effect {
                     self.book.apply(record);
                 }
             }
-            self.house.settle();
+            self.engine.settle();
         }
         for effect in effects {
             match effect {
@@ -506,7 +506,7 @@ impl World {
         self.answered.insert(call, told);
     }
 
-    /// What the house says of a timer is what is true; each reboot may cost it up to two seconds,
+    /// What the engine says of a timer is what is true; each reboot may cost it up to two seconds,
     /// since so much of a calendar's drift goes unnoticed, and it never runs ahead.
     fn check(&self, timer: &Timer) {
         assert_eq!(timer.elapsed() + timer.remaining, timer.total);
@@ -538,13 +538,13 @@ impl World {
                 spare: SessionId::from_bits(0),
                 request: Request::Timer(request),
             };
-            self.house.step(self.now(), event, &mut effects);
+            self.engine.step(self.now(), event, &mut effects);
             for effect in &effects {
                 if let Effect::Record(record) = effect {
                     self.book.apply(record);
                 }
             }
-            self.house.settle();
+            self.engine.settle();
             let Some(Effect::Reply {
                 outcome: Outcome::Timers(timers),
                 ..
@@ -568,7 +568,7 @@ impl World {
         self.crash();
         // Now every conversation is gone, the one that a waker could resume too.
         self.time += limit::RESUME.0 + limit::RECONNECT.0;
-        assert_eq!(self.house.counts().timers, 0, "something never ended");
+        assert_eq!(self.engine.counts().timers, 0, "something never ended");
         for agent in self.agents.clone() {
             loop {
                 self.next_call += 1;
@@ -598,7 +598,7 @@ impl World {
                 self.turn(vec![Event::Delivered { call }], false);
             }
         }
-        assert_eq!(self.house.counts().messages, 0);
+        assert_eq!(self.engine.counts().messages, 0);
         let completed = self
             .book
             .timers

@@ -303,7 +303,7 @@ impl Streaming {
             }
             self.over = true;
             if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
-                // The keeper has told that it is over; how it ended is known once the house has heard it too.
+                // The keeper has told that it is over; how it ended is known once the engine has heard it too.
                 self.handle.until_over(self.view.id, present).await;
             }
             if self.format == Format::Frames {

@@ -157,7 +157,7 @@ impl From<ToolResult> for Finished {
     }
 }
 
-/// What was held for a result, and is let go of when that has left the house: to close files, and to write
+/// What was held for a result, and is let go of when that has been sent: to close files, and to write
 /// down what was told, takes time that nobody has to wait for.
 #[derive(Default)]
 struct Remains(Option<Box<dyn Send>>);
@@ -204,7 +204,7 @@ struct Decided {
     tells: Vec<About>,
 }
 
-/// Says that a result has left the house, and with it every message it tells. Where this is dropped
+/// Says that a result has been sent, and with it every message it tells. Where this is dropped
 /// instead, they are told again.
 pub struct Receipt(ToolCall);
 
@@ -490,7 +490,7 @@ impl ToolCall {
         }
     }
 
-    /// To be said when the result has left the house.
+    /// To be said when the result has been sent.
     pub fn into_receipt(self) -> Receipt {
         Receipt(self)
     }

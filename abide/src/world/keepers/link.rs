@@ -527,7 +527,7 @@ impl Kept {
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
                     if matches!(event, Event::Grew { .. }) {
                         if self.inbox.is_empty() {
-                            // Whoever waits for the bytes knows of them now, and comes before the house.
+                            // Whoever waits for the bytes knows of them now, and comes before the engine.
                             tokio::task::yield_now().await;
                         }
                         self.link.tell_the_others();

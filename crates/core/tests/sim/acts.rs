@@ -175,7 +175,7 @@ impl Sim {
     }
 
     fn answer(&mut self) {
-        let open: Vec<_> = self.house.questions().map(|(id, _)| id).collect();
+        let open: Vec<_> = self.engine.questions().map(|(id, _)| id).collect();
         if open.is_empty() && self.random.chance(80) {
             return self.pass_up_to(4_000);
         }
@@ -283,7 +283,7 @@ impl Sim {
     /// Removes what the daemon knows to be over; what is not over is not removed, whatever is said.
     fn retention(&mut self) {
         let id = self.session();
-        let phase = self.house.session(id).map(|session| &session.phase);
+        let phase = self.engine.session(id).map(|session| &session.phase);
         if let Some(Phase::Ended { .. } | Phase::Failed { .. }) = phase {
             self.forget(id);
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use abide_core::record::replay;
 use abide_core::session::Phase;
 use abide_core::{
-    Answer, CallId, Closing, Effect, End, Event, House, Millis, Outcome, Question, QuestionId,
+    Answer, CallId, Closing, Effect, End, Engine, Event, Millis, Outcome, Question, QuestionId,
     Record, SessionId, Update, limit,
 };
 
@@ -20,7 +20,7 @@ impl Sim {
     pub(super) fn check_turn(
         &mut self,
         event: &Event,
-        before: Option<&House>,
+        before: Option<&Engine>,
         was_asked: &BTreeMap<QuestionId, Question>,
         effects: &[Effect],
     ) {
@@ -49,7 +49,7 @@ impl Sim {
         if effects.iter().any(refused) {
             assert_eq!(effects.len(), 1, "refused, and yet: {effects:?}");
             assert!(
-                before == Some(&self.house),
+                before == Some(&self.engine),
                 "a refused call changed something"
             );
         }
@@ -109,7 +109,7 @@ impl Sim {
                 };
                 call.interrupted = true;
                 let id = call.session.expect("a waiting call has a session");
-                let phase = self.house.session(id).map(|session| &session.phase);
+                let phase = self.engine.session(id).map(|session| &session.phase);
                 if let Some(Phase::Starting | Phase::Running { .. }) = phase {
                     self.lives.entry(id).or_default().decided = true;
                 }
@@ -352,20 +352,20 @@ impl Sim {
     /// What holds after every turn.
     pub(super) fn check_house(&mut self, event: &Event) {
         let now = self.now.mono;
-        let open: BTreeMap<_, _> = self.house.clone_questions();
+        let open: BTreeMap<_, _> = self.engine.clone_questions();
         assert_eq!(replay(&self.records), open, "replay gives other questions");
         let shown: BTreeSet<_> = open.keys().copied().collect();
         assert_eq!(self.shown, shown, "other questions are shown");
         for (id, state) in &open {
             let session = self
-                .house
+                .engine
                 .session(state.session)
                 .map(|session| &session.phase);
             let runs = matches!(session, Some(Phase::Running { ending: None, .. }));
             assert!(runs, "{id} is open, and its session does not run");
-            assert_eq!(self.house.open_question_of(state.session), Some(*id));
+            assert_eq!(self.engine.open_question_of(state.session), Some(*id));
         }
-        let counts = self.house.counts();
+        let counts = self.engine.counts();
         let waiting = self.calls.len();
         assert_eq!(
             counts.waits, waiting,
@@ -376,7 +376,7 @@ impl Sim {
         assert!(counts.waits <= limit::WAITS && counts.closed <= limit::CLOSED_QUESTIONS);
         if *event == Event::Tick {
             assert!(
-                self.house.alarm().is_none_or(|at| at > now),
+                self.engine.alarm().is_none_or(|at| at > now),
                 "an alarm was left behind"
             );
         }
@@ -386,7 +386,7 @@ impl Sim {
 
     fn check_sessions(&mut self) {
         let mut running = 0;
-        for (id, session) in self.house.sessions() {
+        for (id, session) in self.engine.sessions() {
             let life = &self.lives[&id];
             let keeper = &self.keepers[&id];
             match &session.phase {
@@ -416,14 +416,14 @@ impl Sim {
                 assert!(!self.endings.contains_key(&id), "{id} came back to life");
             }
         }
-        assert_eq!(self.house.counts().running, running);
+        assert_eq!(self.engine.counts().running, running);
     }
 
     /// Nobody waits for what has come about already.
     fn check_calls(&self) {
         for (id, call) in &self.calls {
             let session = call.session.expect("a waiting call has a session");
-            let phase = &self.house.session(session).expect("its session").phase;
+            let phase = &self.engine.session(session).expect("its session").phase;
             let over = match phase {
                 Phase::Starting => false,
                 Phase::Running { .. } => call.kind == Kind::Detached && !call.interrupted,
@@ -445,9 +445,9 @@ impl Sim {
     /// Nobody waits longer than agreed, and neither silence nor output goes unnoticed.
     pub(super) fn check_patience(&self) {
         let now = self.now.mono;
-        for (question, state) in self.house.questions() {
+        for (question, state) in self.engine.questions() {
             let known = self
-                .house
+                .engine
                 .session(state.session)
                 .map(|session| session.bytes);
             let keeper = &self.keepers[&state.session];
@@ -461,14 +461,14 @@ impl Sim {
             let over = call.until.is_some_and(|until| until + LATE < now);
             assert!(!over, "{id:?} waits beyond its patience: {call:?}");
         }
-        for (id, session) in self.house.sessions() {
+        for (id, session) in self.engine.sessions() {
             let Phase::Running { ending: None, .. } = session.phase else {
                 continue;
             };
             let Some(idle) = self.lives[&id].idle else {
                 continue;
             };
-            if self.house.open_question_of(id).is_some() {
+            if self.engine.open_question_of(id).is_some() {
                 self.check_stranded(id, idle);
             } else {
                 self.check_supervised(id, idle);
@@ -511,7 +511,7 @@ pub(super) trait CloneQuestions {
     fn clone_questions(&self) -> BTreeMap<QuestionId, Question>;
 }
 
-impl CloneQuestions for House {
+impl CloneQuestions for Engine {
     fn clone_questions(&self) -> BTreeMap<QuestionId, Question> {
         self.questions()
             .map(|(id, state)| (id, state.clone()))

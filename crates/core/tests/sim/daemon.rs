@@ -1,8 +1,8 @@
-//! The daemon of this world: it performs what the house wants, until it dies.
+//! The daemon of this world: it performs what the engine wants, until it dies.
 
 use abide_core::record::replay;
 use abide_core::session::Phase;
-use abide_core::{Effect, Event, House, Millis, Record, SessionId};
+use abide_core::{Effect, Engine, Event, Millis, Record, SessionId};
 
 use super::check::CloneQuestions;
 use super::keeper::{Deadline, Keeper, Truth};
@@ -12,10 +12,10 @@ impl Sim {
     /// One event, and everything that follows from it.
     pub(super) fn step(&mut self, event: Event) {
         self.tell(|| format!("{event:?}"));
-        let before = matches!(event, Event::Called { .. }).then(|| self.house.clone());
-        let was_asked = self.house.clone_questions();
+        let before = matches!(event, Event::Called { .. }).then(|| self.engine.clone());
+        let was_asked = self.engine.clone_questions();
         let mut effects = Vec::new();
-        self.house.step(self.now, event.clone(), &mut effects);
+        self.engine.step(self.now, event.clone(), &mut effects);
         self.check_turn(&event, before.as_ref(), &was_asked, &effects);
         if self.perform(&event, effects) {
             self.check_house(&event);
@@ -135,7 +135,7 @@ impl Sim {
     fn start(&mut self, id: SessionId, deadline: Option<Millis>) {
         self.tally.count("start");
         let given = self
-            .house
+            .engine
             .session(id)
             .expect("a session that starts")
             .clone();
@@ -169,7 +169,7 @@ impl Sim {
             keeper.cut_off();
         }
         self.world_goes_on_alone();
-        self.house = House::new(self.random.bits());
+        self.engine = Engine::new(self.random.bits());
         let mut told = Vec::new();
         for (id, keeper) in &self.keepers {
             told.push(Event::Found {
@@ -186,7 +186,7 @@ impl Sim {
         }
         for event in told {
             let mut effects = Vec::new();
-            self.house.step(self.now, event, &mut effects);
+            self.engine.step(self.now, event, &mut effects);
             assert!(effects.is_empty(), "nothing is done before all is known");
         }
         self.lives_begin();
@@ -216,7 +216,7 @@ impl Sim {
     }
 
     fn lives_begin(&mut self) {
-        for (id, session) in self.house.sessions() {
+        for (id, session) in self.engine.sessions() {
             let dying = matches!(
                 session.phase,
                 Phase::Running {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::time::Boot;
 use abide_core::{
-    Agent, CallId, Closing, Ending, Event, House, Key, Millis, Mono, Now, QuestionId, Record,
+    Agent, CallId, Closing, Ending, Engine, Event, Key, Millis, Mono, Now, QuestionId, Record,
     SessionId, Wall,
 };
 
@@ -127,7 +127,7 @@ struct Sim {
     story: Vec<String>,
     tally: Tally,
     now: Now,
-    house: House,
+    engine: Engine,
     /// How late the daemon's ticks are for now.
     late: Millis,
     faults: bool,
@@ -150,7 +150,7 @@ struct Sim {
 pub fn play(seed: u64, telling: Telling) -> Tally {
     let mut random = Random::new(seed);
     let mut sim = Sim {
-        house: House::new(random.bits()),
+        engine: Engine::new(random.bits()),
         random,
         telling,
         story: Vec::new(),
@@ -204,7 +204,7 @@ impl Sim {
         };
         loop {
             let tick = self
-                .house
+                .engine
                 .alarm()
                 .map(|at| (at + self.late).max(self.now.mono));
             let keeper = (self.keepers.iter())
@@ -250,7 +250,7 @@ impl Sim {
         }
         self.pass(Millis::from_secs(60));
         assert!(self.calls.is_empty(), "never answered: {:?}", self.calls);
-        let counts = self.house.counts();
+        let counts = self.engine.counts();
         let left = (
             counts.waits,
             counts.running,

@@ -104,7 +104,7 @@ impl Sim {
             let idle = self.lives[&id].idle.expect("an idle limit");
             self.check_idle(id, idle);
         }
-        let open = self.house.open_question_of(id);
+        let open = self.engine.open_question_of(id);
         assert!(open.is_some(), "{id}: handed over without a question");
         "nobody"
     }

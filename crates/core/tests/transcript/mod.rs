@@ -4,7 +4,7 @@ mod read;
 mod write;
 
 use abide_core::time::Boot;
-use abide_core::{Effect, Event, House, Millis, Mono, Now, QuestionId, Wall};
+use abide_core::{Effect, Engine, Event, Millis, Mono, Now, QuestionId, Wall};
 
 use read::Line;
 
@@ -51,9 +51,9 @@ pub fn difference(file: &str, written: &str, played: &str) -> String {
     out
 }
 
-/// One house and its clocks.
+/// One engine and its clocks.
 struct Stage {
-    house: House,
+    engine: Engine,
     now: Now,
     questions: Vec<QuestionId>,
 }
@@ -64,7 +64,7 @@ const BEGIN: u64 = 1_000_000_000;
 impl Stage {
     fn new() -> Self {
         Stage {
-            house: House::new(7),
+            engine: Engine::new(7),
             now: Now {
                 wall: Wall(1_700_000_000_000),
                 boot: Boot(BEGIN),
@@ -93,11 +93,11 @@ impl Stage {
                 self.step(Event::Tick, &mut out);
             }
             Line::Show(session) => {
-                let shown = write::session(&self.house, session, self);
+                let shown = write::session(&self.engine, session, self);
                 out += &format!("  = {shown}\n");
             }
             Line::Alarm => {
-                let alarm = self.house.alarm().map(|at| at.since(self.now.mono));
+                let alarm = self.engine.alarm().map(|at| at.since(self.now.mono));
                 let alarm = alarm.map_or("none".into(), |time| format!("in {time}"));
                 out += &format!("  = {alarm}\n");
             }
@@ -114,7 +114,7 @@ impl Stage {
     /// Lets time pass with a tick at each alarm, as a daemon would.
     fn pass(&mut self, time: Millis, out: &mut String) {
         let target = self.now.mono + time;
-        while let Some(at) = self.house.alarm()
+        while let Some(at) = self.engine.alarm()
             && at < target
         {
             self.advance(at.since(self.now.mono));
@@ -131,7 +131,7 @@ impl Stage {
 
     fn step(&mut self, event: Event, out: &mut String) {
         let mut effects = Vec::new();
-        self.house.step(self.now, event, &mut effects);
+        self.engine.step(self.now, event, &mut effects);
         assert!(effects.is_sorted_by_key(Effect::rank), "order: {effects:?}");
         for effect in &effects {
             if let Effect::Ask { question } = effect {

@@ -3,7 +3,7 @@
 use abide_core::message::{self, About};
 use abide_core::session::Phase;
 use abide_core::{
-    Answer, Closing, Effect, Ending, Exit, House, Millis, Outcome, QuestionId, Record, Refusal,
+    Answer, Closing, Effect, Ending, Engine, Exit, Millis, Outcome, QuestionId, Record, Refusal,
     SessionId, Update, WhyRunning,
 };
 
@@ -84,8 +84,8 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
 }
 
 /// What anybody may know of a session, on one line.
-pub fn session(house: &House, id: SessionId, stage: &Stage) -> String {
-    let Some(session) = house.session(id) else {
+pub fn session(engine: &Engine, id: SessionId, stage: &Stage) -> String {
+    let Some(session) = engine.session(id) else {
         return format!("{} is unknown", name(id));
     };
     let phase = match &session.phase {
@@ -102,7 +102,7 @@ pub fn session(house: &House, id: SessionId, stage: &Stage) -> String {
         Phase::Ended { ending } => format!("ended {}", ended(ending)),
         Phase::Failed { fault, .. } => format!("failed: {fault}"),
     };
-    let question = house.open_question_of(id).map_or("", |_| " asked");
+    let question = engine.open_question_of(id).map_or("", |_| " asked");
     format!("{} {phase} bytes={}{question}", name(id), session.bytes)
 }
 

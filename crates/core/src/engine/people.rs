@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{House, Turn};
+use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, QuestionId, SessionId};
 use crate::question::{Answer, Closing};
@@ -11,7 +11,7 @@ use crate::session::End;
 use crate::time::Millis;
 use crate::wait::{Asking, Outcome};
 
-impl House {
+impl Engine {
     /// A person's answer. The first one counts; what comes later is told who was first.
     pub(super) fn answered(
         &mut self,

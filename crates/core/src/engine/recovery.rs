@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::kept::{Kept, Patience};
-use super::{Alarm, House, Turn};
+use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
 use crate::limit;
@@ -12,7 +12,7 @@ use crate::session::{Phase, Session};
 use crate::time::Mono;
 use crate::wait::Wait;
 
-impl House {
+impl Engine {
     /// Quiet is counted from now: somebody may have decided to go on just before the crash, and
     /// that is not recorded.
     pub(super) fn found(

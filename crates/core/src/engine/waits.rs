@@ -3,14 +3,14 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Alarm, House, Turn};
+use super::{Alarm, Engine, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{CallId, SessionId};
 use crate::limit;
 use crate::request::Refusal;
 use crate::wait::{Outcome, Wait, WhyRunning};
 
-impl House {
+impl Engine {
     /// Answers a call at once where that is possible, and lets it wait where it is not.
     pub(super) fn wait_for(&mut self, turn: &mut Turn<'_>, wait: Wait) -> Result<(), Refusal> {
         let Some(kept) = self.sessions.get(&wait.session) else {

@@ -1,4 +1,4 @@
-//! A session as the house keeps it: what everybody may see, and who waits for it.
+//! A session as the engine keeps it: what everybody may see, and who waits for it.
 
 use alloc::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::session::{End, Ending, Phase, Session};
 use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait, WhyRunning};
 
-/// A session and what the house knows about it.
+/// A session and what the engine knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
     pub session: Session,

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::messages::Heard;
-use super::{House, Turn};
+use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, TimerId};
 use crate::limit;
@@ -17,7 +17,7 @@ use crate::timer::{
 };
 use crate::wait::Outcome;
 
-impl House {
+impl Engine {
     pub(super) fn timer_called(
         &mut self,
         turn: &mut Turn<'_>,

@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::kept::Kept;
-use super::{House, Turn};
+use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Key, SessionId, TimerId};
 use crate::request::{Refusal, Try};
@@ -15,7 +15,7 @@ use crate::time::{Mono, Wall};
 use crate::timer::{Found, Status, Timer, not_allowed};
 use crate::wait::{Asking, Goal, Wait};
 
-impl House {
+impl Engine {
     /// Whether a session is a try.
     fn is_try(&self, id: SessionId) -> bool {
         self.session(id)

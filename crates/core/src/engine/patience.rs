@@ -2,7 +2,7 @@
 //! put and closed. The clock belongs to the session: it runs whether or not a call waits.
 
 use super::kept::{Kept, Patience};
-use super::{Alarm, House, Turn};
+use super::{Alarm, Engine, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
 use crate::limit;
@@ -12,7 +12,7 @@ use crate::session::{End, Phase};
 use crate::time::Mono;
 use crate::wait::{Outcome, WhyRunning};
 
-impl House {
+impl Engine {
     /// Brings the clocks of a session into line with everything else. Called after whatever may
     /// have changed who waits, how long they may be patient, or the last sign of life.
     pub(super) fn wind(&mut self, turn: &Turn<'_>, id: SessionId) {
@@ -63,7 +63,7 @@ impl House {
                 self.release_stranded(turn, id);
                 self.wind(turn, id);
             }
-            // The clock has run out as far as the house knows; the keeper knows better.
+            // The clock has run out as far as the engine knows; the keeper knows better.
             Some(Patience::Off | Patience::Armed { .. } | Patience::Looking) => {
                 self.set_patience(id, Patience::Looking);
                 turn.push(Effect::Look { session: id });

@@ -2,7 +2,7 @@
 //! sees to both; should it not even answer, the world ends the tree itself.
 
 use super::kept::Kept;
-use super::{Alarm, House, Turn};
+use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;
 use crate::limit;
@@ -29,7 +29,7 @@ impl Kept {
     }
 }
 
-impl House {
+impl Engine {
     /// Sets the alarm for a session that should end. Called after whatever may have changed when that is.
     pub(super) fn mind_its_end(&mut self, id: SessionId) {
         let at = self.sessions.get(&id).and_then(Kept::due).map(|due| due.0);

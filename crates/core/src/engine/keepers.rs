@@ -4,13 +4,13 @@
 use alloc::vec::Vec;
 
 use super::kept::Patience;
-use super::{House, Turn};
+use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;
 use crate::session::{Ending, Phase};
 use crate::time::Mono;
 
-impl House {
+impl Engine {
     pub(super) fn started(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let Some(kept) = self.sessions.get_mut(&id) else {
             return;

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{House, Turn};
+use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId, TimerId};
 use crate::limit;
@@ -25,7 +25,7 @@ pub(super) enum Heard {
     Alone(Agent, Option<Conversation>, SessionId),
 }
 
-impl House {
+impl Engine {
     /// What the last daemon left behind in the database.
     pub(super) fn kept(&mut self, turn: &mut Turn<'_>, kept: Kept) {
         let probed: Vec<_> = (kept.timers.iter())
@@ -235,7 +235,7 @@ impl House {
         Ok(())
     }
 
-    /// The words of a call's answer have left the house.
+    /// The words of a call's answer have been sent.
     pub(super) fn delivered(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.heard.push(Heard::Delivered(call));
         let numbers = self.outbox.delivered(call);
@@ -280,7 +280,7 @@ impl House {
     }
 
     /// When boot time shows this, the next [`Event::Tick`](crate::Event::Tick) is wanted, whatever
-    /// [`alarm`](House::alarm) says. Sleep of the machine counts.
+    /// [`alarm`](Engine::alarm) says. Sleep of the machine counts.
     pub fn due(&self) -> Option<Boot> {
         let alarms = [
             self.timers.alarm(),
@@ -339,7 +339,7 @@ impl House {
         }
     }
 
-    /// What was to be recorded since the last [`settle`](House::settle) could not be, so none of it
+    /// What was to be recorded since the last [`settle`](Engine::settle) could not be, so none of it
     /// has happened: timers and messages stand as they did, those who waited wait on, and those who
     /// asked are refused. Takes the effects of that time back.
     pub fn undo(&mut self, now: Now, effects: &mut Vec<Effect>) {

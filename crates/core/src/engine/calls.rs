@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::kept::Kept;
-use super::{House, Turn};
+use super::{Engine, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
@@ -35,7 +35,7 @@ impl Limits {
     }
 }
 
-impl House {
+impl Engine {
     /// A call. Whatever can be refused is refused before anything changes. An id that is waiting
     /// already names that older call, which will be answered.
     pub(super) fn called(

@@ -5,12 +5,12 @@
 //! while anybody has joined, the clock does not run.
 
 use super::kept::Vigil;
-use super::{Alarm, House, Turn};
+use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;
 use crate::session::End;
 
-impl House {
+impl Engine {
     /// Brings the clock of a session's inactivity into line with everything else. Called after
     /// whatever may have changed who is there, the limit, or the last sign of life.
     pub(super) fn keep_vigil(&mut self, turn: &Turn<'_>, id: SessionId) {
@@ -33,7 +33,7 @@ impl House {
         kept.vigil = next;
     }
 
-    /// It has been inactive for too long as far as the house knows; the keeper knows better.
+    /// It has been inactive for too long as far as the engine knows; the keeper knows better.
     pub(super) fn look_for_life(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         if let Some(kept) = self.sessions.get_mut(&id) {
             kept.vigil = Vigil::Looking;

@@ -1,7 +1,7 @@
 //! All sessions, waits and questions of one daemon, and the one function that changes them.
 //!
-//! [`House::step`] is told what happened and says what must be done. It never waits, reads a clock
-//! or touches the world, so two houses that are told the same are the same.
+//! [`Engine::step`] takes an event and returns effects. It never waits, reads a clock or does I/O, so two
+//! engines that get the same events are in the same state.
 
 mod calls;
 mod keepers;
@@ -32,11 +32,11 @@ use crate::wait::Wait;
 use kept::Kept;
 use messages::Heard;
 
-/// Everything one daemon decides about.
+/// State of everything that one daemon decides about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct House {
+pub struct Engine {
     sessions: BTreeMap<SessionId, Kept>,
-    /// How many of them have a leader that runs, or is being started.
+    /// Number of sessions whose leader runs or is being started.
     running: usize,
     keys: BTreeMap<(Agent, Key), SessionId>,
     waits: BTreeMap<CallId, Wait>,
@@ -59,7 +59,7 @@ pub struct House {
     retry_at: Steady,
 }
 
-/// What an alarm is for. A wait that ends comes before the idleness of the same moment, so that
+/// Purpose of an alarm. A wait that ends comes before the idleness of the same moment, so that
 /// nobody is asked on behalf of a call that is being answered; and before the inactivity of that
 /// moment, which that call has kept away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,7 +83,7 @@ impl Turn<'_> {
     }
 }
 
-/// How much of everything there is.
+/// Sizes of the tables of an [`Engine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Sessions known, ended ones included.
@@ -106,10 +106,10 @@ pub struct Counts {
     pub messages: usize,
 }
 
-impl House {
-    /// An empty house. The ids of its questions follow from `seed`.
+impl Engine {
+    /// Engine without sessions. The ids of its questions follow from `seed`.
     pub fn new(seed: u64) -> Self {
-        House {
+        Engine {
             sessions: BTreeMap::new(),
             running: 0,
             keys: BTreeMap::new(),
@@ -228,12 +228,12 @@ impl House {
         self.sessions.get(&session)?.question()
     }
 
-    /// How many people watch.
+    /// Number of people who watch.
     pub fn watchers(&self) -> u32 {
         self.watchers
     }
 
-    /// How much of everything there is.
+    /// Sizes of all tables.
     pub fn counts(&self) -> Counts {
         Counts {
             sessions: self.sessions.len(),
