@@ -417,7 +417,7 @@ impl Runtime {
         );
         let agents = handle.clients().agents();
         recovered.extend(agents.iter().map(|agent| handle.resumable(agent)));
-        recovered.push(Event::Kept(Box::new(kept)));
+        recovered.push(Event::StateLoaded(Box::new(kept)));
         recovered.push(Event::Recovered);
         recovered.extend(unheard);
         keepers.warm_up();

@@ -18,7 +18,7 @@ use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
 use abide_core::id::Shuffle;
-use abide_core::record::Kept;
+use abide_core::record::StoredState;
 use abide_core::timer::Until;
 use abide_core::{Question, QuestionId, Record, TimerId};
 use rusqlite::{Connection, ffi};
@@ -128,7 +128,7 @@ pub struct Opened {
     /// Questions that are open.
     pub questions: Vec<(QuestionId, Question)>,
     /// Timers and messages.
-    pub kept: Kept,
+    pub kept: StoredState,
     /// What the timers wait for.
     pub conditions: Vec<(TimerId, Until)>,
 }

@@ -171,7 +171,7 @@ impl Engine {
             Event::Recovered => self.recovered(turn),
             Event::Unheard { session } => self.unheard(turn, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
-            Event::Kept(kept) => self.kept(turn, *kept),
+            Event::StateLoaded(stored) => self.state_loaded(turn, *stored),
             Event::Held { timer, seen } => {
                 self.condition_decided(turn, timer, By::Condition, seen);
             }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::question::Question;
-use crate::record::Kept;
+use crate::record::StoredState;
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
 use crate::time::{Mono, Wall};
@@ -119,8 +119,8 @@ pub enum Event {
         /// Which.
         sessions: Vec<SessionId>,
     },
-    /// At start, before any call: what the database kept of timers and messages.
-    Kept(Box<Kept>),
+    /// Timers and messages from the database: once at start, before any call.
+    StateLoaded(Box<StoredState>),
     /// What a timer waited for holds.
     Held {
         /// Which timer.

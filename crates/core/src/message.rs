@@ -86,7 +86,7 @@ pub enum Record {
 
 /// A message read back at start that has not been seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredMessage {
     /// Its number.
     pub number: u64,
     /// To whom.
@@ -180,7 +180,7 @@ impl Outbox {
         &mut self,
         shuffle: Shuffle,
         next: u64,
-        kept: Vec<Kept>,
+        kept: Vec<StoredMessage>,
         made: impl Fn(Wall) -> Steady,
     ) {
         self.shuffle = shuffle.for_messages();

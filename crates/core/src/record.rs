@@ -36,9 +36,9 @@ pub enum Record {
     Message(message::Record),
 }
 
-/// What the database kept of timers and messages.
+/// Timers and messages as the database has them at the start of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredState {
     /// How numbers become ids in this database.
     pub shuffle: Shuffle,
     /// Names the machine's present boot.
@@ -50,11 +50,11 @@ pub struct Kept {
     /// The number that the next message takes.
     pub next_message: u64,
     /// Timers that have not ended.
-    pub timers: Vec<timer::Kept>,
+    pub timers: Vec<timer::StoredTimer>,
     /// The timers that ended last, oldest first, each with the key it was made under.
     pub ended: Vec<(timer::Timer, Option<Key>)>,
     /// Messages that have not been seen.
-    pub messages: Vec<message::Kept>,
+    pub messages: Vec<message::StoredMessage>,
 }
 
 /// The questions that are open after all these, in the order in which they were recorded.

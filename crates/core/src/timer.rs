@@ -273,7 +273,7 @@ pub enum Course {
 
 /// A timer read back at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredTimer {
     /// Its number.
     pub number: u64,
     /// Whose it is.

@@ -170,7 +170,7 @@ impl Stage {
             );
         }
         let kept = self.book.kept(self.boot_id);
-        self.step(Event::Kept(Box::new(kept)), out);
+        self.step(Event::StateLoaded(Box::new(kept)), out);
         if found {
             self.step(Event::Recovered, out);
         }

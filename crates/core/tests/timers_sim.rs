@@ -190,7 +190,7 @@ impl World {
         self.started = self.time;
         self.present.clear();
         let kept = Box::new(self.book.kept(self.boot_id));
-        let mut events = vec![Event::Kept(kept)];
+        let mut events = vec![Event::StateLoaded(kept)];
         events.extend(self.agents.iter().map(|agent| Event::Resumable {
             agent: agent.clone(),
             conversations: vec![conversation(0)],

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use abide_core::id::Shuffle;
 use abide_core::limit;
 use abide_core::message::{self, About};
-use abide_core::record::Kept;
+use abide_core::record::StoredState;
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer, Until};
 use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
@@ -46,13 +46,13 @@ pub(super) fn kept(
     db: &Connection,
     shuffle: Shuffle,
     boot_id: u128,
-) -> Result<(Kept, Conditions), StoreFault> {
+) -> Result<(StoredState, Conditions), StoreFault> {
     let next = |table: &str| -> Result<u64, StoreFault> {
         let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
         Ok(db.query_row(&sql, [], |row| row.get(0))?)
     };
     let (timers, conditions) = timers(db, shuffle)?;
-    let kept = Kept {
+    let kept = StoredState {
         shuffle,
         boot_id,
         anchor: anchor(db)?,
@@ -99,7 +99,10 @@ impl Names {
     }
 }
 
-fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Conditions), StoreFault> {
+fn timers(
+    db: &Connection,
+    shuffle: Shuffle,
+) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
     let (mut names, mut conversations) = (Names::default(), Names::default());
     let mut found = Vec::new();
     let mut conditions = Conditions::new();
@@ -134,7 +137,7 @@ fn timers(db: &Connection, shuffle: Shuffle) -> Result<(Vec<timer::Kept>, Condit
             };
             conditions.push((TimerId::from_bits(shuffle.mix(number)), until));
         }
-        found.push(timer::Kept {
+        found.push(timer::StoredTimer {
             number,
             agent,
             conversation: conversations.maybe(row.get(12)?),
@@ -213,7 +216,7 @@ fn kind(word: &str) -> Kind {
     }
 }
 
-fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
+fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> {
     // The calls whose answers were to tell these are gone. Where a full disk does not let that be noted,
     // whoever reads them does.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
@@ -230,7 +233,7 @@ fn messages(db: &Connection) -> Result<Vec<message::Kept>, StoreFault> {
         let Some(about) = subject(&about) else {
             continue;
         };
-        found.push(message::Kept {
+        found.push(message::StoredMessage {
             number: row.get(0)?,
             agent: Agent(names.of(&agent)),
             about,

@@ -9,7 +9,7 @@ use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId, TimerId};
 use crate::limit;
 use crate::message::{self, About, Reader, Rule, Subject, Whose};
-use crate::record::{Kept, Record};
+use crate::record::{Record, StoredState};
 use crate::request::{Caller, Refusal};
 use crate::time::{Boot, Millis, Now, Steady, Wall};
 use crate::timer::{self, By};
@@ -26,22 +26,22 @@ pub(super) enum Heard {
 }
 
 impl Engine {
-    /// What the last daemon left behind in the database.
-    pub(super) fn kept(&mut self, turn: &mut Turn<'_>, kept: Kept) {
-        let probed: Vec<_> = (kept.timers.iter())
+    /// Takes over timers and messages of the daemon before.
+    pub(super) fn state_loaded(&mut self, turn: &mut Turn<'_>, stored: StoredState) {
+        let probed: Vec<_> = (stored.timers.iter())
             .filter(|timer| timer.conditional)
             .filter(|timer| matches!(timer.state.course, timer::Course::Running { .. }))
             .map(|timer| timer.number)
             .collect();
         let anchor = self.timers.open(
             turn.now,
-            kept.shuffle,
-            kept.anchor,
-            kept.boot_id,
-            kept.next_timer,
-            kept.timers,
+            stored.shuffle,
+            stored.anchor,
+            stored.boot_id,
+            stored.next_timer,
+            stored.timers,
         );
-        self.timers.remember(kept.ended);
+        self.timers.remember(stored.ended);
         let anchored = timer::Record::Anchored(anchor);
         turn.push(Effect::Record(Record::Timer(anchored)));
         for number in probed {
@@ -54,7 +54,7 @@ impl Engine {
             Steady(now.0.saturating_sub(ago))
         };
         self.outbox
-            .open(kept.shuffle, kept.next_message, kept.messages, made);
+            .open(stored.shuffle, stored.next_message, stored.messages, made);
         let agents = self.outbox.agents_with_conversations();
         self.conversations.open(now, agents);
     }

@@ -8,7 +8,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Act, Anchor, By, Course, Create, Kept, Kind, Place, Refusal, State, Status, Timer};
+use super::{
+    Act, Anchor, By, Course, Create, Kind, Place, Refusal, State, Status, StoredTimer, Timer,
+};
 use crate::id::{Agent, Conversation, Key, NUMBER_BITS, Shuffle, TimerId};
 use crate::limit;
 use crate::request;
@@ -137,7 +139,7 @@ impl Timers {
         anchor: Option<Anchor>,
         boot_id: u128,
         next: u64,
-        kept: Vec<Kept>,
+        kept: Vec<StoredTimer>,
     ) -> Anchor {
         self.shuffle = shuffle;
         self.anchor = Anchor::at_start(anchor, boot_id, now);

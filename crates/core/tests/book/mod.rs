@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::id::Shuffle;
 use abide_core::message::{self, About};
-use abide_core::record::{Kept, Record};
+use abide_core::record::{Record, StoredState};
 use abide_core::timer::{self, Anchor, Status};
 use abide_core::{Agent, Conversation, MessageId, TimerId, Wall};
 
@@ -19,7 +19,7 @@ pub struct Book {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub id: TimerId,
-    pub kept: timer::Kept,
+    pub kept: timer::StoredTimer,
     pub ended: Option<Status>,
     pub ended_times: u32,
 }
@@ -60,7 +60,7 @@ impl Book {
                 at,
                 ..
             } => {
-                let kept = timer::Kept {
+                let kept = timer::StoredTimer {
                     number: *number,
                     agent: agent.clone(),
                     conversation: conversation.clone(),
@@ -148,11 +148,11 @@ impl Book {
         );
     }
 
-    pub fn kept(&self, boot_id: u128) -> Kept {
+    pub fn kept(&self, boot_id: u128) -> StoredState {
         self.check();
         let live = self.timers.values().filter(|row| row.ended.is_none());
         let unseen = self.messages.iter().filter(|(_, letter)| !letter.seen);
-        Kept {
+        StoredState {
             shuffle: Shuffle { key: 7 },
             boot_id,
             anchor: self.anchor,
@@ -161,7 +161,7 @@ impl Book {
             timers: live.map(|row| row.kept.clone()).collect(),
             ended: Vec::new(),
             messages: unseen
-                .map(|(number, letter)| message::Kept {
+                .map(|(number, letter)| message::StoredMessage {
                     number: *number,
                     agent: letter.agent.clone(),
                     about: letter.about,
