@@ -5,12 +5,12 @@
 
 mod calls;
 mod keepers;
-mod kept;
 mod messages;
 mod overdue;
 mod patience;
 mod people;
 mod recovery;
+mod session_state;
 mod timers;
 mod tries;
 mod vigil;
@@ -29,13 +29,13 @@ use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
 use crate::timer::{By, Standing, Timers};
 use crate::wait::Wait;
-use kept::Kept;
 use messages::Heard;
+use session_state::SessionState;
 
 /// State of everything that one daemon decides about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
-    sessions: BTreeMap<SessionId, Kept>,
+    sessions: BTreeMap<SessionId, SessionState>,
     /// Number of sessions whose leader runs or is being started.
     running: usize,
     keys: BTreeMap<(Agent, Key), SessionId>,

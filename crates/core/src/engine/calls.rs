@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
-use super::kept::Kept;
+use super::session_state::SessionState;
 use super::{Engine, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{Agent, CallId, Conversation, SessionId};
@@ -178,7 +178,7 @@ impl Engine {
         let (id, call) = (wait.session, wait.call);
         self.has_room_to_run(id)?;
         self.has_room_to_wait()?;
-        let mut kept = Kept::new(session);
+        let mut kept = SessionState::new(session);
         kept.limit = deadline;
         kept.deadline = deadline.map(|limit| turn.now.mono + limit);
         self.keep(id, kept);
@@ -324,8 +324,8 @@ impl Engine {
     }
 
     /// A session this caller may know of: its own, or any for a person at the command line.
-    fn seen(&self, caller: &Option<Agent>, session: SessionId) -> Result<&Kept, Refusal> {
-        let own = |kept: &&Kept| caller.as_ref().is_none_or(|me| *me == kept.session.agent);
+    fn seen(&self, caller: &Option<Agent>, session: SessionId) -> Result<&SessionState, Refusal> {
+        let own = |kept: &&SessionState| caller.as_ref().is_none_or(|me| *me == kept.session.agent);
         (self.sessions.get(&session).filter(own)).ok_or(Refusal::SessionNotFound(session))
     }
 
@@ -347,7 +347,11 @@ impl Engine {
         };
         wait.goal = Goal::Interrupted;
         let id = wait.session;
-        if self.sessions.get(&id).is_some_and(Kept::leader_runs) {
+        if self
+            .sessions
+            .get(&id)
+            .is_some_and(SessionState::leader_runs)
+        {
             self.condemn(turn, id, End::User);
         }
     }

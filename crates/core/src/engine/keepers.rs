@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::kept::Patience;
+use super::session_state::Patience;
 use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;

@@ -1,7 +1,7 @@
 //! The backstop behind keepers: a session that should have ended, at its hard limit or by a kill, and has not. Its keeper
 //! sees to both; should it not even answer, the world ends the tree itself.
 
-use super::kept::Kept;
+use super::session_state::SessionState;
 use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;
@@ -9,7 +9,7 @@ use crate::limit;
 use crate::session::{End, Phase};
 use crate::time::Mono;
 
-impl Kept {
+impl SessionState {
     /// When it should have ended at the latest, and why.
     fn due(&self) -> Option<(Mono, End)> {
         let killed = self.killed.map(|at| at + limit::KILL_GRACE);
@@ -32,7 +32,11 @@ impl Kept {
 impl Engine {
     /// Sets the alarm for a session that should end. Called after whatever may have changed when that is.
     pub(super) fn mind_its_end(&mut self, id: SessionId) {
-        let at = self.sessions.get(&id).and_then(Kept::due).map(|due| due.0);
+        let at = self
+            .sessions
+            .get(&id)
+            .and_then(SessionState::due)
+            .map(|due| due.0);
         self.set_overdue(id, at);
     }
 
@@ -51,7 +55,7 @@ impl Engine {
 
     /// It should have ended, and no keeper has said so. The world finds out whether the keeper is at work.
     pub(super) fn overdue(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let due = self.sessions.get(&id).and_then(Kept::due);
+        let due = self.sessions.get(&id).and_then(SessionState::due);
         let again = due.map(|(_, end)| {
             turn.push(Effect::Force { session: id, end });
             turn.now.mono + limit::FORCE_AGAIN

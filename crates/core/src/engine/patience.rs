@@ -1,7 +1,7 @@
 //! The idle clock of a session: when it runs, what happens when it runs out, and how a question is
 //! put and closed. The clock belongs to the session: it runs whether or not a call waits.
 
-use super::kept::{Kept, Patience};
+use super::session_state::{Patience, SessionState};
 use super::{Alarm, Engine, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
@@ -36,7 +36,7 @@ impl Engine {
 
     /// When the calls that wait for a question which nobody can answer are handed over: one idle limit
     /// after the last of them began to wait.
-    fn hand_over_at(&self, kept: &Kept) -> Option<Mono> {
+    fn hand_over_at(&self, kept: &SessionState) -> Option<Mono> {
         let stranded = kept.askers > 0 && !self.reaches_a_person(kept);
         let idle = kept.session.idle.unwrap_or(limit::IDLE_DEFAULT);
         stranded.then(|| kept.asker_since + idle)
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    fn reaches_a_person(&self, kept: &Kept) -> bool {
+    fn reaches_a_person(&self, kept: &SessionState) -> bool {
         self.watchers > 0 || kept.here > 0
     }
 
@@ -176,7 +176,7 @@ impl Engine {
 
     /// Answers those who wait for a question that nobody can answer any more. The question stays open.
     pub(super) fn release_stranded(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let stranded = |kept: &Kept| {
+        let stranded = |kept: &SessionState| {
             kept.askers > 0 && kept.question().is_some() && !self.reaches_a_person(kept)
         };
         if self.sessions.get(&id).is_some_and(stranded) {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::kept::{Kept, Patience};
+use super::session_state::{Patience, SessionState};
 use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
@@ -22,7 +22,7 @@ impl Engine {
         state: Session,
         deadline: Option<Mono>,
     ) {
-        let mut kept = Kept::new(state);
+        let mut kept = SessionState::new(state);
         kept.deadline = deadline;
         kept.found = true;
         kept.patience_from = turn.now.mono;
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// Takes a session in.
-    pub(super) fn keep(&mut self, id: SessionId, kept: Kept) {
+    pub(super) fn keep(&mut self, id: SessionId, kept: SessionState) {
         if let Some(key) = kept.session.key.clone() {
             let name = (kept.session.agent.clone(), key);
             self.keys.entry(name).or_insert(id);
@@ -85,11 +85,11 @@ impl Engine {
     /// A session has ended and nobody has heard of it. Whoever waited for it before the last start may
     /// come back for that.
     pub(super) fn unheard(&mut self, turn: &Turn<'_>, id: SessionId) {
-        let over = |kept: &&mut Kept| {
+        let over = |kept: &&mut SessionState| {
             let phase = &kept.session.phase;
             matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
         };
-        let told = |kept: &&mut Kept| !kept.session.started_by.is_try();
+        let told = |kept: &&mut SessionState| !kept.session.started_by.is_try();
         if let Some(kept) = self.sessions.get_mut(&id).filter(over).filter(told) {
             kept.unheard = true;
             let until = self.take_up_until.max(turn.now.mono);
@@ -129,7 +129,7 @@ impl Engine {
     /// Sessions whose folders are gone. One that still runs has its folder, whatever is said.
     pub(super) fn forgotten(&mut self, sessions: &[SessionId]) {
         for id in sessions {
-            let over = |kept: &Kept| {
+            let over = |kept: &SessionState| {
                 matches!(
                     kept.session.phase,
                     Phase::Ended { .. } | Phase::Failed { .. }
@@ -157,7 +157,7 @@ impl Engine {
 
 /// Whether a question from before the crash still is one: nothing was written since it was put, or
 /// so long ago that it would have been put again.
-fn still_idle(kept: &Kept, asked: &Question, turn: &Turn<'_>) -> bool {
+fn still_idle(kept: &SessionState, asked: &Question, turn: &Turn<'_>) -> bool {
     match kept.session.phase {
         Phase::Running {
             quiet_since,

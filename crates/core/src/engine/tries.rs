@@ -5,7 +5,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::kept::Kept;
+use super::session_state::SessionState;
 use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Key, SessionId, TimerId};
@@ -104,7 +104,7 @@ impl Engine {
 
     /// The command of a try has ended. What it left behind is ended too.
     pub(super) fn try_exited(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let left = |kept: &Kept| matches!(kept.session.phase, Phase::Leftover { .. });
+        let left = |kept: &SessionState| matches!(kept.session.phase, Phase::Leftover { .. });
         if self.is_try(id) && self.sessions.get(&id).is_some_and(left) {
             self.condemn(turn, id, End::Agent);
         }
@@ -177,7 +177,7 @@ impl Engine {
     }
 }
 
-fn is_over(kept: &Kept) -> bool {
+fn is_over(kept: &SessionState) -> bool {
     match kept.session.phase {
         Phase::Ended { .. } | Phase::Failed { .. } => true,
         Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => false,

@@ -4,7 +4,7 @@
 //! A call that waits for a session, reads from it or writes to it joins it for as long as that takes:
 //! while anybody has joined, the clock does not run.
 
-use super::kept::Vigil;
+use super::session_state::Vigil;
 use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;

@@ -1,4 +1,4 @@
-//! A session as the engine keeps it: what everybody may see, and who waits for it.
+//! State of one session in the engine: its public part, its waits and its timers.
 
 use alloc::collections::BTreeSet;
 
@@ -8,46 +8,46 @@ use crate::session::{End, Ending, Phase, Session};
 use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait, WhyRunning};
 
-/// A session and what the engine knows about it.
+/// Session with everything that the engine knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct SessionState {
     pub session: Session,
     pub waits: BTreeSet<CallId>,
-    /// How many of the waits ask a person when the session is idle.
+    /// Number of waits that ask a person when the session is idle.
     pub askers: usize,
-    /// How many of these reach a person through their own door.
+    /// Number of these that reach a person through their own client.
     pub here: usize,
-    /// When the last call that asks joined the session.
+    /// Time at which the last of these began to wait.
     pub asker_since: Mono,
     /// Calls that can be answered with the question itself, by when they would ask at the latest:
     /// shortly before their client's limit.
     pub cuts: BTreeSet<(Mono, CallId)>,
     pub patience: Patience,
-    /// Quiet before this moment does not count: a person or the agent has decided to go on since.
+    /// Quiet time before this moment does not count, because a person or the agent extended the session.
     pub patience_from: Mono,
     pub vigil: Vigil,
-    /// The last moment at which somebody was there: a call that waited, read or wrote.
+    /// Time of the last call that waited, read or wrote.
     pub attended: Mono,
-    /// The idle time that was stated to the person who said no.
+    /// Idle time in the question that a person answered with no.
     pub declined_idle: Option<Millis>,
-    /// Set once the tree must go. The kill is sent once, and not before there is something to kill; again
-    /// only for what did not die of it.
+    /// Reason of the kill, once it is decided. The kill is sent once, and only when there is something to
+    /// kill; again only if the tree did not die.
     pub doom: Option<End>,
-    /// It was killed, and did not die.
+    /// The tree was killed and did not die.
     pub undying: bool,
-    /// It is from before the last start: those who waited for it then may come back.
+    /// The session was started by an earlier daemon: its waits may come back.
     pub found: bool,
-    /// It has ended, and nobody has heard of that yet.
+    /// The session has ended, and no call or message has reported that yet.
     pub unheard: bool,
-    /// The hard limit it is to be started with.
+    /// Deadline with which the session is started, from its start on.
     pub limit: Option<Millis>,
-    /// A hard limit that was moved before the command had started.
+    /// Deadline that was moved before the command had started.
     pub held_deadline: Option<Mono>,
-    /// When its hard limit is reached.
+    /// Deadline.
     pub deadline: Option<Mono>,
-    /// When it was decided that it must end.
+    /// Time of the decision to kill.
     pub killed: Option<Mono>,
-    /// When the daemon will look whether its keeper has ended it.
+    /// Time at which the daemon checks that the keeper has ended the session.
     pub overdue: Option<Mono>,
 }
 
@@ -91,9 +91,9 @@ pub(super) enum Vigil {
     Looking,
 }
 
-impl Kept {
+impl SessionState {
     pub fn new(session: Session) -> Self {
-        Kept {
+        SessionState {
             session,
             waits: BTreeSet::new(),
             askers: 0,
