@@ -235,7 +235,7 @@ impl Engine {
             return Ok(());
         }
         self.has_room_to_wait()?;
-        self.condemn(turn, session, end);
+        self.request_kill(turn, session, end);
         self.begin_wait(wait);
         Ok(())
     }
@@ -352,7 +352,7 @@ impl Engine {
             .get(&id)
             .is_some_and(SessionState::leader_runs)
         {
-            self.condemn(turn, id, End::User);
+            self.request_kill(turn, id, End::User);
         }
     }
 }

@@ -185,7 +185,7 @@ impl Engine {
     }
 
     /// Decides that the tree must go. The first decision stands, and is sent once.
-    pub(super) fn condemn(&mut self, turn: &mut Turn<'_>, id: SessionId, end: End) {
+    pub(super) fn request_kill(&mut self, turn: &mut Turn<'_>, id: SessionId, end: End) {
         self.withdraw(turn, id);
         let Some(kept) = self.sessions.get_mut(&id) else {
             return;

@@ -37,7 +37,7 @@ impl Engine {
                 if let Some(kept) = self.sessions.get_mut(&session) {
                     kept.declined_idle = idle;
                 }
-                self.condemn(turn, session, End::IdleDeclined);
+                self.request_kill(turn, session, End::IdleDeclined);
             }
         }
         let outcome = Outcome::Done;

@@ -98,7 +98,7 @@ impl Engine {
         };
         let wanted = (self.sessions.get(&id)).is_some_and(|kept| kept.waits.iter().any(tried));
         if wait.goal == Goal::Tried && !wanted {
-            self.condemn(turn, id, End::Agent);
+            self.request_kill(turn, id, End::Agent);
         }
     }
 
@@ -106,7 +106,7 @@ impl Engine {
     pub(super) fn try_exited(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let left = |kept: &SessionState| matches!(kept.session.phase, Phase::Leftover { .. });
         if self.is_try(id) && self.sessions.get(&id).is_some_and(left) {
-            self.condemn(turn, id, End::Agent);
+            self.request_kill(turn, id, End::Agent);
         }
     }
 
@@ -122,7 +122,7 @@ impl Engine {
             .map(|(_, id)| *id)
             .collect();
         for id in tries {
-            self.condemn(turn, id, End::Agent);
+            self.request_kill(turn, id, End::Agent);
         }
     }
 
@@ -146,7 +146,7 @@ impl Engine {
         for (name, (runs, _, id)) in &latest {
             self.keys.insert(name.clone(), *id);
             if *runs && !self.is_awaited(turn, *id) {
-                self.condemn(turn, *id, End::Agent);
+                self.request_kill(turn, *id, End::Agent);
             }
         }
         for (name, id) in tries {

@@ -51,7 +51,7 @@ impl Engine {
             kept.vigil = Vigil::Off;
         }
         if looked && kept.inactive_at().is_some_and(|at| at <= turn.now.mono) {
-            self.condemn(turn, id, End::Inactivity);
+            self.request_kill(turn, id, End::Inactivity);
         } else {
             self.keep_vigil(turn, id);
         }
