@@ -249,7 +249,7 @@ impl Engine {
         limits: Limits,
     ) -> Result<(), Refusal> {
         let kept = self.seen(caller, session)?;
-        if !kept.leader_runs() || kept.doom.is_some() {
+        if !kept.leader_runs() || kept.kill_reason.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
         let limits = limits.meant_for(&kept.session);

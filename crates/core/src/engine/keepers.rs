@@ -20,12 +20,12 @@ impl Engine {
         }
         kept.session.phase = Phase::Running {
             quiet_since: turn.now.mono,
-            ending: kept.doom,
+            ending: kept.kill_reason,
         };
         let held = kept.held_deadline.take();
         kept.deadline = held.or_else(|| Some(turn.now.mono + kept.limit?));
-        let doom = kept.doom;
-        kept.killed = doom.map(|_| turn.now.mono);
+        let kill_reason = kept.kill_reason;
+        kept.killed = kill_reason.map(|_| turn.now.mono);
         if let Some(at) = held {
             turn.push(Effect::SetDeadline {
                 session: id,
@@ -33,7 +33,7 @@ impl Engine {
             });
             self.keep_limits(turn, id);
         }
-        if let Some(end) = doom {
+        if let Some(end) = kill_reason {
             turn.push(Effect::Kill { session: id, end });
         }
         self.phase_changed(turn, id);
@@ -87,7 +87,7 @@ impl Engine {
         let Some(kept) = self.sessions.get_mut(&id) else {
             return;
         };
-        match (&kept.session.phase, kept.doom) {
+        match (&kept.session.phase, kept.kill_reason) {
             (Phase::Starting, Some(end)) if !empty => {
                 turn.push(Effect::Kill { session: id, end });
             }

@@ -13,7 +13,7 @@ impl SessionState {
     /// When it should have ended at the latest, and why.
     fn due(&self) -> Option<(Mono, End)> {
         let killed = self.killed.map(|at| at + limit::KILL_GRACE);
-        let killed = killed.zip(self.doom).filter(|_| !self.undying);
+        let killed = killed.zip(self.kill_reason).filter(|_| !self.undying);
         let limit = self
             .deadline
             .map(|at| (at + limit::LIMIT_GRACE, End::Deadline));

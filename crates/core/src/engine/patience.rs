@@ -190,7 +190,7 @@ impl Engine {
         let Some(kept) = self.sessions.get_mut(&id) else {
             return;
         };
-        if kept.doom.is_none() {
+        if kept.kill_reason.is_none() {
             let kill = Effect::Kill { session: id, end };
             match &mut kept.session.phase {
                 Phase::Starting => {}
@@ -201,7 +201,7 @@ impl Engine {
                 Phase::Leftover { .. } => turn.push(kill),
                 Phase::Ended { .. } | Phase::Failed { .. } => return,
             }
-            kept.doom = Some(end);
+            kept.kill_reason = Some(end);
             kept.killed = Some(turn.now.mono);
             turn.push(Effect::Publish { session: id });
         } else if kept.undying {

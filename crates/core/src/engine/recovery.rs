@@ -28,7 +28,7 @@ impl Engine {
         kept.patience_from = turn.now.mono;
         kept.attended = turn.now.mono;
         if let Phase::Running { ending, .. } = kept.session.phase {
-            kept.doom = ending;
+            kept.kill_reason = ending;
         }
         if !self.sessions.contains_key(&id) {
             self.keep(id, kept);

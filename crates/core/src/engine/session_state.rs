@@ -32,7 +32,7 @@ pub(super) struct SessionState {
     pub declined_idle: Option<Millis>,
     /// Reason of the kill, once it is decided. The kill is sent once, and only when there is something to
     /// kill; again only if the tree did not die.
-    pub doom: Option<End>,
+    pub kill_reason: Option<End>,
     /// The tree was killed and did not die.
     pub undying: bool,
     /// The session was started by an earlier daemon: its waits may come back.
@@ -105,7 +105,7 @@ impl SessionState {
             vigil: Vigil::Off,
             attended: Mono::default(),
             declined_idle: None,
-            doom: None,
+            kill_reason: None,
             undying: false,
             found: false,
             unheard: false,
@@ -238,7 +238,7 @@ impl SessionState {
     /// Whether what is left of the tree is being killed, so that those who wait are told when it is
     /// gone and not before.
     fn must_empty(&self, ending: &Ending) -> bool {
-        self.doom.is_some() || ending.end.is_kill()
+        self.kill_reason.is_some() || ending.end.is_kill()
     }
 }
 
