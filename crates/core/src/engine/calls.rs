@@ -334,7 +334,7 @@ impl Engine {
         self.reader_gone(turn, call);
         if let Some(wait) = self.end_wait(turn, call) {
             self.release_stranded(turn, wait.session);
-            self.wind(turn, wait.session);
+            self.rearm_idle_timer(turn, wait.session);
             self.try_left(turn, &wait);
         }
     }

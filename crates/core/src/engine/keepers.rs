@@ -70,9 +70,9 @@ impl Engine {
             Some(Patience::Looking) => self.looked(turn, id),
             Some(Patience::Asked { .. }) if more => {
                 self.withdraw(turn, id);
-                self.wind(turn, id);
+                self.rearm_idle_timer(turn, id);
             }
-            Some(Patience::Off | Patience::Armed { .. }) => self.wind(turn, id),
+            Some(Patience::Off | Patience::Armed { .. }) => self.rearm_idle_timer(turn, id),
             Some(Patience::Asked { .. }) | None => {}
         }
     }
@@ -147,7 +147,7 @@ impl Engine {
             self.reply(turn, call, outcome);
         }
         self.mind_its_end(id);
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 
     /// Tells everybody whom a new phase concerns. A question does not outlive the leader.
@@ -156,6 +156,6 @@ impl Engine {
         turn.push(Effect::Publish { session: id });
         self.answer_waits(turn, id);
         self.mind_its_end(id);
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 }

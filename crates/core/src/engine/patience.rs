@@ -15,7 +15,7 @@ use crate::wait::{Outcome, WhyRunning};
 impl Engine {
     /// Brings the clocks of a session into line with everything else. Called after whatever may
     /// have changed who waits, how long they may be patient, or the last sign of life.
-    pub(super) fn wind(&mut self, turn: &Turn<'_>, id: SessionId) {
+    pub(super) fn rearm_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
         let Some(kept) = self.sessions.get(&id) else {
             return;
         };
@@ -61,7 +61,7 @@ impl Engine {
         match self.sessions.get(&id).map(|kept| kept.patience) {
             Some(Patience::Asked { .. }) => {
                 self.release_stranded(turn, id);
-                self.wind(turn, id);
+                self.rearm_idle_timer(turn, id);
             }
             // The clock has run out as far as the engine knows; the keeper knows better.
             Some(Patience::Off | Patience::Armed { .. } | Patience::Looking) => {
@@ -80,7 +80,7 @@ impl Engine {
         };
         let idle = kept.idle_at().is_some_and(|at| at <= turn.now.mono);
         if !idle {
-            self.wind(turn, id);
+            self.rearm_idle_timer(turn, id);
         } else if kept.askers == 0 || self.reaches_a_person(kept) {
             self.ask(turn, id);
         } else {
@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Closes an open question. The caller winds the clock when it has done the rest.
+    /// Closes an open question. The caller rearms the idle timer when it has done the rest.
     pub(super) fn close(&mut self, turn: &mut Turn<'_>, question: QuestionId, closing: Closing) {
         let Some(id) = self.questions.get(question).map(|state| state.session) else {
             return;
@@ -158,7 +158,7 @@ impl Engine {
         if let Some(kept) = self.sessions.get_mut(&id) {
             kept.patience_from = turn.now.mono;
         }
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 
     /// Nobody can be asked: every wait that would have asked is answered. The session goes on, and so does
@@ -171,7 +171,7 @@ impl Engine {
         if self.open_question_of(id).is_none() {
             self.ask(turn, id);
         }
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 
     /// Answers those who wait for a question that nobody can answer any more. The question stays open.
@@ -209,6 +209,6 @@ impl Engine {
             turn.push(Effect::Kill { session: id, end });
         }
         self.mind_its_end(id);
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 }

@@ -79,7 +79,7 @@ impl Engine {
             kept.enter(wait);
         }
         self.release_stranded(turn, id);
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 
     pub(super) fn watchers_are(&mut self, turn: &mut Turn<'_>, count: u32) {

@@ -32,7 +32,7 @@ impl Engine {
         }
         if !self.sessions.contains_key(&id) {
             self.keep(id, kept);
-            self.wind(turn, id);
+            self.rearm_idle_timer(turn, id);
             self.mind_its_end(id);
         }
     }

@@ -40,7 +40,7 @@ impl Engine {
                 turn.push(Effect::Tell { call, update });
             }
         }
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
         Ok(())
     }
 
@@ -111,6 +111,6 @@ impl Engine {
         let id = wait.session;
         self.reply(turn, call, Outcome::Running(id, WhyRunning::Standby));
         self.release_stranded(turn, id);
-        self.wind(turn, id);
+        self.rearm_idle_timer(turn, id);
     }
 }
