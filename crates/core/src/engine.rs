@@ -4,6 +4,7 @@
 //! engines that get the same events are in the same state.
 
 mod calls;
+mod inactivity;
 mod keepers;
 mod messages;
 mod overdue;
@@ -13,7 +14,6 @@ mod recovery;
 mod session_state;
 mod timers;
 mod tries;
-mod vigil;
 mod waits;
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -257,7 +257,7 @@ impl Engine {
             match alarm {
                 Alarm::Standby(call) => self.standby_over(turn, call),
                 Alarm::Idle(session) => self.idle_due(turn, session),
-                Alarm::Inactive(session) => self.look_for_life(turn, session),
+                Alarm::Inactive(session) => self.inactivity_due(turn, session),
                 Alarm::Unheard(session) => self.nobody_came_back(turn, session),
                 Alarm::Overdue(session) => self.overdue(turn, session),
             }

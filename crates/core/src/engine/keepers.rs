@@ -65,7 +65,7 @@ impl Engine {
             turn.push(Effect::Publish { session: id });
         }
         // What is closed now is not asked about.
-        self.sign_of_life(turn, id);
+        self.activity_reported(turn, id);
         match self.sessions.get(&id).map(|kept| kept.patience) {
             Some(Patience::Looking) => self.looked(turn, id),
             Some(Patience::Asked { .. }) if more => {

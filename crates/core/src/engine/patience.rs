@@ -31,7 +31,7 @@ impl Engine {
             },
         };
         self.set_patience(id, next);
-        self.keep_vigil(turn, id);
+        self.rearm_inactivity_timer(turn, id);
     }
 
     /// When the calls that wait for a question which nobody can answer are handed over: one idle limit

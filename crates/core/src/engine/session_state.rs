@@ -25,7 +25,7 @@ pub(super) struct SessionState {
     pub patience: Patience,
     /// Quiet time before this moment does not count, because a person or the agent extended the session.
     pub patience_from: Mono,
-    pub vigil: Vigil,
+    pub inactivity_timer: InactivityTimer,
     /// Time of the last call that waited, read or wrote.
     pub attended: Mono,
     /// Idle time in the question that a person answered with no.
@@ -80,10 +80,10 @@ impl Patience {
     }
 }
 
-/// Where the clock of a session's inactivity stands.
+/// Inactivity timer of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Vigil {
-    /// It does not run: somebody is there, or it may be inactive for ever.
+pub(super) enum InactivityTimer {
+    /// Not running: a call waits, or there is no limit.
     Off,
     /// It runs, as far as is known, until then.
     Armed { at: Mono },
@@ -102,7 +102,7 @@ impl SessionState {
             cuts: BTreeSet::new(),
             patience: Patience::Off,
             patience_from: Mono::default(),
-            vigil: Vigil::Off,
+            inactivity_timer: InactivityTimer::Off,
             attended: Mono::default(),
             declined_idle: None,
             kill_reason: None,
