@@ -4,11 +4,11 @@
 //! engines that get the same events are in the same state.
 
 mod calls;
+mod idle;
 mod inactivity;
 mod keepers;
 mod messages;
 mod overdue;
-mod patience;
 mod people;
 mod recovery;
 mod session_state;

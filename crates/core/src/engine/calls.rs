@@ -182,7 +182,7 @@ impl Engine {
         kept.limit = deadline;
         kept.deadline = deadline.map(|limit| turn.now.mono + limit);
         self.keep(id, kept);
-        self.mind_its_end(id);
+        self.rearm_overdue_timer(id);
         self.begin_wait(wait);
         turn.push(Effect::Start {
             session: id,
@@ -267,7 +267,7 @@ impl Engine {
             if let Some(kept) = self.sessions.get_mut(&session) {
                 kept.session.idle = Some(idle);
             }
-            self.be_patient_again(turn, session);
+            self.restart_idle_timer(turn, session);
         }
         if limits
             .deadline
@@ -308,7 +308,7 @@ impl Engine {
             }
             None => {}
         }
-        self.mind_its_end(session);
+        self.rearm_overdue_timer(session);
     }
 
     /// Whether a session's owner hears what this caller is told: the agent's conversation that started

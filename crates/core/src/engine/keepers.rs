@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::session_state::Patience;
+use super::session_state::IdleTimer;
 use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::SessionId;
@@ -66,14 +66,14 @@ impl Engine {
         }
         // What is closed now is not asked about.
         self.activity_reported(turn, id);
-        match self.sessions.get(&id).map(|kept| kept.patience) {
-            Some(Patience::Looking) => self.looked(turn, id),
-            Some(Patience::Asked { .. }) if more => {
+        match self.sessions.get(&id).map(|kept| kept.idle_timer) {
+            Some(IdleTimer::Looking) => self.looked(turn, id),
+            Some(IdleTimer::Asked { .. }) if more => {
                 self.withdraw(turn, id);
                 self.rearm_idle_timer(turn, id);
             }
-            Some(Patience::Off | Patience::Armed { .. }) => self.rearm_idle_timer(turn, id),
-            Some(Patience::Asked { .. }) | None => {}
+            Some(IdleTimer::Off | IdleTimer::Armed { .. }) => self.rearm_idle_timer(turn, id),
+            Some(IdleTimer::Asked { .. }) | None => {}
         }
     }
 
@@ -146,7 +146,7 @@ impl Engine {
         for (call, outcome) in answers {
             self.reply(turn, call, outcome);
         }
-        self.mind_its_end(id);
+        self.rearm_overdue_timer(id);
         self.rearm_idle_timer(turn, id);
     }
 
@@ -155,7 +155,7 @@ impl Engine {
         self.withdraw(turn, id);
         turn.push(Effect::Publish { session: id });
         self.answer_waits(turn, id);
-        self.mind_its_end(id);
+        self.rearm_overdue_timer(id);
         self.rearm_idle_timer(turn, id);
     }
 }

@@ -31,7 +31,7 @@ impl SessionState {
 
 impl Engine {
     /// Sets the alarm for a session that should end. Called after whatever may have changed when that is.
-    pub(super) fn mind_its_end(&mut self, id: SessionId) {
+    pub(super) fn rearm_overdue_timer(&mut self, id: SessionId) {
         let at = self
             .sessions
             .get(&id)

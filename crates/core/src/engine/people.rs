@@ -31,7 +31,7 @@ impl Engine {
                     kept.session.unasked_until = turn.now.mono + time;
                     self.keep_limits(turn, session);
                 }
-                self.be_patient_again(turn, session);
+                self.restart_idle_timer(turn, session);
             }
             Answer::No => {
                 if let Some(kept) = self.sessions.get_mut(&session) {

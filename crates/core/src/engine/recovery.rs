@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::session_state::{Patience, SessionState};
+use super::session_state::{IdleTimer, SessionState};
 use super::{Alarm, Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
@@ -25,7 +25,7 @@ impl Engine {
         let mut kept = SessionState::new(state);
         kept.deadline = deadline;
         kept.found = true;
-        kept.patience_from = turn.now.mono;
+        kept.idle_counts_from = turn.now.mono;
         kept.attended = turn.now.mono;
         if let Phase::Running { ending, .. } = kept.session.phase {
             kept.kill_reason = ending;
@@ -33,7 +33,7 @@ impl Engine {
         if !self.sessions.contains_key(&id) {
             self.keep(id, kept);
             self.rearm_idle_timer(turn, id);
-            self.mind_its_end(id);
+            self.rearm_overdue_timer(id);
         }
     }
 
@@ -64,9 +64,9 @@ impl Engine {
                 Some(kept) if still_idle(kept, &state, turn) => {
                     let beyond = kept.session.bytes;
                     let hand_over_at = None;
-                    self.set_patience(
+                    self.set_idle_timer(
                         id,
-                        Patience::Asked {
+                        IdleTimer::Asked {
                             question,
                             hand_over_at,
                         },

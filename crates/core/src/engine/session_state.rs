@@ -22,9 +22,9 @@ pub(super) struct SessionState {
     /// Calls that can be answered with the question itself, by when they would ask at the latest:
     /// shortly before their client's limit.
     pub cuts: BTreeSet<(Mono, CallId)>,
-    pub patience: Patience,
+    pub idle_timer: IdleTimer,
     /// Quiet time before this moment does not count, because a person or the agent extended the session.
-    pub patience_from: Mono,
+    pub idle_counts_from: Mono,
     pub inactivity_timer: InactivityTimer,
     /// Time of the last call that waited, read or wrote.
     pub attended: Mono,
@@ -51,31 +51,31 @@ pub(super) struct SessionState {
     pub overdue: Option<Mono>,
 }
 
-/// Where the idle clock of a session stands.
+/// Idle timer of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Patience {
-    /// It does not run: there is no idle limit, or nothing to ask about.
+pub(super) enum IdleTimer {
+    /// Not running: there is no idle limit, or nothing to ask about.
     Off,
-    /// It runs, as far as is known, until then.
+    /// Runs until then, as far as is known.
     Armed { at: Mono },
-    /// It may have run out; the keeper is being asked for the last sign of life.
+    /// May have expired: the keeper is being asked for the last activity.
     Looking,
-    /// It has run out, and a question is open.
+    /// Expired, and a question is open.
     Asked {
         question: QuestionId,
-        /// When the calls that wait for the answer are handed over. `None`: none waits, or a person can
-        /// be reached.
+        /// Time at which the calls that wait for the answer are released. `None`: no call waits, or a
+        /// person can be reached.
         hand_over_at: Option<Mono>,
     },
 }
 
-impl Patience {
-    /// When it wants to be looked at.
+impl IdleTimer {
+    /// Time of the alarm.
     pub fn alarm(self) -> Option<Mono> {
         match self {
-            Patience::Off | Patience::Looking => None,
-            Patience::Armed { at } => Some(at),
-            Patience::Asked { hand_over_at, .. } => hand_over_at,
+            IdleTimer::Off | IdleTimer::Looking => None,
+            IdleTimer::Armed { at } => Some(at),
+            IdleTimer::Asked { hand_over_at, .. } => hand_over_at,
         }
     }
 }
@@ -85,9 +85,9 @@ impl Patience {
 pub(super) enum InactivityTimer {
     /// Not running: a call waits, or there is no limit.
     Off,
-    /// It runs, as far as is known, until then.
+    /// Runs until then, as far as is known.
     Armed { at: Mono },
-    /// It may have run out; the keeper is being asked for the last sign of life.
+    /// May have expired: the keeper is being asked for the last activity.
     Looking,
 }
 
@@ -100,8 +100,8 @@ impl SessionState {
             here: 0,
             asker_since: Mono::default(),
             cuts: BTreeSet::new(),
-            patience: Patience::Off,
-            patience_from: Mono::default(),
+            idle_timer: IdleTimer::Off,
+            idle_counts_from: Mono::default(),
             inactivity_timer: InactivityTimer::Off,
             attended: Mono::default(),
             declined_idle: None,
@@ -118,9 +118,9 @@ impl SessionState {
     }
 
     pub fn question(&self) -> Option<QuestionId> {
-        match self.patience {
-            Patience::Asked { question, .. } => Some(question),
-            Patience::Off | Patience::Armed { .. } | Patience::Looking => None,
+        match self.idle_timer {
+            IdleTimer::Asked { question, .. } => Some(question),
+            IdleTimer::Off | IdleTimer::Armed { .. } | IdleTimer::Looking => None,
         }
     }
 
@@ -139,7 +139,7 @@ impl SessionState {
                 ending: None,
             } => {
                 let idle = self.session.idle?;
-                let since = quiet_since.max(self.patience_from);
+                let since = quiet_since.max(self.idle_counts_from);
                 let limit = (since + idle).max(self.session.unasked_until);
                 let half = (since + Millis(idle.0 / 2)).max(self.session.unasked_until);
                 let cut = self.cuts.first().map(|(at, _)| *at);
@@ -159,7 +159,7 @@ impl SessionState {
         let limit = self.session.idle.unwrap_or_default();
         match self.session.phase {
             Phase::Running { quiet_since, .. }
-                if now.since(quiet_since.max(self.patience_from)) < limit =>
+                if now.since(quiet_since.max(self.idle_counts_from)) < limit =>
             {
                 let quiet = now.since(quiet_since);
                 Millis(quiet.0 / 1_000 * 1_000)

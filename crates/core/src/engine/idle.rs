@@ -1,7 +1,7 @@
-//! The idle clock of a session: when it runs, what happens when it runs out, and how a question is
-//! put and closed. The clock belongs to the session: it runs whether or not a call waits.
+//! Idle timer of a session: when it runs, what happens when it expires, and how a question is opened and
+//! closed. The timer belongs to the session: it runs whether or not a call waits.
 
-use super::session_state::{Patience, SessionState};
+use super::session_state::{IdleTimer, SessionState};
 use super::{Alarm, Engine, Turn};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
@@ -13,68 +13,68 @@ use crate::time::Mono;
 use crate::wait::{Outcome, WhyRunning};
 
 impl Engine {
-    /// Brings the clocks of a session into line with everything else. Called after whatever may
-    /// have changed who waits, how long they may be patient, or the last sign of life.
+    /// Sets the idle timer and the inactivity timer from the state of the session. Called after every
+    /// change of its waits, its limits or its last activity.
     pub(super) fn rearm_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
         let Some(kept) = self.sessions.get(&id) else {
             return;
         };
-        let next = match (kept.patience, kept.idle_at()) {
-            (Patience::Asked { question, .. }, _) => Patience::Asked {
+        let next = match (kept.idle_timer, kept.idle_at()) {
+            (IdleTimer::Asked { question, .. }, _) => IdleTimer::Asked {
                 question,
                 hand_over_at: self.hand_over_at(kept).map(|at| at.max(turn.now.mono)),
             },
-            (_, None) => Patience::Off,
-            (Patience::Looking, Some(_)) => Patience::Looking,
-            (Patience::Off | Patience::Armed { .. }, Some(at)) => Patience::Armed {
+            (_, None) => IdleTimer::Off,
+            (IdleTimer::Looking, Some(_)) => IdleTimer::Looking,
+            (IdleTimer::Off | IdleTimer::Armed { .. }, Some(at)) => IdleTimer::Armed {
                 at: at.max(turn.now.mono),
             },
         };
-        self.set_patience(id, next);
+        self.set_idle_timer(id, next);
         self.rearm_inactivity_timer(turn, id);
     }
 
-    /// When the calls that wait for a question which nobody can answer are handed over: one idle limit
-    /// after the last of them began to wait.
+    /// Time at which the calls are released that wait for a question which nobody can answer: one idle
+    /// limit after the last of them began to wait.
     fn hand_over_at(&self, kept: &SessionState) -> Option<Mono> {
         let stranded = kept.askers > 0 && !self.reaches_a_person(kept);
         let idle = kept.session.idle.unwrap_or(limit::IDLE_DEFAULT);
         stranded.then(|| kept.asker_since + idle)
     }
 
-    /// Moves the idle clock, and its alarm with it.
-    pub(super) fn set_patience(&mut self, id: SessionId, next: Patience) {
+    /// Sets the idle timer and its alarm.
+    pub(super) fn set_idle_timer(&mut self, id: SessionId, next: IdleTimer) {
         let Some(kept) = self.sessions.get_mut(&id) else {
             return;
         };
-        if let Some(at) = kept.patience.alarm() {
+        if let Some(at) = kept.idle_timer.alarm() {
             self.alarms.remove(&(at, Alarm::Idle(id)));
         }
         if let Some(at) = next.alarm() {
             self.alarms.insert((at, Alarm::Idle(id)));
         }
-        kept.patience = next;
+        kept.idle_timer = next;
     }
 
-    /// The alarm of the idle clock is due.
+    /// Handles the alarm of the idle timer.
     pub(super) fn idle_due(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        match self.sessions.get(&id).map(|kept| kept.patience) {
-            Some(Patience::Asked { .. }) => {
+        match self.sessions.get(&id).map(|kept| kept.idle_timer) {
+            Some(IdleTimer::Asked { .. }) => {
                 self.release_stranded(turn, id);
                 self.rearm_idle_timer(turn, id);
             }
-            // The clock has run out as far as the engine knows; the keeper knows better.
-            Some(Patience::Off | Patience::Armed { .. } | Patience::Looking) => {
-                self.set_patience(id, Patience::Looking);
+            // The keeper may know of later activity.
+            Some(IdleTimer::Off | IdleTimer::Armed { .. } | IdleTimer::Looking) => {
+                self.set_idle_timer(id, IdleTimer::Looking);
                 turn.push(Effect::Look { session: id });
             }
             None => {}
         }
     }
 
-    /// The keeper has answered.
+    /// Handles the answer of the keeper about the last activity.
     pub(super) fn looked(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        self.set_patience(id, Patience::Off);
+        self.set_idle_timer(id, IdleTimer::Off);
         let Some(kept) = self.sessions.get(&id) else {
             return;
         };
@@ -105,9 +105,9 @@ impl Engine {
             asked: turn.now.wall,
         };
         let question = self.questions.open(state.clone());
-        self.set_patience(
+        self.set_idle_timer(
             id,
-            Patience::Asked {
+            IdleTimer::Asked {
                 question,
                 hand_over_at: None,
             },
@@ -134,7 +134,7 @@ impl Engine {
             return;
         };
         if self.open_question_of(id) == Some(question) {
-            self.set_patience(id, Patience::Off);
+            self.set_idle_timer(id, IdleTimer::Off);
         }
         let agent = self.session(id).map(|session| session.agent.clone());
         self.questions.close(question, closing, agent);
@@ -153,10 +153,10 @@ impl Engine {
         }
     }
 
-    /// From now on quiet is counted afresh: somebody has decided to go on.
-    pub(super) fn be_patient_again(&mut self, turn: &Turn<'_>, id: SessionId) {
+    /// Restarts the idle timer: a person or the agent extended the session.
+    pub(super) fn restart_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
         if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.patience_from = turn.now.mono;
+            kept.idle_counts_from = turn.now.mono;
         }
         self.rearm_idle_timer(turn, id);
     }
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Decides that the tree must go. The first decision stands, and is sent once.
+    /// Decides to kill the process tree. The first decision counts, and is sent once.
     pub(super) fn request_kill(&mut self, turn: &mut Turn<'_>, id: SessionId, end: End) {
         self.withdraw(turn, id);
         let Some(kept) = self.sessions.get_mut(&id) else {
@@ -208,7 +208,7 @@ impl Engine {
             // Its keeper says again how things stand, and whoever kills it now hears that.
             turn.push(Effect::Kill { session: id, end });
         }
-        self.mind_its_end(id);
+        self.rearm_overdue_timer(id);
         self.rearm_idle_timer(turn, id);
     }
 }
