@@ -205,12 +205,14 @@ impl Engine {
 
     /// A session.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id).map(|kept| &kept.session)
+        self.sessions.get(&id).map(|entry| &entry.session)
     }
 
     /// All sessions, ended ones included.
     pub fn sessions(&self) -> impl Iterator<Item = (SessionId, &Session)> {
-        self.sessions.iter().map(|(&id, kept)| (id, &kept.session))
+        self.sessions
+            .iter()
+            .map(|(&id, entry)| (id, &entry.session))
     }
 
     /// An open question.

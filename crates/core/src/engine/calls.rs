@@ -178,10 +178,10 @@ impl Engine {
         let (id, call) = (wait.session, wait.call);
         self.has_room_to_run(id)?;
         self.has_room_to_wait()?;
-        let mut kept = SessionState::new(session);
-        kept.limit = deadline;
-        kept.deadline = deadline.map(|limit| turn.now.mono + limit);
-        self.keep(id, kept);
+        let mut entry = SessionState::new(session);
+        entry.limit = deadline;
+        entry.deadline = deadline.map(|limit| turn.now.mono + limit);
+        self.keep(id, entry);
         self.rearm_overdue_timer(id);
         self.begin_wait(wait);
         turn.push(Effect::Start {
@@ -203,7 +203,7 @@ impl Engine {
             format!("sessions are running already (limit {limit})")
         } else if self.sessions.len() >= limit::SESSIONS {
             let limit = limit::SESSIONS;
-            format!("sessions are kept already, ended ones included (limit {limit})")
+            format!("sessions are entry already, ended ones included (limit {limit})")
         } else if self.sessions.contains_key(&spare) {
             format!("sessions would be called {spare} (limit 1)")
         } else {
@@ -248,24 +248,24 @@ impl Engine {
         session: SessionId,
         limits: Limits,
     ) -> Result<(), Refusal> {
-        let kept = self.seen(caller, session)?;
-        if !kept.leader_runs() || kept.kill_reason.is_some() {
+        let entry = self.seen(caller, session)?;
+        if !entry.leader_runs() || entry.kill_reason.is_some() {
             return Err(Refusal::SessionEnded(session));
         }
-        let limits = limits.meant_for(&kept.session);
+        let limits = limits.meant_for(&entry.session);
         if let Some(deadline) = limits.deadline {
             self.set_deadline(turn, session, deadline);
         }
         if let Some(limit) = limits.inactivity {
-            if let Some(kept) = self.sessions.get_mut(&session) {
-                kept.session.inactivity = (limit != Millis(0)).then_some(limit);
+            if let Some(entry) = self.sessions.get_mut(&session) {
+                entry.session.inactivity = (limit != Millis(0)).then_some(limit);
             }
             self.attended(turn, session);
         }
         if let Some(idle) = limits.idle {
             self.withdraw(turn, session);
-            if let Some(kept) = self.sessions.get_mut(&session) {
-                kept.session.idle = Some(idle);
+            if let Some(entry) = self.sessions.get_mut(&session) {
+                entry.session.idle = Some(idle);
             }
             self.restart_idle_timer(turn, session);
         }
@@ -298,12 +298,12 @@ impl Engine {
     /// A keeper that is still starting cannot be told yet, but the new limit counts from now.
     fn set_deadline(&mut self, turn: &mut Turn<'_>, session: SessionId, deadline: Millis) {
         match self.sessions.get_mut(&session) {
-            Some(kept) if kept.session.phase == Phase::Starting => {
-                kept.held_deadline = Some(turn.now.mono + deadline);
-                kept.deadline = kept.held_deadline;
+            Some(entry) if entry.session.phase == Phase::Starting => {
+                entry.held_deadline = Some(turn.now.mono + deadline);
+                entry.deadline = entry.held_deadline;
             }
-            Some(kept) => {
-                kept.deadline = Some(turn.now.mono + deadline);
+            Some(entry) => {
+                entry.deadline = Some(turn.now.mono + deadline);
                 turn.push(Effect::SetDeadline { session, deadline });
             }
             None => {}
@@ -325,7 +325,8 @@ impl Engine {
 
     /// A session this caller may know of: its own, or any for a person at the command line.
     fn seen(&self, caller: &Option<Agent>, session: SessionId) -> Result<&SessionState, Refusal> {
-        let own = |kept: &&SessionState| caller.as_ref().is_none_or(|me| *me == kept.session.agent);
+        let own =
+            |entry: &&SessionState| caller.as_ref().is_none_or(|me| *me == entry.session.agent);
         (self.sessions.get(&session).filter(own)).ok_or(Refusal::SessionNotFound(session))
     }
 

@@ -16,13 +16,13 @@ impl Engine {
     /// Sets the idle timer and the inactivity timer from the state of the session. Called after every
     /// change of its waits, its limits or its last activity.
     pub(super) fn rearm_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get(&id) else {
+        let Some(entry) = self.sessions.get(&id) else {
             return;
         };
-        let next = match (kept.idle_timer, kept.idle_at()) {
+        let next = match (entry.idle_timer, entry.idle_at()) {
             (IdleTimer::Asked { question, .. }, _) => IdleTimer::Asked {
                 question,
-                hand_over_at: self.hand_over_at(kept).map(|at| at.max(turn.now.mono)),
+                hand_over_at: self.hand_over_at(entry).map(|at| at.max(turn.now.mono)),
             },
             (_, None) => IdleTimer::Off,
             (IdleTimer::Looking, Some(_)) => IdleTimer::Looking,
@@ -36,29 +36,29 @@ impl Engine {
 
     /// Time at which the calls are released that wait for a question which nobody can answer: one idle
     /// limit after the last of them began to wait.
-    fn hand_over_at(&self, kept: &SessionState) -> Option<Mono> {
-        let stranded = kept.askers > 0 && !self.reaches_a_person(kept);
-        let idle = kept.session.idle.unwrap_or(limit::IDLE_DEFAULT);
-        stranded.then(|| kept.asker_since + idle)
+    fn hand_over_at(&self, entry: &SessionState) -> Option<Mono> {
+        let stranded = entry.askers > 0 && !self.reaches_a_person(entry);
+        let idle = entry.session.idle.unwrap_or(limit::IDLE_DEFAULT);
+        stranded.then(|| entry.asker_since + idle)
     }
 
     /// Sets the idle timer and its alarm.
     pub(super) fn set_idle_timer(&mut self, id: SessionId, next: IdleTimer) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if let Some(at) = kept.idle_timer.alarm() {
+        if let Some(at) = entry.idle_timer.alarm() {
             self.alarms.remove(&(at, Alarm::Idle(id)));
         }
         if let Some(at) = next.alarm() {
             self.alarms.insert((at, Alarm::Idle(id)));
         }
-        kept.idle_timer = next;
+        entry.idle_timer = next;
     }
 
     /// Handles the alarm of the idle timer.
     pub(super) fn idle_due(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        match self.sessions.get(&id).map(|kept| kept.idle_timer) {
+        match self.sessions.get(&id).map(|entry| entry.idle_timer) {
             Some(IdleTimer::Asked { .. }) => {
                 self.release_stranded(turn, id);
                 self.rearm_idle_timer(turn, id);
@@ -75,33 +75,33 @@ impl Engine {
     /// Handles the answer of the keeper about the last activity.
     pub(super) fn looked(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         self.set_idle_timer(id, IdleTimer::Off);
-        let Some(kept) = self.sessions.get(&id) else {
+        let Some(entry) = self.sessions.get(&id) else {
             return;
         };
-        let idle = kept.idle_at().is_some_and(|at| at <= turn.now.mono);
+        let idle = entry.idle_at().is_some_and(|at| at <= turn.now.mono);
         if !idle {
             self.rearm_idle_timer(turn, id);
-        } else if kept.askers == 0 || self.reaches_a_person(kept) {
+        } else if entry.askers == 0 || self.reaches_a_person(entry) {
             self.ask(turn, id);
         } else {
             self.hand_over(turn, id);
         }
     }
 
-    fn reaches_a_person(&self, kept: &SessionState) -> bool {
-        self.watchers > 0 || kept.here > 0
+    fn reaches_a_person(&self, entry: &SessionState) -> bool {
+        self.watchers > 0 || entry.here > 0
     }
 
     /// Opens a question. It is recorded whether or not anybody can see it now: the page, `abide answer`
     /// and later calls show it for as long as it is open.
     fn ask(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get(&id) else {
+        let Some(entry) = self.sessions.get(&id) else {
             return;
         };
-        let beyond = kept.session.bytes;
+        let beyond = entry.session.bytes;
         let state = Question {
             session: id,
-            idle: kept.idle_time(turn.now.mono),
+            idle: entry.idle_time(turn.now.mono),
             asked: turn.now.wall,
         };
         let question = self.questions.open(state.clone());
@@ -155,8 +155,8 @@ impl Engine {
 
     /// Restarts the idle timer: a person or the agent extended the session.
     pub(super) fn restart_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
-        if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.idle_counts_from = turn.now.mono;
+        if let Some(entry) = self.sessions.get_mut(&id) {
+            entry.idle_counts_from = turn.now.mono;
         }
         self.rearm_idle_timer(turn, id);
     }
@@ -176,8 +176,8 @@ impl Engine {
 
     /// Answers those who wait for a question that nobody can answer any more. The question stays open.
     pub(super) fn release_stranded(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let stranded = |kept: &SessionState| {
-            kept.askers > 0 && kept.question().is_some() && !self.reaches_a_person(kept)
+        let stranded = |entry: &SessionState| {
+            entry.askers > 0 && entry.question().is_some() && !self.reaches_a_person(entry)
         };
         if self.sessions.get(&id).is_some_and(stranded) {
             self.hand_over(turn, id);
@@ -187,12 +187,12 @@ impl Engine {
     /// Decides to kill the process tree. The first decision counts, and is sent once.
     pub(super) fn request_kill(&mut self, turn: &mut Turn<'_>, id: SessionId, end: End) {
         self.withdraw(turn, id);
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if kept.kill_reason.is_none() {
+        if entry.kill_reason.is_none() {
             let kill = Effect::Kill { session: id, end };
-            match &mut kept.session.phase {
+            match &mut entry.session.phase {
                 Phase::Starting => {}
                 Phase::Running { ending, .. } => {
                     *ending = Some(end);
@@ -201,10 +201,10 @@ impl Engine {
                 Phase::Leftover { .. } => turn.push(kill),
                 Phase::Ended { .. } | Phase::Failed { .. } => return,
             }
-            kept.kill_reason = Some(end);
-            kept.killed = Some(turn.now.mono);
+            entry.kill_reason = Some(end);
+            entry.killed = Some(turn.now.mono);
             turn.push(Effect::Publish { session: id });
-        } else if kept.undying {
+        } else if entry.undying {
             // Its keeper says again how things stand, and whoever kills it now hears that.
             turn.push(Effect::Kill { session: id, end });
         }

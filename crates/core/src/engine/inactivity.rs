@@ -13,10 +13,10 @@ impl Engine {
     /// Sets the inactivity timer from the state of the session. Called after every change of its waits, its
     /// limit or its last activity.
     pub(super) fn rearm_inactivity_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        let next = match (kept.inactivity_timer, kept.inactive_at()) {
+        let next = match (entry.inactivity_timer, entry.inactive_at()) {
             (_, None) => InactivityTimer::Off,
             (InactivityTimer::Looking, Some(_)) => InactivityTimer::Looking,
             (InactivityTimer::Off | InactivityTimer::Armed { .. }, Some(at)) => {
@@ -25,33 +25,33 @@ impl Engine {
                 }
             }
         };
-        if let InactivityTimer::Armed { at } = kept.inactivity_timer {
+        if let InactivityTimer::Armed { at } = entry.inactivity_timer {
             self.alarms.remove(&(at, Alarm::Inactive(id)));
         }
         if let InactivityTimer::Armed { at } = next {
             self.alarms.insert((at, Alarm::Inactive(id)));
         }
-        kept.inactivity_timer = next;
+        entry.inactivity_timer = next;
     }
 
     /// Handles the timer: the keeper is asked for the last activity, which the engine may not know yet.
     pub(super) fn inactivity_due(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.inactivity_timer = InactivityTimer::Looking;
+        if let Some(entry) = self.sessions.get_mut(&id) {
+            entry.inactivity_timer = InactivityTimer::Looking;
             turn.push(Effect::Look { session: id });
         }
     }
 
     /// Handles the answer of the keeper about the last activity.
     pub(super) fn activity_reported(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        let looked = kept.inactivity_timer == InactivityTimer::Looking;
+        let looked = entry.inactivity_timer == InactivityTimer::Looking;
         if looked {
-            kept.inactivity_timer = InactivityTimer::Off;
+            entry.inactivity_timer = InactivityTimer::Off;
         }
-        if looked && kept.inactive_at().is_some_and(|at| at <= turn.now.mono) {
+        if looked && entry.inactive_at().is_some_and(|at| at <= turn.now.mono) {
             self.request_kill(turn, id, End::Inactivity);
         } else {
             self.rearm_inactivity_timer(turn, id);
@@ -60,8 +60,8 @@ impl Engine {
 
     /// Notes that a call waited, read or wrote until now.
     pub(super) fn attended(&mut self, turn: &Turn<'_>, id: SessionId) {
-        if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.attended = turn.now.mono;
+        if let Some(entry) = self.sessions.get_mut(&id) {
+            entry.attended = turn.now.mono;
         }
         self.rearm_inactivity_timer(turn, id);
     }

@@ -12,20 +12,20 @@ use crate::time::Mono;
 
 impl Engine {
     pub(super) fn started(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if kept.session.phase != Phase::Starting {
+        if entry.session.phase != Phase::Starting {
             return;
         }
-        kept.session.phase = Phase::Running {
+        entry.session.phase = Phase::Running {
             quiet_since: turn.now.mono,
-            ending: kept.kill_reason,
+            ending: entry.kill_reason,
         };
-        let held = kept.held_deadline.take();
-        kept.deadline = held.or_else(|| Some(turn.now.mono + kept.limit?));
-        let kill_reason = kept.kill_reason;
-        kept.killed = kill_reason.map(|_| turn.now.mono);
+        let held = entry.held_deadline.take();
+        entry.deadline = held.or_else(|| Some(turn.now.mono + entry.limit?));
+        let kill_reason = entry.kill_reason;
+        entry.killed = kill_reason.map(|_| turn.now.mono);
         if let Some(at) = held {
             turn.push(Effect::SetDeadline {
                 session: id,
@@ -40,33 +40,33 @@ impl Engine {
     }
 
     pub(super) fn start_failed(&mut self, turn: &mut Turn<'_>, id: SessionId, failed: Phase) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if kept.session.phase != Phase::Starting {
+        if entry.session.phase != Phase::Starting {
             return;
         }
-        kept.session.phase = failed;
+        entry.session.phase = failed;
         self.running -= 1;
         self.phase_changed(turn, id);
     }
 
     pub(super) fn grew(&mut self, turn: &mut Turn<'_>, id: SessionId, bytes: u64, reported: Mono) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        let Phase::Running { quiet_since, .. } = &mut kept.session.phase else {
+        let Phase::Running { quiet_since, .. } = &mut entry.session.phase else {
             return;
         };
         *quiet_since = reported.max(*quiet_since);
-        let more = bytes > kept.session.bytes;
+        let more = bytes > entry.session.bytes;
         if more {
-            kept.session.bytes = bytes;
+            entry.session.bytes = bytes;
             turn.push(Effect::Publish { session: id });
         }
         // What is closed now is not asked about.
         self.activity_reported(turn, id);
-        match self.sessions.get(&id).map(|kept| kept.idle_timer) {
+        match self.sessions.get(&id).map(|entry| entry.idle_timer) {
             Some(IdleTimer::Looking) => self.looked(turn, id),
             Some(IdleTimer::Asked { .. }) if more => {
                 self.withdraw(turn, id);
@@ -84,10 +84,10 @@ impl Engine {
         ending: Ending,
         empty: bool,
     ) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        match (&kept.session.phase, kept.kill_reason) {
+        match (&entry.session.phase, entry.kill_reason) {
             (Phase::Starting, Some(end)) if !empty => {
                 turn.push(Effect::Kill { session: id, end });
             }
@@ -95,19 +95,19 @@ impl Engine {
             (Phase::Leftover { .. }, _) if empty => return self.emptied(turn, id),
             (Phase::Leftover { .. } | Phase::Ended { .. } | Phase::Failed { .. }, _) => return,
         }
-        kept.session.bytes = kept.session.bytes.max(ending.bytes);
-        kept.session.phase = if empty {
+        entry.session.bytes = entry.session.bytes.max(ending.bytes);
+        entry.session.phase = if empty {
             Phase::Ended { ending }
         } else {
             Phase::Leftover { ending }
         };
         self.running -= 1;
-        let agent = kept.session.agent.clone();
-        let conversation = kept.session.conversation.clone();
-        let mut waits = kept.waits.iter().filter_map(|call| self.waits.get(call));
-        let attended = waits.any(|wait| wait.for_owner) || kept.session.started_by.is_try();
-        kept.session.unattended = !attended;
-        if !attended && kept.found && turn.now.mono < self.take_up_until {
+        let agent = entry.session.agent.clone();
+        let conversation = entry.session.conversation.clone();
+        let mut waits = entry.waits.iter().filter_map(|call| self.waits.get(call));
+        let attended = waits.any(|wait| wait.for_owner) || entry.session.started_by.is_try();
+        entry.session.unattended = !attended;
+        if !attended && entry.found && turn.now.mono < self.take_up_until {
             self.unheard(turn, id);
         }
         self.phase_changed(turn, id);
@@ -118,30 +118,30 @@ impl Engine {
     }
 
     pub(super) fn emptied(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        let Phase::Leftover { ending } = &kept.session.phase else {
+        let Phase::Leftover { ending } = &entry.session.phase else {
             return;
         };
-        kept.session.phase = Phase::Ended {
+        entry.session.phase = Phase::Ended {
             ending: ending.clone(),
         };
-        kept.session.unattended = true;
+        entry.session.unattended = true;
         self.phase_changed(turn, id);
     }
 
     /// Whoever waits for a tree that does not die is told how things stand. Those who come later wait
     /// again: it may have died meanwhile, and if not, its keeper says so again.
     pub(super) fn undying(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        kept.undying = true;
-        let kept = &*kept;
-        let answers: Vec<_> = (kept.waits.iter())
+        entry.undying = true;
+        let entry = &*entry;
+        let answers: Vec<_> = (entry.waits.iter())
             .filter_map(|call| Some((*call, self.waits.get(call)?)))
-            .filter_map(|(call, wait)| Some((call, kept.verdict_on_the_undying(wait)?)))
+            .filter_map(|(call, wait)| Some((call, entry.verdict_on_the_undying(wait)?)))
             .collect();
         for (call, outcome) in answers {
             self.reply(turn, call, outcome);

@@ -41,16 +41,16 @@ impl Engine {
     }
 
     fn set_overdue(&mut self, id: SessionId, at: Option<Mono>) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if let Some(before) = kept.overdue {
+        if let Some(before) = entry.overdue {
             self.alarms.remove(&(before, Alarm::Overdue(id)));
         }
         if let Some(at) = at {
             self.alarms.insert((at, Alarm::Overdue(id)));
         }
-        kept.overdue = at;
+        entry.overdue = at;
     }
 
     /// It should have ended, and no keeper has said so. The world finds out whether the keeper is at work.

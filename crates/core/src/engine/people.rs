@@ -27,15 +27,15 @@ impl Engine {
         self.close(turn, question, Closing::Answered(answer));
         match answer {
             Answer::Yes => {
-                if let (Some(time), Some(kept)) = (quiet_for, self.sessions.get_mut(&session)) {
-                    kept.session.unasked_until = turn.now.mono + time;
+                if let (Some(time), Some(entry)) = (quiet_for, self.sessions.get_mut(&session)) {
+                    entry.session.unasked_until = turn.now.mono + time;
                     self.keep_limits(turn, session);
                 }
                 self.restart_idle_timer(turn, session);
             }
             Answer::No => {
-                if let Some(kept) = self.sessions.get_mut(&session) {
-                    kept.declined_idle = idle;
+                if let Some(entry) = self.sessions.get_mut(&session) {
+                    entry.declined_idle = idle;
                 }
                 self.request_kill(turn, session, End::IdleDeclined);
             }
@@ -73,10 +73,10 @@ impl Engine {
             return;
         }
         let id = wait.session;
-        if let Some(kept) = self.sessions.get_mut(&id) {
-            kept.leave(wait);
+        if let Some(entry) = self.sessions.get_mut(&id) {
+            entry.leave(wait);
             wait.asking = Asking::Elsewhere;
-            kept.enter(wait);
+            entry.enter(wait);
         }
         self.release_stranded(turn, id);
         self.rearm_idle_timer(turn, id);

@@ -22,29 +22,29 @@ impl Engine {
         state: Session,
         deadline: Option<Mono>,
     ) {
-        let mut kept = SessionState::new(state);
-        kept.deadline = deadline;
-        kept.found = true;
-        kept.idle_counts_from = turn.now.mono;
-        kept.attended = turn.now.mono;
-        if let Phase::Running { ending, .. } = kept.session.phase {
-            kept.kill_reason = ending;
+        let mut entry = SessionState::new(state);
+        entry.deadline = deadline;
+        entry.found = true;
+        entry.idle_counts_from = turn.now.mono;
+        entry.attended = turn.now.mono;
+        if let Phase::Running { ending, .. } = entry.session.phase {
+            entry.kill_reason = ending;
         }
         if !self.sessions.contains_key(&id) {
-            self.keep(id, kept);
+            self.keep(id, entry);
             self.rearm_idle_timer(turn, id);
             self.rearm_overdue_timer(id);
         }
     }
 
     /// Takes a session in.
-    pub(super) fn keep(&mut self, id: SessionId, kept: SessionState) {
-        if let Some(key) = kept.session.key.clone() {
-            let name = (kept.session.agent.clone(), key);
+    pub(super) fn keep(&mut self, id: SessionId, entry: SessionState) {
+        if let Some(key) = entry.session.key.clone() {
+            let name = (entry.session.agent.clone(), key);
             self.keys.entry(name).or_insert(id);
         }
-        self.running += usize::from(kept.leader_runs());
-        self.sessions.insert(id, kept);
+        self.running += usize::from(entry.leader_runs());
+        self.sessions.insert(id, entry);
     }
 
     pub(super) fn reopened(&mut self, question: QuestionId, state: Question) {
@@ -61,8 +61,8 @@ impl Engine {
         for (question, state) in open {
             let id = state.session;
             match self.sessions.get(&id) {
-                Some(kept) if still_idle(kept, &state, turn) => {
-                    let beyond = kept.session.bytes;
+                Some(entry) if still_idle(entry, &state, turn) => {
+                    let beyond = entry.session.bytes;
                     let hand_over_at = None;
                     self.set_idle_timer(
                         id,
@@ -85,13 +85,13 @@ impl Engine {
     /// A session has ended and nobody has heard of it. Whoever waited for it before the last start may
     /// come back for that.
     pub(super) fn unheard(&mut self, turn: &Turn<'_>, id: SessionId) {
-        let over = |kept: &&mut SessionState| {
-            let phase = &kept.session.phase;
+        let over = |entry: &&mut SessionState| {
+            let phase = &entry.session.phase;
             matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
         };
-        let told = |kept: &&mut SessionState| !kept.session.started_by.is_try();
-        if let Some(kept) = self.sessions.get_mut(&id).filter(over).filter(told) {
-            kept.unheard = true;
+        let told = |entry: &&mut SessionState| !entry.session.started_by.is_try();
+        if let Some(entry) = self.sessions.get_mut(&id).filter(over).filter(told) {
+            entry.unheard = true;
             let until = self.take_up_until.max(turn.now.mono);
             self.alarms.insert((until, Alarm::Unheard(id)));
         }
@@ -99,12 +99,12 @@ impl Engine {
 
     /// Nobody came back for it: its owner is told.
     pub(super) fn nobody_came_back(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get_mut(&id) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if core::mem::take(&mut kept.unheard) {
-            let agent = kept.session.agent.clone();
-            let conversation = kept.session.conversation.clone();
+        if core::mem::take(&mut entry.unheard) {
+            let agent = entry.session.agent.clone();
+            let conversation = entry.session.conversation.clone();
             self.left_alone(turn, agent, conversation, id);
             turn.push(Effect::Publish { session: id });
         }
@@ -112,10 +112,10 @@ impl Engine {
 
     /// A call is being answered with how a session ended.
     pub(super) fn heard_by(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
-        let Some(kept) = self.sessions.get_mut(&wait.session) else {
+        let Some(entry) = self.sessions.get_mut(&wait.session) else {
             return;
         };
-        if wait.for_owner && core::mem::take(&mut kept.unheard) {
+        if wait.for_owner && core::mem::take(&mut entry.unheard) {
             let session = wait.session;
             turn.push(Effect::Publish { session });
         }
@@ -123,30 +123,30 @@ impl Engine {
 
     /// Whether a session has ended and nobody has heard of it, as far as that is safe.
     pub fn is_unheard(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(|kept| kept.unheard) || self.is_to_be_told(id)
+        self.sessions.get(&id).is_some_and(|entry| entry.unheard) || self.is_to_be_told(id)
     }
 
     /// Sessions whose folders are gone. One that still runs has its folder, whatever is said.
     pub(super) fn forgotten(&mut self, sessions: &[SessionId]) {
         for id in sessions {
-            let over = |kept: &SessionState| {
+            let over = |entry: &SessionState| {
                 matches!(
-                    kept.session.phase,
+                    entry.session.phase,
                     Phase::Ended { .. } | Phase::Failed { .. }
                 )
             };
             if !self.sessions.get(id).is_some_and(over) {
                 continue;
             }
-            let Some(kept) = self.sessions.remove(id) else {
+            let Some(entry) = self.sessions.remove(id) else {
                 continue;
             };
-            if kept.unheard {
+            if entry.unheard {
                 let unheard = Alarm::Unheard(*id);
                 self.alarms.retain(|(_, alarm)| *alarm != unheard);
             }
-            if let Some(key) = kept.session.key {
-                let name = (kept.session.agent, key);
+            if let Some(key) = entry.session.key {
+                let name = (entry.session.agent, key);
                 if self.keys.get(&name) == Some(id) {
                     self.keys.remove(&name);
                 }
@@ -157,12 +157,12 @@ impl Engine {
 
 /// Whether a question from before the crash still is one: nothing was written since it was put, or
 /// so long ago that it would have been put again.
-fn still_idle(kept: &SessionState, asked: &Question, turn: &Turn<'_>) -> bool {
-    match kept.session.phase {
+fn still_idle(entry: &SessionState, asked: &Question, turn: &Turn<'_>) -> bool {
+    match entry.session.phase {
         Phase::Running {
             quiet_since,
             ending: None,
-        } => kept.question().is_none() && turn.now.mono.since(quiet_since) >= asked.idle,
+        } => entry.question().is_none() && turn.now.mono.since(quiet_since) >= asked.idle,
         Phase::Running { .. }
         | Phase::Starting
         | Phase::Leftover { .. }

@@ -96,7 +96,7 @@ impl Engine {
                 .get(call)
                 .is_some_and(|wait| wait.goal == Goal::Tried)
         };
-        let wanted = (self.sessions.get(&id)).is_some_and(|kept| kept.waits.iter().any(tried));
+        let wanted = (self.sessions.get(&id)).is_some_and(|entry| entry.waits.iter().any(tried));
         if wait.goal == Goal::Tried && !wanted {
             self.request_kill(turn, id, End::Agent);
         }
@@ -104,7 +104,7 @@ impl Engine {
 
     /// The command of a try has ended. What it left behind is ended too.
     pub(super) fn try_exited(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let left = |kept: &SessionState| matches!(kept.session.phase, Phase::Leftover { .. });
+        let left = |entry: &SessionState| matches!(entry.session.phase, Phase::Leftover { .. });
         if self.is_try(id) && self.sessions.get(&id).is_some_and(left) {
             self.request_kill(turn, id, End::Agent);
         }
@@ -132,13 +132,13 @@ impl Engine {
         type Rank = (bool, Wall, SessionId);
         let mut latest: BTreeMap<(Agent, Key), Rank> = BTreeMap::new();
         let mut tries = Vec::new();
-        for (id, kept) in &self.sessions {
-            let session = &kept.session;
+        for (id, entry) in &self.sessions {
+            let session = &entry.session;
             let Some(key) = session.key.clone().filter(|_| session.started_by.is_try()) else {
                 continue;
             };
             let name = (session.agent.clone(), key);
-            let rank = (!is_over(kept), session.created, *id);
+            let rank = (!is_over(entry), session.created, *id);
             let best = latest.entry(name.clone()).or_insert(rank);
             *best = rank.max(*best);
             tries.push((name, *id));
@@ -177,8 +177,8 @@ impl Engine {
     }
 }
 
-fn is_over(kept: &SessionState) -> bool {
-    match kept.session.phase {
+fn is_over(entry: &SessionState) -> bool {
+    match entry.session.phase {
         Phase::Ended { .. } | Phase::Failed { .. } => true,
         Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => false,
     }

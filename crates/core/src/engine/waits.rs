@@ -13,14 +13,14 @@ use crate::wait::{Outcome, Wait, WhyRunning};
 impl Engine {
     /// Answers a call at once where that is possible, and lets it wait where it is not.
     pub(super) fn wait_for(&mut self, turn: &mut Turn<'_>, wait: Wait) -> Result<(), Refusal> {
-        let Some(kept) = self.sessions.get(&wait.session) else {
+        let Some(entry) = self.sessions.get(&wait.session) else {
             return Err(Refusal::SessionNotFound(wait.session));
         };
         let accepted = Effect::Tell {
             call: wait.call,
             update: Update::Accepted(wait.session),
         };
-        if let Some(outcome) = kept.verdict(&wait) {
+        if let Some(outcome) = entry.verdict(&wait) {
             self.heard_by(turn, &wait);
             turn.push(accepted);
             turn.push(Effect::Reply {
@@ -33,9 +33,9 @@ impl Engine {
         turn.push(accepted);
         let (id, call, asks) = (wait.session, wait.call, wait.asking.asks());
         self.begin_wait(wait);
-        if asks && let Some(kept) = self.sessions.get_mut(&id) {
-            kept.asker_since = turn.now.mono;
-            if let Some(question) = kept.question() {
+        if asks && let Some(entry) = self.sessions.get_mut(&id) {
+            entry.asker_since = turn.now.mono;
+            if let Some(question) = entry.question() {
                 let update = Update::Asked(question);
                 turn.push(Effect::Tell { call, update });
             }
@@ -54,8 +54,8 @@ impl Engine {
 
     /// The caller has made sure that the session exists and that there is room.
     pub(super) fn begin_wait(&mut self, wait: Wait) {
-        if let Some(kept) = self.sessions.get_mut(&wait.session) {
-            kept.enter(&wait);
+        if let Some(entry) = self.sessions.get_mut(&wait.session) {
+            entry.enter(&wait);
         }
         if let Some(until) = wait.until {
             self.alarms.insert((until, Alarm::Standby(wait.call)));
@@ -65,9 +65,9 @@ impl Engine {
 
     pub(super) fn end_wait(&mut self, turn: &Turn<'_>, call: CallId) -> Option<Wait> {
         let wait = self.waits.remove(&call)?;
-        if let Some(kept) = self.sessions.get_mut(&wait.session) {
-            kept.leave(&wait);
-            kept.attended = turn.now.mono;
+        if let Some(entry) = self.sessions.get_mut(&wait.session) {
+            entry.leave(&wait);
+            entry.attended = turn.now.mono;
         }
         if let Some(until) = wait.until {
             self.alarms.remove(&(until, Alarm::Standby(call)));
@@ -83,11 +83,11 @@ impl Engine {
 
     /// Answers every wait on a session that can be answered now.
     pub(super) fn answer_waits(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let Some(kept) = self.sessions.get(&id) else {
+        let Some(entry) = self.sessions.get(&id) else {
             return;
         };
-        let answers: Vec<_> = (kept.waits.iter())
-            .filter_map(|call| Some((*call, kept.verdict(self.waits.get(call)?)?)))
+        let answers: Vec<_> = (entry.waits.iter())
+            .filter_map(|call| Some((*call, entry.verdict(self.waits.get(call)?)?)))
             .collect();
         for (call, outcome) in answers {
             self.reply(turn, call, outcome);
@@ -96,11 +96,11 @@ impl Engine {
 
     /// The waits on a session that ask.
     pub(super) fn askers_of(&self, id: SessionId) -> Vec<CallId> {
-        let Some(kept) = self.sessions.get(&id) else {
+        let Some(entry) = self.sessions.get(&id) else {
             return Vec::new();
         };
         let asks = |call: &CallId| self.waits.get(call).is_some_and(|w| w.asking.asks());
-        kept.waits.iter().copied().filter(asks).collect()
+        entry.waits.iter().copied().filter(asks).collect()
     }
 
     /// A call has waited for as long as it may. An open question stays open.
