@@ -1,4 +1,4 @@
-//! Everything the core may want done. Performed in order: record, act, publish, reply.
+//! Effects: everything that the core may want done. They are performed in order: record, act, publish, reply.
 
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::record::Record;
@@ -8,136 +8,136 @@ use crate::timer::Until;
 pub use crate::wait::Notice as Update;
 use crate::wait::Outcome;
 
-/// Something to be done.
+/// Output of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Must survive a crash before anything below it in the same turn is done.
+    /// Write a record durably before anything else of the same turn.
     Record(Record),
-    /// Start the command that `call` brought.
+    /// Start the command of `call`.
     Start {
         /// The new session.
         session: SessionId,
-        /// Where its folder, environment and input are to be found.
+        /// Call that has its directory, environment and input.
         call: CallId,
-        /// Hard limit for the keeper to enforce.
+        /// Deadline that the keeper enforces.
         deadline: Option<Millis>,
     },
-    /// Kill the tree: ask it to end, and after a grace make it.
+    /// Kill the tree: SIGTERM, and SIGKILL after the grace period.
     Kill {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Why; the keeper writes it into the ending.
+        /// Reason, which the keeper writes into the ending.
         end: End,
     },
-    /// The session should have ended by now. Unless its keeper answers, end the tree without it.
+    /// The session should have ended by now. Kill the tree without its keeper, unless the keeper answers.
     Force {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Why it should have.
+        /// Reason of the expected end.
         end: End,
     },
-    /// Remove the folder of a session that is over.
+    /// Remove the directory of a session that has ended.
     Remove {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
-    /// Move the hard limit, counted from now.
+    /// Move the deadline, counted from now.
     SetDeadline {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// From now.
+        /// New deadline, from now on.
         deadline: Millis,
     },
-    /// Write down the limits that were moved, the hard one too, so that they outlive the daemon.
+    /// Store the limits that were moved, including the deadline, so that they survive the daemon.
     KeepLimits {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// Its idle limit.
+        /// Idle limit.
         idle: Option<Millis>,
-        /// Its limit of inactivity.
+        /// Inactivity limit.
         inactivity: Option<Millis>,
-        /// Nobody is to be asked about its idleness before then.
+        /// No question about its idleness is opened before then.
         unasked_until: Mono,
     },
-    /// Answer with [`Event::Grew`](crate::Event::Grew) at once, with a reading taken after this.
+    /// Answer with [`Event::Grew`](crate::Event::Grew) at once, with values read after this effect.
     Look {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
     /// Answer with [`Event::Grew`](crate::Event::Grew) as soon as there are more bytes than
     /// `beyond`. A later one replaces an earlier one.
     Watch {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// How many are known.
+        /// Number of bytes that are known.
         beyond: u64,
     },
-    /// The question is open: show it wherever a person can see it.
+    /// A question was opened: show it to people.
     Ask {
-        /// Which.
+        /// The question.
         question: QuestionId,
     },
-    /// It is closed: take it away.
+    /// A question was closed: remove it.
     Close {
-        /// Which.
+        /// The question.
         question: QuestionId,
-        /// How it was closed.
+        /// Reason of its closing.
         closing: crate::question::Closing,
     },
     /// Tell a waiting call something before its answer.
     Tell {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// What.
+        /// Content.
         update: Update,
     },
-    /// Answer a call. The last effect that names it.
+    /// Answer a call. The last effect of that call.
     Reply {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// How.
+        /// Answer.
         outcome: Outcome,
     },
-    /// Look whether what a timer waits for holds, at once and then by events or gently; answer with
+    /// Check whether the condition of a timer holds, at once and then on events or with back-off. Answer with
     /// [`Event::Held`](crate::Event::Held), or with
     /// [`Event::ConditionImpossible`](crate::Event::ConditionImpossible).
     Probe {
-        /// Which timer.
+        /// The timer.
         timer: TimerId,
-        /// The condition. `None`: the one that is known already.
+        /// Condition. `None`: the one that is known already.
         until: Option<Until>,
     },
-    /// Stop looking for a while; the condition stays known.
+    /// Stop checking for a while; the condition stays known.
     Rest {
-        /// Which timer.
+        /// The timer.
         timer: TimerId,
     },
-    /// Stop looking, for good.
+    /// Stop checking for good.
     Unprobe {
-        /// Which timer.
+        /// The timer.
         timer: TimerId,
     },
-    /// A timer has changed: tell those who follow.
+    /// A timer has changed: tell the followers.
     PublishTimer {
-        /// Which.
+        /// The timer.
         timer: TimerId,
     },
-    /// A message waits for its agent, and no call is telling it: try every other way.
+    /// A message waits for its agent, and no call delivers it: try the wakers.
     Posted {
-        /// To whom.
+        /// Receiver.
         agent: Agent,
-        /// Which.
+        /// The message.
         message: MessageId,
     },
-    /// The session's view has changed: publish it.
+    /// A session has changed: publish it.
     Publish {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
 }
 
 impl Effect {
-    /// The place of this effect in its turn: record, act, ask, publish, tell, reply.
+    /// Position of this effect in its turn: record, act, ask, publish, tell, reply.
     pub const fn rank(&self) -> u8 {
         match self {
             Effect::Record(_) => 0,

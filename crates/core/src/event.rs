@@ -1,4 +1,4 @@
-//! Everything that can happen. The core learns of the world in no other way.
+//! Events: everything that can happen. The core has no other input.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -11,161 +11,161 @@ use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
 use crate::time::{Mono, Wall};
 
-/// Something that happened.
+/// Input of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A door received a call. `spare` are ids that a new session and a new question may take.
+    /// An interface received a call.
     Called {
-        /// Names the call until it is answered.
+        /// Id of the call until it is answered.
         call: CallId,
-        /// Who calls.
+        /// Caller.
         caller: Caller,
-        /// An unused id, for the session that this call may start.
+        /// Unused id for the session that this call may start.
         spare: SessionId,
-        /// What it asks for.
+        /// Content of the call.
         request: Request,
     },
-    /// The call's connection broke, or its client's time ran out: nobody listens for the answer.
-    /// Ends the wait, never the session.
+    /// The connection of the call broke, or its client timed out: nobody reads the answer. Ends the wait, never
+    /// the session.
     CallerGone {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
-    /// A person interrupted the call: the session is ended with it.
+    /// A person interrupted the call, which kills the session.
     Interrupted {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
-    /// The call's own way to a person turned out to lead nowhere.
+    /// The client of the call cannot reach a person after all.
     NobodyThere {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
-    /// How many people watch through the page or the command line right now and could answer.
+    /// Number of people who watch through the page or the command line and could answer a question.
     Watchers {
-        /// The new count.
+        /// New number.
         count: u32,
     },
     /// The keeper has started the command.
     Started {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
-    /// The keeper could not start it.
+    /// The keeper could not start the command.
     StartFailed {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// The failing step, as one sentence.
+        /// Step that failed, as one sentence.
         fault: Arc<str>,
-        /// When it failed.
+        /// Time of the failure.
         at: Wall,
     },
-    /// The answer to [`Effect::Look`](crate::Effect::Look) and to
+    /// Answer to [`Effect::Look`](crate::Effect::Look) and to
     /// [`Effect::Watch`](crate::Effect::Watch).
     Grew {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// All bytes so far.
+        /// Number of bytes so far.
         bytes: u64,
-        /// When the last of them came (or the start).
+        /// Time of the last output, or of the start.
         quiet_since: Mono,
     },
-    /// The leader has ended and its output is in the log.
+    /// The leader has ended, and its output is in the log.
     Exited {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// How.
+        /// Ending of the leader.
         ending: Ending,
-        /// Whether anything of the tree is left.
+        /// The tree is empty.
         empty: bool,
     },
-    /// The last process of the tree is gone. Never comes before the leader's
-    /// [`Exited`](Event::Exited).
+    /// The last process of the tree is gone. Never comes before [`Exited`](Event::Exited) of the
+    /// leader.
     Emptied {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
-    /// Some of the tree outlives being killed. Its keeper goes on trying, but nobody is to wait for that.
+    /// Processes of the tree survive SIGKILL. The keeper continues to try, but no call waits for that.
     Undying {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
-    /// At start: a session found again, as far as its folder and its keeper tell.
+    /// At start: a session from before, as its directory and its keeper describe it.
     Found {
-        /// Which session.
+        /// The session.
         session: SessionId,
-        /// What is known of it.
+        /// State of the session.
         state: Session,
-        /// When its hard limit is reached, as far as is known without its keeper.
+        /// Deadline, as far as it is known without the keeper.
         deadline: Option<Mono>,
     },
     /// At start: a question that was open.
     Reopened {
-        /// Which question.
+        /// The question.
         question: QuestionId,
-        /// What it asked.
+        /// Content of the question.
         state: Question,
     },
-    /// At start: everything that was kept has been told. Questions about sessions that are gone are
-    /// withdrawn now.
+    /// At start: everything from before was passed. Questions about sessions that are gone are withdrawn
+    /// now.
     Recovered,
-    /// At start, after everything else: this session has ended, and nobody has heard of it yet.
+    /// At start, after everything else: this session has ended, and its end was not reported yet.
     Unheard {
-        /// Which session.
+        /// The session.
         session: SessionId,
     },
-    /// Sessions whose folders were removed by retention.
+    /// Sessions whose directories were removed by retention.
     Forgotten {
-        /// Which.
+        /// The sessions.
         sessions: Vec<SessionId>,
     },
     /// Timers and messages from the database: once at start, before any call.
     StateLoaded(Box<StoredState>),
-    /// What a timer waited for holds.
+    /// The condition of a timer holds.
     Held {
-        /// Which timer.
+        /// The timer.
         timer: TimerId,
-        /// What was seen, as one sentence.
+        /// Observation, as one sentence.
         seen: Arc<str>,
     },
-    /// What a timer waits for can no longer come.
+    /// The condition of a timer can no longer hold.
     ConditionImpossible {
-        /// Which timer.
+        /// The timer.
         timer: TimerId,
-        /// Why, in words for its agent.
+        /// Reason, as text for the agent.
         why: Arc<str>,
     },
-    /// The answer to a call has been sent, and with it every message that it told.
+    /// The answer to a call has been sent, and with it the messages in it.
     Delivered {
-        /// Which call.
+        /// The call.
         call: CallId,
     },
-    /// A waker has brought these messages to their agent, which may have read them there.
+    /// A waker has delivered these messages to their agent, which may have read them.
     Woken {
-        /// Whose they are.
+        /// Owner of the messages.
         agent: Agent,
-        /// Their numbers.
+        /// Numbers of the messages.
         messages: Vec<u64>,
     },
-    /// A connection of a conversation has opened. It may have several.
+    /// A connection of a conversation was opened. A conversation may have several.
     Connected {
-        /// Whose it is.
+        /// Agent of the conversation.
         agent: Agent,
-        /// Which.
+        /// The conversation.
         conversation: Conversation,
     },
-    /// One of its connections has ended.
+    /// A connection of a conversation was closed.
     Disconnected {
-        /// Whose it is.
+        /// Agent of the conversation.
         agent: Agent,
-        /// Which.
+        /// The conversation.
         conversation: Conversation,
     },
-    /// These conversations of an agent can be resumed by a waker when they are closed, and no others.
+    /// These conversations of an agent, and no others, can be resumed by a waker when they are closed.
     Resumable {
-        /// Whose they are.
+        /// Agent of the conversations.
         agent: Agent,
-        /// Which.
+        /// The conversations.
         conversations: Vec<Conversation>,
     },
     /// Time has passed; the earliest alarm may be due.

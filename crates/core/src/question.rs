@@ -1,4 +1,4 @@
-//! Something a person must decide.
+//! Questions for people.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -6,41 +6,41 @@ use crate::id::{Agent, QuestionId, SessionId};
 use crate::limit;
 use crate::time::{Millis, Wall};
 
-/// An open question. It is durable: it is recorded before anybody is asked.
+/// Open question. It is recorded before a person is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Which session it is about.
+    /// Session that the question is about.
     pub session: SessionId,
-    /// For how long the session had been idle when it was asked (its idle limit).
+    /// Idle time of the session when the question was opened (its idle limit).
     pub idle: Millis,
-    /// When it was asked.
+    /// Time at which the question was opened.
     pub asked: Wall,
 }
 
-/// What a person said.
+/// Answer of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Go on waiting.
+    /// Continue to wait.
     Yes,
     /// Give up: the tree is killed.
     No,
 }
 
-/// How a question was closed.
+/// Reason of the closing of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// A person answered it.
+    /// A person answered.
     Answered(Answer),
-    /// It no longer matters.
+    /// The question does not matter any more.
     Withdrawn,
 }
 
-/// All open questions, and the last that were closed.
+/// Open questions, and the last closed ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Questions {
     open: BTreeMap<QuestionId, Question>,
     closed: BTreeMap<QuestionId, (Closing, Option<Agent>)>,
-    /// The closed ones, oldest first.
+    /// Closed questions, oldest first.
     order: VecDeque<QuestionId>,
     seed: u64,
 }
@@ -71,7 +71,7 @@ impl Questions {
         self.closed.len()
     }
 
-    /// How a question was closed, and whose it was.
+    /// Reason of the closing of a question, and its owner.
     pub fn closed(&self, id: QuestionId) -> Option<&(Closing, Option<Agent>)> {
         self.closed.get(&id)
     }
@@ -86,7 +86,7 @@ impl Questions {
         self.open.insert(id, state);
     }
 
-    /// Forgets an open question but for how it was closed; the oldest such memory makes room.
+    /// Removes an open question and remembers its closing instead of the oldest one.
     pub fn close(&mut self, id: QuestionId, closing: Closing, owner: Option<Agent>) {
         if self.open.remove(&id).is_none() {
             return;
@@ -100,7 +100,7 @@ impl Questions {
         self.closed.insert(id, (closing, owner));
     }
 
-    /// The next id of the sequence (splitmix64) that names nothing yet.
+    /// Next unused id of the sequence (splitmix64).
     fn mint(&mut self) -> QuestionId {
         loop {
             self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,5 @@
-//! What must survive a crash and is not in a session's own folder. Replaying all records gives the
-//! open questions back.
+//! Records: facts that must survive a crash and are not in the directory of a session. A replay of all
+//! records gives the open questions.
 
 use alloc::collections::BTreeMap;
 
@@ -11,53 +11,53 @@ use crate::question::{Closing, Question};
 use crate::time::Wall;
 use crate::timer;
 
-/// A durable fact.
+/// Durable fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A question was put.
+    /// A question was opened.
     Asked {
-        /// Its id.
+        /// Id of the question.
         question: QuestionId,
-        /// What it asks.
+        /// Content of the question.
         state: Question,
     },
     /// A question was closed.
     Closed {
-        /// Its id.
+        /// Id of the question.
         question: QuestionId,
-        /// How.
+        /// Reason of its closing.
         closing: Closing,
-        /// When.
+        /// Time.
         at: Wall,
     },
-    /// Something about a timer.
+    /// Fact about a timer.
     Timer(timer::Record),
-    /// Something about messages.
+    /// Fact about messages.
     Message(message::Record),
 }
 
 /// Timers and messages as the database has them at the start of a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
-    /// How numbers become ids in this database.
+    /// Permutation that makes ids of numbers in this database.
     pub shuffle: Shuffle,
-    /// Names the machine's present boot.
+    /// Boot id of the machine.
     pub boot_id: u128,
-    /// The note that tied deadlines to clocks.
+    /// Relation of deadlines to clocks.
     pub anchor: Option<timer::Anchor>,
-    /// The number that the next timer takes.
+    /// Number of the next timer.
     pub next_timer: u64,
-    /// The number that the next message takes.
+    /// Number of the next message.
     pub next_message: u64,
     /// Timers that have not ended.
     pub timers: Vec<timer::StoredTimer>,
-    /// The timers that ended last, oldest first, each with the key it was made under.
+    /// Timers that ended last, oldest first, each with the key under which it was made.
     pub ended: Vec<(timer::Timer, Option<Key>)>,
     /// Messages that have not been seen.
     pub messages: Vec<message::StoredMessage>,
 }
 
-/// The questions that are open after all these, in the order in which they were recorded.
+/// Questions that are open after these records, in the order in which they were recorded.
 pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<QuestionId, Question> {
     let mut open = BTreeMap::new();
     for record in records {

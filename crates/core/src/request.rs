@@ -1,4 +1,4 @@
-//! What a door may ask for. All validation is the conversion into these types.
+//! Requests of the interfaces. All validation is the conversion into these types.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use crate::time::Millis;
 use crate::timer;
 use crate::wait::Asking;
 
-/// A call, as the core sees it.
+/// Call as the core sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Start a command (or join the one already started under the same key) and wait for it.
@@ -21,116 +21,116 @@ pub enum Request {
     Try(Try),
     /// Wait (again) for a session that exists.
     Join {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// How this call waits.
+        /// Way in which this call reaches a person.
         asking: Asking,
-        /// The client's own call limit: answer before it.
+        /// Time limit of the client: the call is answered before it.
         standby: Option<Millis>,
     },
-    /// End a session's tree; answered when it is gone.
+    /// Kill the tree of a session; answered when it is gone.
     Kill {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// On whose behalf.
+        /// Reason of the kill.
         end: End,
     },
     /// Move a session's limits, counted from now.
     Extend {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// New hard limit.
+        /// New deadline.
         deadline: Option<Millis>,
         /// New idle limit.
         idle: Option<Millis>,
-        /// New limit of inactivity; zero takes it away.
+        /// New inactivity limit; zero removes it.
         inactivity: Option<Millis>,
     },
-    /// A person's answer. The door has already made sure that it comes from a person.
+    /// Answer of a person. The interface has made sure that it comes from a person.
     Answer {
-        /// Which question.
+        /// The question.
         question: QuestionId,
-        /// What was said.
+        /// Answer.
         answer: Answer,
-        /// After a yes: for how long not to ask about this session again, however quiet it is.
+        /// After a yes: time during which no question about this session is opened.
         quiet_for: Option<Millis>,
     },
-    /// Something about timers.
+    /// Request about timers.
     Timer(timer::Request),
-    /// Unread messages; waits for one where there is none.
+    /// Read unread messages; waits for one if there is none.
     ReadMessages {
-        /// For how long.
+        /// Time to wait.
         standby: Millis,
-        /// At most so many.
+        /// Maximum number of messages.
         most: usize,
-        /// What the caller is told of anyway. Messages about it count as seen together with the
+        /// Subjects that the caller learns of anyway. Messages about them count as seen together with the
         /// others, and are marked as known.
         known: Vec<About>,
     },
 }
 
-/// What the core needs to know of a command that is to be started. The folder, environment and
-/// input travel beside it: they decide nothing.
+/// Command to be started, as far as the core needs to know it. Directory, environment and input are not part of
+/// it, because no decision depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The command as given.
+    /// Command as given.
     pub command: Arc<str>,
-    /// The hard limit, enforced by the keeper.
+    /// Deadline, enforced by the keeper.
     pub deadline: Option<Millis>,
-    /// The idle limit. `None`: never ask.
+    /// Idle limit. `None`: never ask.
     pub idle: Option<Millis>,
-    /// How long it may go without output, input or a reader. `None`: for ever.
+    /// Inactivity limit. `None`: none.
     pub inactivity: Option<Millis>,
-    /// How this call waits.
+    /// Way in which this call reaches a person.
     pub asking: Asking,
-    /// The client's own call limit: answer before it.
+    /// Time limit of the client: the call is answered before it.
     pub standby: Option<Millis>,
-    /// Answer as soon as it has started, without waiting for its end.
+    /// Answer when the command has started, without waiting for its end.
     pub detach: bool,
-    /// The idempotency key.
+    /// Idempotency key.
     pub key: Option<Key>,
 }
 
-/// One try of a condition's command.
+/// Try of a condition's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Try {
-    /// The command as given.
+    /// Command as given.
     pub command: Arc<str>,
-    /// What it is tried for.
+    /// Timer or wait that the try is for.
     pub started_by: StartedBy,
-    /// Which of the condition's commands it is; see [`Key::of_try`].
+    /// Index among the commands of the condition; see [`Key::of_try`].
     pub key: Key,
-    /// The hard limit, enforced by the keeper.
+    /// Deadline, enforced by the keeper.
     pub deadline: Millis,
 }
 
-/// A call that breaks the contract. It has changed nothing.
+/// Call that breaks the contract. It has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such session, or it is another agent's.
+    /// No such session, or it belongs to another agent.
     SessionNotFound(SessionId),
-    /// No such question was ever asked, or it was closed long ago.
+    /// No such question, or it was closed long ago.
     QuestionNotFound(QuestionId),
-    /// Somebody else answered first, or it was withdrawn.
+    /// The question was answered by somebody else or withdrawn.
     QuestionClosed(QuestionId, crate::question::Closing),
     /// The session has ended; only a running one can do this.
     SessionEnded(SessionId),
     /// The same key was used for another command.
     KeyReused(Key),
-    /// Something about a timer that is not so.
+    /// Refusal about a timer.
     Timer(timer::Refusal),
-    /// It could not be recorded, so it has not happened.
+    /// The request could not be recorded, so nothing has changed.
     NotRecorded,
-    /// Too many of something; the sentence says of what, and the limit.
+    /// Too many of something; the sentence names it and the limit.
     TooMany(String),
 }
 
-/// Who calls.
+/// Caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The agent it speaks for. A person at the command line sees every agent's things: `None`.
+    /// Agent of the caller. `None`: a person at the command line, who sees the sessions of all agents.
     pub agent: Option<Agent>,
-    /// The agent's conversation that it speaks in, where it has one.
+    /// Conversation of the agent, if known.
     pub conversation: Option<Conversation>,
 }
 

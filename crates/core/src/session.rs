@@ -6,49 +6,49 @@ use alloc::sync::Arc;
 use crate::id::{Agent, Conversation, Key, TimerId};
 use crate::time::{Millis, Mono, Wall};
 
-/// What the core knows of a session. Bytes of output are never here, only how many there are.
+/// Session as the core knows it. The bytes of its output are not here, only their number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Whose it is.
+    /// Owner.
     pub agent: Agent,
-    /// The conversation that started it.
+    /// Conversation that started it.
     pub conversation: Option<Conversation>,
-    /// The command as given.
+    /// Command as given.
     pub command: Arc<str>,
-    /// The key it was started under, if any.
+    /// Idempotency key of its start, if any.
     pub key: Option<Key>,
-    /// What had it started.
+    /// Cause of its start.
     pub started_by: StartedBy,
-    /// When it was created.
+    /// Time of its creation.
     pub created: Wall,
-    /// How long it may be quiet before a person is asked, whether or not a call waits.
+    /// Idle limit: a person is asked after this time without output, whether or not a call waits.
     pub idle: Option<Millis>,
-    /// How long it may go without output, input or a reader before it is closed. `None`: for ever.
+    /// Inactivity limit: the session is closed after this time without output, input and readers. `None`: never.
     pub inactivity: Option<Millis>,
-    /// A person does not want to be asked about its idleness before this moment.
+    /// No question about its idleness is opened before this moment, because a person asked for that.
     pub unasked_until: Mono,
-    /// Bytes of output seen so far.
+    /// Number of bytes of output so far.
     pub bytes: u64,
-    /// Its end, or the end of what it left behind, was told to no call.
+    /// No call was told of its end, or of the end of the processes that it left behind.
     pub unattended: bool,
-    /// Where it stands.
+    /// Phase of its life.
     pub phase: Phase,
 }
 
-/// What had a session started.
+/// Cause of the start of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartedBy {
-    /// A call of its agent or of a person.
+    /// Call of its agent or of a person.
     #[default]
     Call,
-    /// The condition of this timer, as one of its tries.
+    /// Condition of this timer; the session is one of its tries.
     Timer(TimerId),
-    /// A condition that is waited for without a timer (`abide wait`), as one of its tries.
+    /// Condition that is waited for without a timer (`abide wait`); the session is one of its tries.
     Wait,
 }
 
 impl StartedBy {
-    /// Whether it runs the command of a condition.
+    /// Returns whether the session runs the command of a condition.
     pub const fn is_try(self) -> bool {
         match self {
             StartedBy::Call => false,
@@ -56,7 +56,7 @@ impl StartedBy {
         }
     }
 
-    /// The word used in results and records; none for a call, which is the ordinary case.
+    /// Word for results and records; none for a call, which is the ordinary case.
     pub fn name(self) -> Option<String> {
         match self {
             StartedBy::Call => None,
@@ -65,7 +65,7 @@ impl StartedBy {
         }
     }
 
-    /// Reads that word.
+    /// Parses that word.
     pub fn from_name(name: Option<&str>) -> Self {
         match name {
             None => StartedBy::Call,
@@ -77,40 +77,40 @@ impl StartedBy {
 
 const WAIT: &str = "wait";
 
-/// Where a session stands. Leader exited, tree empty and streams closed are three events; a phase
-/// names the combination that matters to those who wait.
+/// Phase of a session. Leader exited, tree empty and streams closed are three events; a phase is the
+/// combination that matters to waiting calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Handed to a keeper; nothing is known to run yet.
+    /// A keeper has the command; no process is known to run yet.
     Starting,
     /// The leader runs.
     Running {
-        /// The last moment it wrote anything (or started).
+        /// Time of the last output, or of the start.
         quiet_since: Mono,
-        /// Set once somebody has decided that the tree must go.
+        /// Reason of the kill, once it is decided.
         ending: Option<End>,
     },
-    /// The leader has ended; something it left behind still runs.
+    /// The leader has ended; other processes of the tree still run.
     Leftover {
-        /// How the leader ended.
+        /// Ending of the leader.
         ending: Ending,
     },
     /// The tree is empty. Final.
     Ended {
-        /// How the leader ended.
+        /// Ending of the leader.
         ending: Ending,
     },
-    /// It could not be run at all. Final.
+    /// The command could not be started. Final.
     Failed {
-        /// Which step failed and how, as one sentence.
+        /// Step that failed and its error, as one sentence.
         fault: Arc<str>,
-        /// When it failed.
+        /// Time of the failure.
         at: Wall,
     },
 }
 
 impl Phase {
-    /// Why the tree of a session that runs must go, where somebody has decided that.
+    /// Reason of the kill of a running session, once it is decided.
     pub fn wanted_end(&self) -> Option<End> {
         match self {
             Phase::Running { ending, .. } => *ending,
@@ -122,32 +122,32 @@ impl Phase {
     }
 }
 
-/// How a session's leader ended.
+/// Ending of a session's leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// What the kernel said. `None`: nobody saw it.
+    /// Exit status from the kernel. `None`: unknown.
     pub exit: Option<Exit>,
-    /// Why it ended.
+    /// Reason.
     pub end: End,
-    /// How long it ran.
+    /// Run time.
     pub duration: Millis,
-    /// All bytes it wrote until then.
+    /// Number of bytes of output until then.
     pub bytes: u64,
-    /// Bytes that no longer are in the log because of its quota.
+    /// Number of bytes that were dropped from the log because of its quota.
     pub dropped: u64,
 }
 
-/// What the kernel reports of an ended process.
+/// Exit status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// It called exit.
+    /// Exit code.
     Code(i32),
-    /// A signal ended it.
+    /// Signal that killed it.
     Signal(i32),
 }
 
 impl Exit {
-    /// The number a shell would show: the code, or 128 + the signal.
+    /// Number that a shell shows: the exit code, or 128 + the signal.
     pub fn shell_code(self) -> i32 {
         match self {
             Exit::Code(code) => code,
@@ -156,42 +156,42 @@ impl Exit {
     }
 }
 
-/// Why a session ended.
+/// Reason of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with a code.
+    /// The leader exited by itself.
     Exited,
-    /// By a signal that was not ours.
+    /// A signal that abide did not send.
     Signaled,
-    /// At its hard limit.
+    /// The deadline.
     Deadline,
-    /// A person did not want to go on waiting.
+    /// A person answered no to the idle question.
     IdleDeclined,
-    /// A person ended or interrupted it.
+    /// A person killed or interrupted it.
     User,
-    /// Its agent ended it.
+    /// The agent killed it.
     Agent,
-    /// Nobody used it for too long.
+    /// The inactivity limit.
     Inactivity,
-    /// The kernel had no memory left for it.
+    /// The OOM killer of the kernel.
     OutOfMemory,
-    /// Its keeper vanished; nobody saw how it ended.
+    /// The keeper vanished; the exit status is unknown.
     Lost,
 }
 
-/// By what means the tree is held together.
+/// Mechanism that keeps track of the process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Containment {
-    /// A control group of its own.
+    /// A cgroup of its own.
     Cgroup,
-    /// A process namespace of its own.
+    /// A PID namespace of its own.
     PidNamespace,
     /// A subreaper that walks the tree.
     Subreaper,
 }
 
 impl End {
-    /// Whether it ended because the tree was killed on purpose, which is done only when it is empty.
+    /// Returns whether the tree was killed on purpose. Such an end is reported when the tree is empty.
     pub const fn is_kill(self) -> bool {
         match self {
             End::Deadline | End::IdleDeclined | End::User | End::Agent | End::Inactivity => true,
@@ -199,7 +199,7 @@ impl End {
         }
     }
 
-    /// The word used in results, records and on the page.
+    /// Word for results, records and the page.
     pub const fn as_str(self) -> &'static str {
         match self {
             End::Exited => "exited",
@@ -216,7 +216,7 @@ impl End {
 }
 
 impl Containment {
-    /// The word used in results.
+    /// Word for results.
     pub const fn as_str(self) -> &'static str {
         match self {
             Containment::Cgroup => "cgroup",

@@ -1,5 +1,5 @@
-//! A call that waits. A wait never touches what it waits for: when its patience runs out, the wait
-//! ends, and nothing else.
+//! Waiting calls. A wait never changes what it waits for: when its time is over, the wait ends, and
+//! nothing else.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,22 +9,22 @@ use crate::message::Told;
 use crate::time::{Millis, Mono};
 use crate::timer::{self, Timer};
 
-/// Whether, and through what, this call can reach a person when its session is idle.
+/// Way in which a call reaches a person when its session is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asking {
-    /// It never asks (`shell`: the hard limit is all there is).
+    /// The call never asks (`shell`: only the deadline counts).
     Never,
-    /// It asks where any person can be reached; this call itself reaches none.
+    /// The call asks if any person can be reached, but not through its own client.
     Elsewhere,
-    /// The call's own door reaches a person (elicitation, a terminal).
+    /// The client of the call reaches a person (elicitation, a terminal).
     Here,
-    /// The call's own door reaches a person by answering the call with the question; the client calls
-    /// again with the answer. The client's call limit does not run while the person thinks.
+    /// The client of the call reaches a person when the call is answered with the question; it calls again
+    /// with the answer. The time limit of the client does not run while the person thinks.
     ByReturning,
 }
 
 impl Asking {
-    /// Whether the session's idleness matters to this call at all.
+    /// Returns whether the idleness of the session matters to this call.
     pub const fn asks(self) -> bool {
         match self {
             Asking::Never => false,
@@ -32,7 +32,7 @@ impl Asking {
         }
     }
 
-    /// Whether the call's own door reaches a person.
+    /// Returns whether the client of the call reaches a person.
     pub const fn reaches_a_person(self) -> bool {
         match self {
             Asking::Never | Asking::Elsewhere => false,
@@ -41,76 +41,76 @@ impl Asking {
     }
 }
 
-/// A pending wait.
+/// Waiting call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The call to answer.
+    /// The call.
     pub call: CallId,
-    /// What it waits for.
+    /// Session that it waits for.
     pub session: SessionId,
-    /// Its way to a person.
+    /// Way to a person.
     pub asking: Asking,
-    /// When it must be answered at the latest, whatever the session does.
+    /// Time at which the call is answered at the latest, whatever the session does.
     pub until: Option<Mono>,
-    /// What ends it.
+    /// State of the session that ends the wait.
     pub goal: Goal,
-    /// Whether the session's owner hears by this call how it ended. A person who looks on, or who
-    /// ends an agent's session, does not hear it for the agent.
+    /// The owner of the session learns of its end by this call. A person who watches or kills the session of an
+    /// agent does not learn of it on behalf of the agent.
     pub for_owner: bool,
 }
 
-/// What a wait waits for.
+/// State of a session that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// That the command has been started.
+    /// The command has been started.
     Started,
-    /// That the leader has ended (and, where the tree is being killed, that it is gone).
+    /// The leader has ended, and if the tree is being killed, it is gone.
     Ended,
-    /// That the tree is gone.
+    /// The tree is gone.
     Gone,
-    /// That the tree is gone, since this call was interrupted.
+    /// The tree is gone; this call was interrupted.
     Interrupted,
-    /// That a try of a condition has ended and its tree is gone.
+    /// A try of a condition has ended, and its tree is gone.
     Tried,
 }
 
-/// How a call is answered. The door reads everything else from the session's view and log.
+/// Answer to a call. Interfaces read everything else from the session's view and its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The command runs (a detached start).
     Started(SessionId),
-    /// The session is over, or its leader is: see its view.
+    /// The session or its leader has ended; see its view.
     Ended(SessionId),
-    /// It goes on; the call does not.
+    /// The session continues; the call ends.
     Running(SessionId, WhyRunning),
-    /// A person said no after being told this idle time; the tree is gone.
+    /// A person answered no to the question with this idle time; the tree is gone.
     Declined(SessionId, Millis),
     /// The call was interrupted; the tree is gone.
     Cancelled(SessionId),
-    /// It could not be run at all.
+    /// The command could not be started.
     Failed(SessionId),
-    /// The limits were moved, or the answer was taken.
+    /// The limits were moved, or the answer of a person was taken.
     Done,
-    /// How a timer stands, and why that is told now.
+    /// State of a timer, and the reason of this answer.
     Timer(Box<Timer>, timer::Why),
     /// Timers that have not ended.
     Timers(Vec<Timer>),
-    /// Timers as they are to be seen.
+    /// Timers for display.
     TimersSeen(Vec<timer::Seen>),
-    /// The timers that were made, in the order in which they were asked for.
+    /// Timers that were made, in the order of the request.
     TimersMade(Vec<TimerId>),
-    /// So many have not ended.
+    /// Number of timers that have not ended.
     TimersCounted(usize),
-    /// So many were stopped.
+    /// Number of timers that were stopped.
     TimersStopped(usize),
-    /// Messages, oldest first, and how many more are unread.
+    /// Messages, oldest first, and the number of further unread ones.
     Messages(Vec<Told>, usize),
     /// The call breaks the contract and changed nothing.
     Refused(crate::request::Refusal),
 }
 
 impl Outcome {
-    /// The session it speaks of, where it speaks of one.
+    /// Session of this answer, if there is one.
     pub fn session(&self) -> Option<SessionId> {
         match self {
             Outcome::Started(id)
@@ -132,24 +132,24 @@ impl Outcome {
     }
 }
 
-/// Why a call is answered while its session runs on.
+/// Reason of an answer while the session runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyRunning {
-    /// The client's own call limit is near.
+    /// The time limit of the client is near.
     Standby,
-    /// It was idle, and nobody can be asked.
+    /// The session was idle, and nobody can be asked.
     NobodyToAsk,
-    /// It should be killed, and does not die.
+    /// The session should be killed and does not die.
     Undying,
 }
 
-/// What a wait is told before it is answered.
+/// Update to a waiting call before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The session exists under this id (told once, before anything else).
+    /// The session exists under this id (once, before anything else).
     Accepted(SessionId),
-    /// A question was put.
+    /// A question was opened.
     Asked(QuestionId),
-    /// The question no longer matters.
+    /// The question was closed.
     Closed(QuestionId),
 }
