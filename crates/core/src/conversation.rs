@@ -36,7 +36,7 @@ pub(crate) enum Released {
 }
 
 impl Released {
-    /// Whether a message that was made then is among them.
+    /// Returns whether a message that was made at this time is released.
     pub fn has(self, made: Steady) -> bool {
         match self {
             Released::Nothing => false,
@@ -48,9 +48,9 @@ impl Released {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Presence {
-    /// It has so many connections.
+    /// Number of connections.
     Connected(u32),
-    /// Its last connection ended then.
+    /// Time at which the last connection ended.
     Left(Steady),
 }
 

@@ -49,11 +49,11 @@ pub struct Engine {
     standing: Standing,
     outbox: Outbox,
     conversations: Conversations,
-    /// What was posted in this step and nobody has heard of yet.
+    /// Messages of this step that were not announced yet.
     posted: Vec<(Agent, u64)>,
     /// The calls about timers and messages since the last settling.
     asked: Vec<CallId>,
-    /// What was heard since then, and from before what is to be heard again.
+    /// Events since then that can happen only once, and those that must be handled again.
     heard: Vec<Heard>,
     again: Vec<Heard>,
     retry_at: Steady,

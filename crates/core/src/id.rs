@@ -7,7 +7,7 @@ use core::str::FromStr;
 
 /// Letters an id's suffix is made of: no vowels to spell words with, nothing to mistake for another.
 pub const ALPHABET: &[u8; 32] = b"0123456789bcdfghjkmnpqrstvwxyzae";
-/// How many of them a suffix has.
+/// Number of characters in a suffix.
 pub const SUFFIX_LEN: usize = 8;
 
 /// The random part of an id.

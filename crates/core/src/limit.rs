@@ -25,7 +25,7 @@ pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
 pub const LIMIT_GRACE: Millis = Millis(500);
 /// The same after a kill.
 pub const KILL_GRACE: Millis = Millis::from_secs(1);
-/// How soon that is tried again.
+/// Delay until the next attempt.
 pub const FORCE_AGAIN: Millis = Millis::from_secs(5);
 /// Timers that have not ended, of all agents.
 pub const TIMERS: usize = 4_000_000;
@@ -54,5 +54,5 @@ pub const TAKE_UP: Millis = Millis::from_secs(2);
 pub const RECONNECT: Millis = Millis::from_secs(5);
 /// So long a message is kept for a conversation that is closed and that a waker can resume.
 pub const RESUME: Millis = Millis::from_secs(24 * 3_600);
-/// How far the calendar and the machine's own clock may drift apart before the anchor is moved.
+/// Maximum drift between the calendar and the machine's clock before the anchor is moved.
 pub const CLOCK_DISAGREEMENT: Millis = Millis::from_secs(1);

@@ -11,7 +11,7 @@ use crate::conversation::{Conversations, Released};
 use crate::id::{Agent, CallId, Conversation, MessageId, SessionId, Shuffle, TimerId};
 use crate::time::{Steady, Wall};
 
-/// What a message is about. Its text is made from that when it is shown.
+/// Subject of a message. The text is made from it when the message is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
     /// This timer has completed.
@@ -20,27 +20,27 @@ pub enum About {
     Session(SessionId),
 }
 
-/// What a message is made of.
+/// Content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject {
-    /// What it is about.
+    /// Subject.
     pub about: About,
     /// The conversation that it belongs to. `None`: any of its agent.
     pub conversation: Option<Conversation>,
-    /// Whether its agent asked to be woken by it.
+    /// The agent asked to be woken by it.
     pub wakes: bool,
 }
 
 /// A message as it is handed out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Its id.
+    /// Id.
     pub id: MessageId,
-    /// Its number, under which it is recorded.
+    /// Number under which it is recorded.
     pub number: u64,
-    /// What it is about.
+    /// Subject.
     pub about: About,
-    /// Whether it may have been told before.
+    /// The message may have been delivered before.
     pub repeated: bool,
     /// The caller is told of what it is about anyway.
     pub known: bool,
@@ -48,20 +48,20 @@ pub struct Told {
     pub taken_over: Option<Conversation>,
 }
 
-/// What is recorded of messages.
+/// Durable fact about messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// There is a message.
     Posted {
-        /// Its number.
+        /// Number of the message.
         number: u64,
-        /// Its id.
+        /// Id of the message.
         id: MessageId,
         /// To whom.
         agent: Agent,
-        /// What about, and for whom.
+        /// Content.
         subject: Subject,
-        /// Whether the answer of a call that stood by tells it. Where that arrives, there was no need
+        /// The answer of a waiting call delivers it. If that arrives, the message is not needed.
         /// for a message.
         told: bool,
         /// When.
@@ -87,17 +87,17 @@ pub enum Record {
 /// A message read back at start that has not been seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMessage {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
     /// To whom.
     pub agent: Agent,
-    /// What about.
+    /// Subject.
     pub about: About,
     /// The conversation that it belongs to.
     pub conversation: Option<Conversation>,
     /// When it was made.
     pub made: Wall,
-    /// Whether it was being told.
+    /// The message was being delivered.
     pub told: bool,
 }
 
@@ -145,7 +145,7 @@ impl Rule<'_> {
         }
     }
 
-    /// Whether this one may be.
+    /// Returns whether the reader may read this message.
     fn lets(self, whose: &Whose, entry: &Entry) -> bool {
         self.released(whose, entry.conversation.as_ref())
             .has(entry.made)
@@ -313,7 +313,7 @@ impl Outbox {
         numbers.iter().copied().take_while(has)
     }
 
-    /// What a call was told has been sent. Returns the numbers of what has been seen.
+    /// Handles that the answer of a call was sent. Returns the numbers of messages that were seen by it.
     pub fn delivered(&mut self, call: CallId) -> Vec<u64> {
         let Some((agent, numbers)) = self.set_flight(call, None) else {
             return Vec::new();
@@ -358,13 +358,13 @@ impl Outbox {
         told
     }
 
-    /// Whether an agent could read this one now.
+    /// Returns whether an agent could read this message now.
     pub fn is_unread(&self, agent: &Agent, number: u64) -> bool {
         let entry = self.boxes.get(agent).and_then(|all| all.get(&number));
         entry.is_some_and(|entry| entry.with.is_none())
     }
 
-    /// How many messages somebody could read now.
+    /// Number of messages that an agent could read now.
     pub fn unread(&self, whose: &Whose, rule: Rule<'_>) -> usize {
         let of = self.of.get(&whose.agent).into_iter().flatten();
         let all =

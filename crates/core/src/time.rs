@@ -78,7 +78,7 @@ pub struct Boot(pub u64);
 /// One reading of all three clocks. Every decision in one turn sees the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// What the calendar says.
+    /// Calendar time.
     pub wall: Wall,
     /// Time since boot, sleep included.
     pub boot: Boot,
@@ -94,7 +94,7 @@ impl Add<Millis> for Mono {
 }
 
 impl Mono {
-    /// How long ago `earlier` was; zero where it lies ahead.
+    /// Time since `earlier`; zero if it is in the future.
     pub fn since(self, earlier: Mono) -> Millis {
         Millis(self.0.saturating_sub(earlier.0))
     }
@@ -113,14 +113,14 @@ impl Add<Millis> for Steady {
 }
 
 impl Steady {
-    /// How long ago `earlier` was; zero where it lies ahead.
+    /// Time since `earlier`; zero if it is in the future.
     pub fn since(self, earlier: Steady) -> Millis {
         Millis(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Millis {
-    /// What is left of it after `other`.
+    /// Rest after `other` is subtracted.
     pub const fn less(self, other: Millis) -> Millis {
         Millis(self.0.saturating_sub(other.0))
     }

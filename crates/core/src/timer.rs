@@ -1,8 +1,8 @@
-//! Durable countdowns. A timer has a total duration of its own; whoever stands by on it does so for
-//! as long as it likes and changes nothing by going away.
+//! Durable countdowns. A timer has a total duration of its own; a call that stands by on it can leave at
+//! any time without changing it.
 //!
-//! What is kept here for each timer is small, since there may be millions: the texts that agents
-//! write pass through into the record and are read back from there.
+//! The entry of a timer is small, because there may be millions: texts of agents are passed on to the
+//! record and are read back from there.
 
 mod anchor;
 mod request;
@@ -19,7 +19,7 @@ pub use request::{Act, Create, Refusal, Request, Why};
 pub(crate) use standing::{Standby, Standing};
 pub(crate) use table::{Due, Found, Timers, not_allowed};
 
-/// What a timer is for.
+/// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Something should become true soon; its agent stands by.
@@ -38,32 +38,32 @@ impl Kind {
     }
 }
 
-/// Whether anybody means to wait for it.
+/// Expectation that somebody waits for a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Its agent does, or may.
+    /// The agent waits, or may wait.
     Front,
-    /// Its agent has given up waiting; it runs on and tells by a message.
+    /// The agent has given up waiting; the timer runs on and its end is a message.
     Background,
 }
 
-/// Where a timer stands.
+/// State of a timer as callers see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It counts down.
+    /// The timer counts down.
     Running(Place),
     /// Nothing elapses.
     Paused {
-        /// Where it goes on.
+        /// Place of the timer after the pause.
         back_to: Place,
         /// When it goes on by itself.
         until: Steady,
     },
-    /// It has come to its end. Final.
+    /// The timer has completed. Final.
     Completed {
-        /// What brought the end.
+        /// Cause of the completion.
         by: By,
-        /// How long after it was due.
+        /// Delay after the due time.
         late: Millis,
     },
     /// Somebody stopped it. Final.
@@ -82,7 +82,7 @@ impl Status {
         }
     }
 
-    /// Whether it is final.
+    /// Returns whether the state is final.
     pub const fn is_final(self) -> bool {
         match self {
             Status::Completed { .. } | Status::Stopped => true,
@@ -91,14 +91,14 @@ impl Status {
     }
 }
 
-/// What brought a timer to its end.
+/// Cause of the completion of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// Its total duration is over.
+    /// The total duration is over.
     Time,
-    /// What it waited for holds.
+    /// The condition holds.
     Condition,
-    /// What it waited for can no longer come.
+    /// The condition can no longer hold.
     Impossible,
 }
 
@@ -127,63 +127,63 @@ pub struct Until {
 /// A timer as it stood at one moment. `remaining` and what has elapsed make up `total`, always.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timer {
-    /// Its id.
+    /// Id.
     pub id: TimerId,
-    /// Its number, under which it is recorded.
+    /// Number under which it is recorded.
     pub number: u64,
     /// Whose it is.
     pub agent: Agent,
     /// The conversation that made it.
     pub conversation: Option<Conversation>,
-    /// Whether its agent asked to be woken by it: a mission, or a wait that was cancelled into the
+    /// The agent asked to be woken by it: a mission, or a wait that was cancelled into the
     /// background.
     pub wakes: bool,
-    /// What it is for.
+    /// Purpose.
     pub kind: Kind,
-    /// Where it stands.
+    /// State.
     pub status: Status,
-    /// How long it runs in all.
+    /// Total duration.
     pub total: Millis,
-    /// How much of that is left.
+    /// Remaining time.
     pub remaining: Millis,
     /// When somebody last asked for it.
     pub checked: Wall,
     /// When it goes on by itself, where it is paused.
     pub pause_until: Option<Wall>,
-    /// Whether it ends early when something holds.
+    /// The timer has a condition and can end early.
     pub conditional: bool,
 }
 
 /// A timer, seen by somebody who looks on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// How it stands.
+    /// State of the timer.
     pub timer: Timer,
-    /// Whether a call stands by on it.
+    /// A call stands by on it.
     pub standing_by: bool,
 }
 
 impl Timer {
-    /// How much of the total has passed.
+    /// Elapsed part of the total duration.
     pub fn elapsed(&self) -> Millis {
         self.total.less(self.remaining)
     }
 }
 
-/// What is recorded of a timer.
+/// Durable fact about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// It was made.
+    /// The timer was made.
     Created {
-        /// Its number.
+        /// Number of the timer.
         number: u64,
-        /// Its id.
+        /// Id of the timer.
         id: TimerId,
         /// Whose it is.
         agent: Agent,
         /// The conversation that made it.
         conversation: Option<Conversation>,
-        /// What it is for.
+        /// Purpose.
         kind: Kind,
         /// The reason or the mission.
         text: Arc<str>,
@@ -191,41 +191,41 @@ pub enum Record {
         until: Option<Arc<str>>,
         /// The key it was made under.
         key: Option<Key>,
-        /// How long it runs.
+        /// Total duration.
         total: Millis,
         /// When it is due.
         due: Steady,
-        /// How long its first call stands by.
+        /// Standby of its first call.
         standby: Option<Millis>,
         /// When it was made.
         at: Wall,
     },
-    /// It runs on, or not, in another way.
+    /// The timer was paused, resumed or moved.
     Changed {
-        /// Its number.
+        /// Number of the timer.
         number: u64,
-        /// How it stands now.
+        /// New state.
         state: State,
-        /// How long the call that did this stands by.
+        /// Standby of the call that did this.
         standby: Option<Millis>,
         /// Why, as the caller said.
         reason: Option<Arc<str>>,
         /// When its agent last asked for it.
         checked: Wall,
     },
-    /// It is over.
+    /// The timer has ended.
     Ended {
-        /// Its number.
+        /// Number of the timer.
         number: u64,
-        /// Its id.
+        /// Id of the timer.
         id: TimerId,
         /// `Completed` or `Stopped`.
         status: Status,
-        /// How long it was to run.
+        /// Total duration.
         total: Millis,
-        /// How much of that was left.
+        /// Remaining time at the end.
         remaining: Millis,
-        /// What ended it, as seen or as the caller said.
+        /// Cause of the end, as observed or as the caller said.
         reason: Option<Arc<str>>,
         /// When its agent last asked for it.
         checked: Wall,
@@ -234,7 +234,7 @@ pub enum Record {
     },
     /// The call of this name did something to it.
     Acted {
-        /// Its number.
+        /// Number of the timer.
         number: u64,
         /// The name.
         key: Key,
@@ -243,28 +243,28 @@ pub enum Record {
     Anchored(Anchor),
 }
 
-/// How a timer that has not ended stands, as it is recorded.
+/// Recorded state of a timer that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// How long it runs in all.
+    /// Total duration.
     pub total: Millis,
-    /// Whether it counts down.
+    /// Course: running or paused.
     pub course: Course,
-    /// Where it runs, or will when it goes on.
+    /// Place while it runs, or after the pause.
     pub place: Place,
 }
 
-/// Whether a timer counts down.
+/// Course of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Course {
-    /// It does.
+    /// The timer counts down.
     Running {
         /// When it is due.
         due: Steady,
     },
-    /// It does not.
+    /// The timer is paused.
     Paused {
-        /// What is left.
+        /// Remaining time.
         remaining: Millis,
         /// When it goes on by itself.
         until: Steady,
@@ -274,20 +274,20 @@ pub enum Course {
 /// A timer read back at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTimer {
-    /// Its number.
+    /// Number of the timer.
     pub number: u64,
     /// Whose it is.
     pub agent: Agent,
     /// The conversation that made it.
     pub conversation: Option<Conversation>,
-    /// What it is for.
+    /// Purpose.
     pub kind: Kind,
-    /// How it stood.
+    /// Recorded state.
     pub state: State,
     /// When somebody last asked for it.
     pub checked: Wall,
     /// The key it was made under.
     pub key: Option<Key>,
-    /// Whether it has a condition.
+    /// The timer has a condition.
     pub conditional: bool,
 }

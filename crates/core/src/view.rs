@@ -1,4 +1,4 @@
-//! What the doors may see of a session without asking the core.
+//! Parts of a session that interfaces may read without asking the engine.
 
 use crate::session::{Phase, Session};
 

@@ -9,7 +9,7 @@ use crate::time::{Millis, Steady};
 /// Whose sessions wake-ups are. Nobody is told how they end: that is what deliveries are for.
 pub const OWNER: &str = "waker";
 
-/// How long after each failure the next try comes; more than three days in all.
+/// Delays between a failure and the next attempt; more than three days in all.
 pub const BACK_OFF: [Millis; 9] = [
     Millis::from_secs(5),
     Millis::from_secs(5 * 60),
@@ -57,12 +57,12 @@ pub struct Waker {
     woke: VecDeque<Steady>,
 }
 
-/// What came of a failure.
+/// Consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failed {
-    /// It is tried again then.
+    /// Another attempt at this time.
     Again(Steady),
-    /// It was tried often enough.
+    /// No more attempts.
     GivenUp,
 }
 
@@ -114,7 +114,7 @@ impl Waker {
         self.next = Some(now);
     }
 
-    /// Whether somebody wants this message sent now.
+    /// Returns whether a person wants this message sent now.
     pub fn is_urged(&self, message: u64) -> bool {
         self.urged.contains(&message)
     }
@@ -124,12 +124,12 @@ impl Waker {
         self.waiting.keys().copied()
     }
 
-    /// How many those are.
+    /// Number of waiting messages.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether no message waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -153,7 +153,7 @@ impl Waker {
         Some(self.held_back().unwrap_or(next))
     }
 
-    /// Where the budget is all that holds a wake-up back: until when.
+    /// Time until which only the budget holds a wake-up back.
     pub fn held_back(&self) -> Option<Steady> {
         let full = self.woke.len() >= self.rules.budget;
         if self.busy || self.waiting.is_empty() || !self.urged.is_empty() || !full {
@@ -234,14 +234,14 @@ impl Waker {
         verdicts
     }
 
-    /// Whether nothing is lost with it: no message waits, no try is under way, and the budget remembers
-    /// none.
+    /// Returns whether this state can be dropped: no message waits, no attempt is running, and the budget has
+    /// no entries.
     pub fn is_spent(&mut self, now: Steady) -> bool {
         self.forget_tries(now);
         !self.busy && self.waiting.is_empty() && self.woke.is_empty()
     }
 
-    /// How often a message has failed.
+    /// Number of failures of a message.
     pub fn failures(&self, message: u64) -> usize {
         self.waiting.get(&message).copied().unwrap_or(0)
     }

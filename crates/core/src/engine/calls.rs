@@ -1,4 +1,4 @@
-//! What doors ask for, and what becomes of those who ask.
+//! Calls of the interfaces: requests, and the end of calls.
 
 use alloc::format;
 use alloc::string::String;
@@ -311,7 +311,7 @@ impl Engine {
         self.rearm_overdue_timer(session);
     }
 
-    /// Whether a session's owner hears what this caller is told: the agent's conversation that started
+    /// Returns whether the owner of a session learns what this caller is told: the agent's conversation that started
     /// it, or any of the agent where none is known.
     fn is_owner(
         &self,

@@ -1,4 +1,4 @@
-//! What keepers tell. A keeper that connects again tells again what it has told before: everything
+//! Reports of keepers. A keeper that connects again repeats its earlier reports: everything
 //! here may come twice, and counts once.
 
 use alloc::vec::Vec;

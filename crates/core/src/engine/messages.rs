@@ -173,7 +173,7 @@ impl Engine {
         self.heard.push(Heard::Alone(agent, conversation, session));
     }
 
-    /// Whether a message about a session could not be recorded yet.
+    /// Returns whether a message about a session could not be recorded yet.
     pub(super) fn is_to_be_told(&self, id: SessionId) -> bool {
         let about = |heard: &Heard| matches!(heard, Heard::Alone(_, _, session) if *session == id);
         self.again.iter().any(about)
@@ -294,12 +294,12 @@ impl Engine {
         Some(self.timers.boot(Steady(first.0 + 1)))
     }
 
-    /// Whether any agent could read a message now.
+    /// Returns whether any agent could read a message now.
     pub fn any_unread(&self) -> bool {
         self.outbox.any_unread()
     }
 
-    /// How many messages an agent could read now, in a certain conversation or in none.
+    /// Number of messages that an agent could read now, in one conversation or in none.
     pub fn unread(&self, now: Now, agent: &Agent, conversation: Option<&Conversation>) -> usize {
         let whose = Whose {
             agent: agent.clone(),
@@ -308,7 +308,7 @@ impl Engine {
         self.outbox.unread(&whose, self.rule(now))
     }
 
-    /// What was recorded since the last time is safe.
+    /// Notes that the records since the last call are durable.
     pub fn settle(&mut self) {
         self.timers.settle();
         self.standing.settle();
@@ -317,7 +317,7 @@ impl Engine {
         self.heard.clear();
     }
 
-    /// What was heard while nothing could be recorded.
+    /// Handles the events that came while nothing could be recorded.
     pub(super) fn hear_again(&mut self, turn: &mut Turn<'_>) {
         if self.timers.steady(turn.now) <= self.retry_at {
             return;
@@ -339,9 +339,9 @@ impl Engine {
         }
     }
 
-    /// What was to be recorded since the last [`settle`](Engine::settle) could not be, so none of it
-    /// has happened: timers and messages stand as they did, those who waited wait on, and those who
-    /// asked are refused. Takes the effects of that time back.
+    /// Undoes everything since the last [`settle`](Engine::settle), because it could not be recorded:
+    /// timers and messages are as before, waiting calls wait on, and new calls are refused. Removes the
+    /// effects of that time.
     pub fn undo(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let mut waiting: BTreeSet<CallId> = self.standing.undo().into_iter().collect();
         waiting.extend(self.outbox.undo());

@@ -1,5 +1,5 @@
-//! The backstop behind keepers: a session that should have ended, at its hard limit or by a kill, and has not. Its keeper
-//! sees to both; should it not even answer, the world ends the tree itself.
+//! Backstop behind keepers, for a session that should have ended at its deadline or by a kill and has not.
+//! The keeper enforces both. If it does not even answer, the daemon kills the tree itself.
 
 use super::session_state::SessionState;
 use super::{Alarm, Engine, Turn};
@@ -10,7 +10,7 @@ use crate::session::{End, Phase};
 use crate::time::Mono;
 
 impl SessionState {
-    /// When it should have ended at the latest, and why.
+    /// Latest time at which the session should have ended, and the reason.
     fn due(&self) -> Option<(Mono, End)> {
         let killed = self.killed.map(|at| at + limit::KILL_GRACE);
         let killed = killed.zip(self.kill_reason).filter(|_| !self.undying);
@@ -18,7 +18,7 @@ impl SessionState {
             .deadline
             .map(|at| (at + limit::LIMIT_GRACE, End::Deadline));
         match self.session.phase {
-            // A command can stop its keeper before that has said that it runs.
+            // A command can stop its keeper before the keeper has reported its start.
             Phase::Starting | Phase::Running { .. } => [killed, limit]
                 .into_iter()
                 .flatten()
@@ -30,7 +30,7 @@ impl SessionState {
 }
 
 impl Engine {
-    /// Sets the alarm for a session that should end. Called after whatever may have changed when that is.
+    /// Sets the alarm for a session that should end. Called after every change of that time.
     pub(super) fn rearm_overdue_timer(&mut self, id: SessionId) {
         let at = self
             .sessions
@@ -53,7 +53,7 @@ impl Engine {
         entry.overdue = at;
     }
 
-    /// It should have ended, and no keeper has said so. The world finds out whether the keeper is at work.
+    /// Handles a session that should have ended: the keeper has not reported it and may not be working.
     pub(super) fn overdue(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let due = self.sessions.get(&id).and_then(SessionState::due);
         let again = due.map(|(_, end)| {

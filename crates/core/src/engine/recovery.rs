@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Whether a session has ended and nobody has heard of it, as far as that is safe.
+    /// Returns whether a session has ended and its end was not reported, as far as that is recorded.
     pub fn is_unheard(&self, id: SessionId) -> bool {
         self.sessions.get(&id).is_some_and(|entry| entry.unheard) || self.is_to_be_told(id)
     }
@@ -155,7 +155,7 @@ impl Engine {
     }
 }
 
-/// Whether a question from before the crash still is one: nothing was written since it was put, or
+/// Returns whether a question from before the crash is still open: there was no output since it was asked, or
 /// so long ago that it would have been put again.
 fn still_idle(entry: &SessionState, asked: &Question, turn: &Turn<'_>) -> bool {
     match entry.session.phase {

@@ -124,7 +124,7 @@ impl SessionState {
         }
     }
 
-    /// Whether the leader runs or is about to.
+    /// Returns whether the leader runs or is being started.
     pub fn leader_runs(&self) -> bool {
         matches!(self.session.phase, Phase::Starting | Phase::Running { .. })
     }
@@ -201,7 +201,7 @@ impl SessionState {
         }
     }
 
-    /// How this wait is to be answered as things stand; `None`: not yet.
+    /// Answer to this wait in the present state; `None`: not yet.
     pub fn verdict(&self, wait: &Wait) -> Option<Outcome> {
         let id = wait.session;
         match (&self.session.phase, wait.goal) {
@@ -224,7 +224,7 @@ impl SessionState {
         }
     }
 
-    /// How this wait is to be answered where what should be killed does not die.
+    /// Answer to this wait if the tree should be killed and does not die.
     pub fn verdict_on_the_undying(&self, wait: &Wait) -> Option<Outcome> {
         let id = wait.session;
         match (&self.session.phase, wait.goal) {
@@ -235,7 +235,7 @@ impl SessionState {
         }
     }
 
-    /// Whether what is left of the tree is being killed, so that those who wait are told when it is
+    /// Returns whether the rest of the tree is being killed, so that waiting calls are answered only when it is
     /// gone and not before.
     fn must_empty(&self, ending: &Ending) -> bool {
         self.kill_reason.is_some() || ending.end.is_kill()

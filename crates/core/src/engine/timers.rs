@@ -388,7 +388,7 @@ impl Engine {
         turn.push(Effect::PublishTimer { timer: timer.id });
     }
 
-    /// What a timer waited for holds, or can no longer come.
+    /// Handles that the condition of a timer holds or can no longer hold.
     pub(super) fn condition_decided(
         &mut self,
         turn: &mut Turn<'_>,
@@ -499,7 +499,7 @@ impl Engine {
 /// Who makes a timer, and in which conversation.
 type Maker = (Agent, Option<Conversation>);
 
-/// Whether the call that makes it is answered at once.
+/// Returns whether the call that makes a timer is answered at once.
 fn stays(new: &Create) -> bool {
     new.detach || new.kind == Kind::Mission
 }

@@ -16,7 +16,7 @@ use crate::timer::{Found, Status, Timer, not_allowed};
 use crate::wait::{Asking, Goal, Wait};
 
 impl Engine {
-    /// Whether a session is a try.
+    /// Returns whether a session is a try.
     fn is_try(&self, id: SessionId) -> bool {
         self.session(id)
             .is_some_and(|session| session.started_by.is_try())
@@ -157,7 +157,7 @@ impl Engine {
         }
     }
 
-    /// Whether the timer of a try that was found will join it.
+    /// Returns whether the timer of a try from before will join it.
     fn is_awaited(&self, turn: &Turn<'_>, id: SessionId) -> bool {
         let Some(session) = self.session(id) else {
             return false;
@@ -191,7 +191,7 @@ impl Key {
         Key(alloc::format!("try:{owner}:{command}").into())
     }
 
-    /// What the keys of all tries of a timer begin with.
+    /// Prefix of the keys of all tries of a timer.
     fn of_tries(timer: TimerId) -> Key {
         Key(alloc::format!("try:{timer}:").into())
     }

@@ -1,4 +1,4 @@
-//! What ties a timer's deadline to the clocks of a machine.
+//! Relation of a timer's deadline to the clocks of a machine.
 //!
 //! Deadlines are kept in [`Steady`] time. While a machine is up, steady time is boot time plus a
 //! constant, so that setting the calendar moves nothing. Boot time ends with the boot; across one,
@@ -65,7 +65,7 @@ impl Anchor {
         Boot(add(steady.0, self.ahead_of_boot.saturating_neg()))
     }
 
-    /// What the calendar will show then, as far as is known now.
+    /// Calendar time at that moment, as far as is known now.
     pub fn wall(&self, steady: Steady) -> Wall {
         Wall(add(steady.0, self.wall_ahead))
     }

@@ -1,4 +1,4 @@
-//! What may be asked of timers, and how it is answered.
+//! Requests about timers, and their answers.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub enum Request {
     Continue {
         /// On which.
         timer: TimerId,
-        /// What shall remain from now on.
+        /// Remaining time from now on.
         remaining: Option<Millis>,
         /// For how long.
         standby: Option<Millis>,
@@ -29,7 +29,7 @@ pub enum Request {
     Act {
         /// To which.
         timer: TimerId,
-        /// What.
+        /// Act.
         act: Act,
         /// Why, as the caller says.
         reason: Option<Arc<str>>,
@@ -38,14 +38,14 @@ pub enum Request {
     },
     /// Look at one.
     Read {
-        /// Whether this is somebody's asking for it, which is noted.
+        /// The caller asked for this timer, which is noted.
         asks: bool,
         /// At which.
         timer: TimerId,
     },
     /// Look at those that have not ended, in the order in which they were made.
     List {
-        /// Whether this is somebody's asking for each of them, as reading one is.
+        /// The caller asked for each of these timers, as when one is read.
         asks: bool,
         /// Only those made after this one.
         after: Option<TimerId>,
@@ -57,7 +57,7 @@ pub enum Request {
         /// At which; those that are not known any more are left out.
         timers: Vec<TimerId>,
     },
-    /// How many have not ended.
+    /// Count the timers that have not ended.
     Count,
     /// Stop all of the caller's timers that have not ended.
     StopAll {
@@ -67,7 +67,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it does more than look.
+    /// Returns whether the request changes something.
     pub const fn changes_something(&self) -> bool {
         match self {
             Request::Create(_)
@@ -85,15 +85,15 @@ impl Request {
 /// A timer to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
-    /// What it is for.
+    /// Purpose.
     pub kind: Kind,
     /// The reason or the mission.
     pub text: Arc<str>,
     /// The condition that ends it early, as its door wrote it.
     pub until: Option<Arc<str>>,
-    /// How long it runs.
+    /// Total duration.
     pub total: Millis,
-    /// How long the call stands by. `None`: to the end.
+    /// Standby of the call. `None`: until the end.
     pub standby: Option<Millis>,
     /// The client's own call limit: answer before it.
     pub patience: Option<Millis>,
@@ -106,18 +106,18 @@ pub struct Create {
 /// Something done to a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It is over, and tells nobody.
+    /// End the timer without a message.
     Stop,
     /// Nobody waits any more; it runs on.
     Cancel,
     /// Nothing elapses for so long.
     Pause(Millis),
-    /// It goes on now.
+    /// Continue a paused timer.
     Resume,
 }
 
 impl Act {
-    /// What the act is called.
+    /// Name of the act.
     pub const fn as_str(self) -> &'static str {
         match self {
             Act::Stop => "stop",
@@ -131,19 +131,19 @@ impl Act {
 /// Why a call about a timer is answered now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It was made, and the call does not stand by.
+    /// The timer was made, and the call does not stand by.
     Made,
-    /// It has completed.
+    /// The timer has completed.
     Completed,
     /// The standby is over; the timer runs on.
     StandbyOver,
     /// Somebody else did this to it while the call stood by.
     Interrupted(Act),
-    /// What the call asked for was done.
+    /// The request was carried out.
     Done(Act),
-    /// It was only looked at.
+    /// The timer was only read.
     Looked,
-    /// It had ended before.
+    /// The timer had ended before.
     Ended,
 }
 
@@ -156,16 +156,16 @@ pub enum Refusal {
         timer: TimerId,
         /// Some of those that there are.
         known: Vec<TimerId>,
-        /// How many more there are.
+        /// Number of further timers.
         more: usize,
     },
-    /// Its state does not allow it.
+    /// The state of the timer does not allow the act.
     NotAllowed {
         /// Which timer.
         timer: TimerId,
-        /// What was to be done.
+        /// Requested act.
         attempt: &'static str,
-        /// How it stands.
+        /// State of the timer.
         status: Status,
     },
     /// The same key was used for another timer.

@@ -32,7 +32,7 @@ impl Standing {
         self.calls.contains_key(&call)
     }
 
-    /// Whether any call stands by on a timer.
+    /// Returns whether any call stands by on a timer.
     pub fn on(&self, number: u64) -> bool {
         let range = (number, CallId(0))..=(number, CallId(u64::MAX));
         self.by_timer.range(range).next().is_some()

@@ -16,7 +16,7 @@ use crate::limit;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
 
-/// Where a timer is in the table: its agent's place in the upper bits, its number in the lower, so
+/// Position of a timer in the table: the index of its agent in the upper bits, its number in the lower, so
 /// that the timers of one agent stand together in the order in which they were made.
 pub(crate) type Slot = u64;
 
@@ -28,7 +28,7 @@ pub(crate) struct Timers {
     places: BTreeMap<Agent, u32>,
     next: u64,
     live: BTreeMap<Slot, Entry>,
-    /// What remains of those that are paused.
+    /// Remaining times of paused timers.
     paused: BTreeMap<Slot, u64>,
     /// When something happens to each by itself: it is due, or its pause is over.
     queue: BTreeSet<(u64, Slot)>,
@@ -60,7 +60,7 @@ impl Short {
     }
 }
 
-/// What is kept of a timer that has not ended.
+/// Entry of a timer that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     total: Short,
@@ -97,17 +97,17 @@ impl Entry {
     }
 }
 
-/// Whether the note about the clocks is safe.
+/// Durability of the anchor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Anchored {
     /// There is none: no database was opened.
     #[default]
     Never,
-    /// It is recorded.
+    /// The anchor is recorded.
     Safe,
-    /// It is being recorded.
+    /// The anchor is being recorded.
     InTurn,
-    /// It could not be; that is tried again.
+    /// The anchor could not be recorded; another attempt follows.
     Unsafe,
 }
 
@@ -203,7 +203,7 @@ impl Timers {
         Some(self.anchor)
     }
 
-    /// Whether the anchor is still to be recorded because that failed before.
+    /// Returns whether the anchor must be recorded again because that failed before.
     pub fn anchor_is_unsafe(&self) -> bool {
         self.anchored == Anchored::Unsafe
     }
@@ -328,7 +328,7 @@ impl Timers {
         TimerId::from_bits(self.shuffle.mix(number))
     }
 
-    /// How a timer that has not ended stands.
+    /// State of a timer that has not ended.
     pub fn view(&self, now: Now, slot: Slot) -> Option<Timer> {
         let entry = *self.live.get(&slot)?;
         let at = Steady(entry.at.get());
@@ -364,7 +364,7 @@ impl Timers {
         })
     }
 
-    /// What is recorded of a timer that has not ended.
+    /// Recorded state of a timer that has not ended.
     pub fn state(&self, slot: Slot) -> Option<State> {
         let entry = *self.live.get(&slot)?;
         let at = Steady(entry.at.get());
@@ -389,7 +389,7 @@ impl Timers {
         }
     }
 
-    /// Its agent waits for it again, and this much shall remain.
+    /// Continues a timer with this remaining time; its agent waits for it again.
     pub fn go_on(
         &mut self,
         now: Now,
@@ -436,7 +436,7 @@ impl Timers {
         self.view(now, slot).ok_or_else(|| self.gone(slot))
     }
 
-    /// It is over. What remained when it ended is part of its final state.
+    /// Ends a timer. The remaining time at its end is part of its final state.
     pub fn end(&mut self, now: Now, slot: Slot, status: Status) -> Result<Timer, Refusal> {
         let mut timer = self.view(now, slot).ok_or_else(|| self.gone(slot))?;
         timer.status = status;
@@ -510,7 +510,7 @@ impl Timers {
         ended.ok().map(Due::Completed)
     }
 
-    /// Whether it is due, and nothing keeps it from being completed as soon as its turn comes.
+    /// Returns whether a timer is due and will be completed as soon as its turn comes.
     pub fn completes_next(&self, now: Now, number: u64) -> bool {
         let steady = self.steady(now);
         let held = self.held_until.is_some_and(|held| steady <= held);
