@@ -31,7 +31,7 @@ use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{self, Opened, StoreFault};
 use crate::world::web::Web;
-use crate::world::{apart, descriptors, entropy, heap, oom, secret, socket, text};
+use crate::world::{apart, descriptors, entropy, heap, oom, secret, socket};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,8 +212,6 @@ pub fn serve(
     let sockets =
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
     let served = prepare(&places).and_then(|lock| {
-        // Before there is a second thread.
-        text::in_large_pages();
         // One thread for everything that waits: a call crosses no thread on its way, which is what
         // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
         let runtime = tokio::runtime::Builder::new_current_thread()

@@ -39,6 +39,5 @@ pub mod store;
 pub mod stream;
 pub mod tail;
 pub mod terminal;
-pub mod text;
 pub mod unread;
 pub mod web;

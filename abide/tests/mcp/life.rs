@@ -444,23 +444,6 @@ fn a_file_of_requests_gets_every_answer() {
     assert!(said.contains("at last"), "{said}");
 }
 
-/// A daemon that lies in large pages serves like any other, which all other tests show.
-#[test]
-#[cfg(target_arch = "x86_64")]
-fn the_text_of_a_daemon_lies_in_large_pages_where_there_are_any() {
-    let home = Home::new();
-    let mut client = Client::start(&home, LEGACY);
-    client.call("shell", json!({"command": "true"}));
-    let daemon = home.daemon_pid().expect("a daemon");
-    let maps = std::fs::read_to_string(format!("/proc/{daemon}/maps")).expect("its memory");
-    let moved = |line: &str| line.contains(" r-xp ") && line.trim_end().ends_with(" 00:00 0");
-    let offered = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    let machine = rustix::system::sysinfo();
-    let large = u64::from(machine.mem_unit) * machine.totalram >= 2 << 30;
-    let expected = large && offered.is_ok_and(|offered| !offered.contains("[never]"));
-    assert_eq!(maps.lines().any(moved), expected, "{maps}");
-}
-
 #[test]
 fn s2_a_request_id_that_is_used_again_is_another_call() {
     let home = Home::new();
