@@ -76,19 +76,6 @@ fn log_stream(stream: Stream) -> log::Stream {
     }
 }
 
-/// A page of one line that no session has written.
-pub fn rehearse() -> Page {
-    let mut reader = LineReader::new(Cursor::default(), 1);
-    reader.push(&Chunk {
-        offset: 0,
-        stream: Stream::Pty,
-        bytes: b"a line\r\n",
-        received_at_ms: 0,
-        follows_gap: false,
-    });
-    reader.finish(PartialLine::Hold).0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,6 @@ mod nursery;
 pub mod oom;
 mod place;
 pub mod proc;
-mod rehearse;
 mod run;
 mod serve;
 mod spawn;

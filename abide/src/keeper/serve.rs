@@ -20,7 +20,6 @@ use super::launch::{Hold, Launch};
 use super::line::Line;
 use super::nsinit::Namespace;
 use super::place::Place;
-use super::rehearse::rehearse;
 use super::run::{Own, Run};
 use super::spawn::{self, Around, ChildEnds, Failure, Prepared};
 use abide_core::Containment;
@@ -117,7 +116,6 @@ impl Keeper {
 
     /// Serves until there is nothing left to keep.
     pub fn serve(mut self) {
-        rehearse(&self.place);
         while !self.done() {
             let woken = self.wait();
             self.turn(&woken);

@@ -258,17 +258,6 @@ fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(what, &errno.into()))
 }
 
-/// Plans as if for a start.
-pub(super) fn rehearse(launch: &Launch) {
-    let around = Around {
-        leaf: None,
-        namespace: None,
-        umask: 0,
-        oom_score: None,
-    };
-    std::hint::black_box(plan(launch, [0, 1, 2], false, &around).is_ok());
-}
-
 fn plan(
     launch: &Launch,
     streams: [RawFd; 3],

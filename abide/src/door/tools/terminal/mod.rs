@@ -5,7 +5,6 @@ mod last;
 mod list;
 mod look;
 mod read;
-mod rehearse;
 mod rule;
 mod search;
 mod send;

@@ -11,7 +11,6 @@ use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
 use super::last::LastLook;
-use super::rehearse::rehearse;
 use super::settled::Settled;
 use super::tail::{Found, Tail};
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
@@ -537,7 +536,6 @@ impl Reading {
         let (left, lookout, meta) = (self.left, &mut self.lookout, &self.meta);
         let (sentry, stood) = (&mut self.sentry, &mut self.stood);
         let (sentries, bell) = (&self.sentries, follower.bell());
-        let (mask, facts) = (&self.mask, &self.facts);
         *sentry = None;
         let more = async {
             match left {
@@ -568,9 +566,6 @@ impl Reading {
                     }
                     if let Some(bell) = bell.filter(|_| !std::mem::replace(stood, true)) {
                         *sentry = sentries.stand(bell, lookout.clone(), meta.clone());
-                        if sentry.is_some() {
-                            rehearse(mask, facts.as_ref());
-                        }
                     }
                 }
                 std::future::pending::<Infallible>().await
