@@ -25,7 +25,6 @@ use crate::world::facts::{Facts, Looks};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
-use crate::world::sentry::Sentry;
 use crate::world::store::{Note, Past, Store};
 use crate::world::unread::Records;
 
@@ -137,7 +136,6 @@ struct Shared {
     watchers: AtomicU32,
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
     looks: Mutex<HashMap<SessionId, Looks>>,
-    sentry: Arc<Sentry>,
     attached: Mutex<HashMap<SessionId, u32>>,
 }
 
@@ -179,7 +177,6 @@ impl Handle {
             watchers: AtomicU32::new(0),
             secrets: Mutex::default(),
             looks: Mutex::default(),
-            sentry: Arc::default(),
             attached: Mutex::default(),
         };
         Handle {
@@ -305,11 +302,6 @@ impl Handle {
             let mut secrets = self.shared.secrets.lock().expect("no holder panics");
             secrets.insert(id, given);
         }
-    }
-
-    /// Who looks at sessions when they write something.
-    pub fn sentry(&self) -> &Arc<Sentry> {
-        &self.shared.sentry
     }
 
     /// How busy a session has been since it was looked at before, in percent of one processor.

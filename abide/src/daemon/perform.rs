@@ -135,9 +135,7 @@ impl Performer {
                 }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
-                    let ahead = false;
-                    self.keepers
-                        .send(session, &ToKeeper::Watch { beyond, ahead });
+                    self.keepers.send(session, &ToKeeper::Watch { beyond });
                 }
                 Effect::Ask { question } => self.ask(engine, question),
                 Effect::Close { question, closing } => {

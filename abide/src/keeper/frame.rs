@@ -53,11 +53,7 @@ pub enum ToKeeper {
     Watch {
         /// How many are known.
         beyond: u64,
-        /// Say [`FromKeeper::Coming`] too, once, before that.
-        ahead: bool,
     },
-    /// Hand over a bell, with [`FromKeeper::Bell`].
-    HangBell,
     /// For the child to read.
     Input {
         /// What.
@@ -148,14 +144,6 @@ pub enum FromKeeper {
         /// How many bytes since this was last said.
         bytes: u64,
     },
-    /// There is output, which is not in the log yet: whoever waits for it can be awake when it is. Said
-    /// only to those who asked for it, and who have no knocker to hear.
-    Coming,
-    /// A knocker and a bell (two `eventfd`s) go with this. The one says what [`FromKeeper::Coming`] does, but
-    /// sooner, and counts one more than the number of the processor that the keeper is on; a keeper of an
-    /// earlier build has none. The other rings whenever output has been told of that
-    /// was said to be coming: somebody else than who is told can hear it.
-    Bell,
     /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to
     /// whoever wants them killed after that; the keeper goes on trying.
     KillPending {
@@ -207,12 +195,8 @@ impl ToKeeper {
             ToKeeper::Look => {
                 put.u8(4);
             }
-            ToKeeper::Watch { beyond, ahead } => {
+            ToKeeper::Watch { beyond } => {
                 put.u8(5).u64(*beyond);
-                // Keepers of before pass over it.
-                if *ahead {
-                    put.flag(true);
-                }
             }
             ToKeeper::Input { bytes, once } => {
                 put.u8(INPUT_KIND).bytes(bytes);
@@ -244,9 +228,6 @@ impl ToKeeper {
             ToKeeper::Hello => {
                 put.u8(12);
             }
-            ToKeeper::HangBell => {
-                put.u8(13);
-            }
             ToKeeper::Expect { for_ms } => {
                 put.u8(14).u32(*for_ms);
             }
@@ -276,7 +257,6 @@ impl ToKeeper {
             4 => ToKeeper::Look,
             5 => ToKeeper::Watch {
                 beyond: take.u64()?,
-                ahead: !take.0.is_empty() && take.flag()?,
             },
             INPUT_KIND => ToKeeper::Input {
                 bytes: take.bytes()?.to_vec(),
@@ -299,7 +279,6 @@ impl ToKeeper {
                 folder: take.bytes()?.to_vec(),
             },
             12 => ToKeeper::Hello,
-            13 => ToKeeper::HangBell,
             14 => ToKeeper::Expect {
                 for_ms: take.u32()?,
             },
@@ -364,12 +343,6 @@ impl FromKeeper {
             FromKeeper::KillPending { left } => {
                 put.u8(9).u32(*left);
             }
-            FromKeeper::Coming => {
-                put.u8(10);
-            }
-            FromKeeper::Bell => {
-                put.u8(11);
-            }
         });
     }
 
@@ -405,8 +378,6 @@ impl FromKeeper {
             7 => FromKeeper::Closed,
             8 => FromKeeper::InputTaken { bytes: take.u64()? },
             9 => FromKeeper::KillPending { left: take.u32()? },
-            10 => FromKeeper::Coming,
-            11 => FromKeeper::Bell,
             _ => return Ok(None),
         }))
     }
@@ -533,15 +504,8 @@ mod tests {
             },
             ToKeeper::Deadline { in_ms: 9 },
             ToKeeper::Look,
-            ToKeeper::Watch {
-                beyond: 1 << 40,
-                ahead: false,
-            },
-            ToKeeper::Watch {
-                beyond: 7,
-                ahead: true,
-            },
-            ToKeeper::HangBell,
+            ToKeeper::Watch { beyond: 1 << 40 },
+            ToKeeper::Watch { beyond: 7 },
             ToKeeper::Expect { for_ms: 7 },
             ToKeeper::Input {
                 bytes: vec![0, 255],
@@ -617,8 +581,6 @@ mod tests {
             FromKeeper::Closed,
             FromKeeper::InputTaken { bytes: 8 },
             FromKeeper::KillPending { left: 1 },
-            FromKeeper::Coming,
-            FromKeeper::Bell,
         ]
     }
 

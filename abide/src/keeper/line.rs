@@ -1,15 +1,13 @@
 //! The connection to a daemon. It never blocks: what a daemon does not take is buffered up to a
 //! limit, and a daemon that takes nothing beyond that is let go.
 
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use abide_core::End;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Timespec;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::net::{RecvFlags, SendFlags};
 
 use super::frame::{FromKeeper, ToKeeper};
 
@@ -88,28 +86,6 @@ impl Line {
         if self.outbox.len() > UNTAKEN_LIMIT {
             self.broken = true;
         }
-    }
-
-    /// Says something that two descriptors go with. Where the daemon has not taken what was said before,
-    /// nothing is handed over. Whether they were.
-    pub fn hand_over(&mut self, frame: &FromKeeper, fds: [BorrowedFd<'_>; 2]) -> bool {
-        if self.wants_out() {
-            return false;
-        }
-        let mut said = self.later.clone();
-        frame.encode(&mut said);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-            return false;
-        }
-        let parts = [IoSlice::new(&said)];
-        let sent = rustix::net::sendmsg(&self.socket, &parts, &mut control, SendFlags::NOSIGNAL);
-        if let Ok(count) = sent {
-            self.later.clear();
-            self.outbox.extend_from_slice(&said[count..]);
-        }
-        sent.is_ok()
     }
 
     /// Sends what is left to send.

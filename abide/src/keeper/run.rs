@@ -69,17 +69,11 @@ pub struct Run {
     usage: Usage,
     state: State,
     empty: bool,
-    watch: Option<Watch>,
+    /// The log length that the daemon wants to be told to be exceeded.
+    watch: Option<u64>,
     start_news: Option<u64>,
     said: Said,
     notices: Vec<FromKeeper>,
-}
-
-/// What a daemon waits for.
-#[derive(Clone, Copy)]
-struct Watch {
-    beyond: u64,
-    ahead: bool,
 }
 
 /// What a run takes over from the place it is started in.
@@ -274,12 +268,6 @@ impl Run {
         .min()
     }
 
-    /// Whether somebody wants to know of output before it is taken. They are told once.
-    pub fn announces(&mut self) -> bool {
-        let watch = self.watch.as_mut();
-        watch.is_some_and(|watch| std::mem::take(&mut watch.ahead))
-    }
-
     /// Takes what a stream has.
     pub fn take_output(&mut self, at: usize) {
         let mut left = TURN_LIMIT;
@@ -364,7 +352,6 @@ impl Run {
         match frame {
             ToKeeper::Hello
             | ToKeeper::Start(_)
-            | ToKeeper::HangBell
             | ToKeeper::Expect { .. }
             | ToKeeper::Ack
             | ToKeeper::Renew { .. } => {}
@@ -379,7 +366,7 @@ impl Run {
                 self.deadline = Some(mono_ms().saturating_add(in_ms));
             }
             ToKeeper::Look => self.notices.push(self.grew()),
-            ToKeeper::Watch { beyond, ahead } => self.watch = Some(Watch { beyond, ahead }),
+            ToKeeper::Watch { beyond } => self.watch = Some(beyond),
             ToKeeper::Input { bytes, once } => {
                 let unwanted = self.feed.push(bytes, once);
                 self.fed(unwanted);
@@ -611,8 +598,8 @@ impl Run {
             self.state = State::Recorded(ending);
         }
         self.settle_ending(&mut frames);
-        if let Some(watch) = self.watch
-            && self.log.end() > watch.beyond
+        if let Some(beyond) = self.watch
+            && self.log.end() > beyond
         {
             self.watch = None;
             frames.push(self.grew());

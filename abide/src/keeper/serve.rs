@@ -7,10 +7,9 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
-use rustix::thread::sched_getcpu as processor;
 
 use super::birth::pause;
 use super::clock::{boot_ms, mono_ms, wall_ms};
@@ -45,32 +44,8 @@ pub struct Keeper {
     caller: Option<Line>,
     stage: Stage,
     acked: bool,
-    /// What was handed over to a daemon that wants to hear of output.
-    bells: Option<Bells>,
     /// Until when a command that was said to be coming is expected.
     expects_until: Option<u64>,
-}
-
-/// What a keeper can be heard by: to ring is done much sooner than to say something.
-struct Bells {
-    /// Rung when there is output that is not in the log yet.
-    knocker: OwnedFd,
-    /// Rung when it has been told of.
-    bell: OwnedFd,
-}
-
-impl Bells {
-    fn new() -> rustix::io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Bells {
-            knocker: eventfd(0, flags)?,
-            bell: eventfd(0, flags)?,
-        })
-    }
-}
-
-fn ring(bell: &OwnedFd, count: u64) {
-    let _ = rustix::io::write(bell, &count.to_ne_bytes());
 }
 
 /// What woke the loop.
@@ -107,7 +82,6 @@ impl Keeper {
             caller: None,
             stage: Stage::Spare,
             acked: false,
-            bells: None,
             expects_until: None,
         };
         keeper.greet();
@@ -199,15 +173,7 @@ impl Keeper {
     }
 
     fn turn(&mut self, woken: &Woken) {
-        let mut announced = false;
         if let Stage::Run(run) = &mut self.stage {
-            let brought = |flow: &Option<Flow>| matches!(flow, Some(Flow::Bytes));
-            announced = woken.streams.iter().any(brought) && run.announces();
-            match &self.bells {
-                Some(bells) if announced => ring(&bells.knocker, 1 + processor() as u64),
-                None if announced => say(&mut self.line, &FromKeeper::Coming),
-                Some(_) | None => {}
-            }
             for (at, flow) in woken.streams.into_iter().enumerate() {
                 match flow {
                     Some(Flow::End) => run.stream_ended(at),
@@ -244,9 +210,6 @@ impl Keeper {
         }
         self.converse(woken);
         self.tell_news();
-        if let Some(bells) = self.bells.as_ref().filter(|_| announced) {
-            ring(&bells.bell, 1);
-        }
         if self.line.as_ref().is_some_and(Line::broken) {
             self.line = None;
         }
@@ -334,8 +297,6 @@ impl Keeper {
             self.obey_all();
         }
         self.line = Some(next);
-        // They are in the hands of whoever was here before.
-        self.bells = None;
         self.greet();
     }
 
@@ -401,7 +362,6 @@ impl Keeper {
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
             // Not to be had: the keeper goes, and with it the session that never began.
             (ToKeeper::Renew { .. }, _) => self.line = None,
-            (ToKeeper::HangBell, _) => self.hang_bell(),
             (ToKeeper::Expect { for_ms }, Stage::Spare) => {
                 if self.place.expect() {
                     self.expects_until = Some(mono_ms() + u64::from(for_ms));
@@ -413,16 +373,6 @@ impl Keeper {
         }
     }
 
-    /// Hands bells over to whoever asks for them. Without them they only hear less.
-    fn hang_bell(&mut self) {
-        self.bells = Bells::new().ok().filter(|bells| {
-            // A daemon that knows of one takes the last of them.
-            let both = [bells.knocker.as_fd(), bells.bell.as_fd()];
-            let line = self.line.as_mut();
-            line.is_some_and(|line| line.hand_over(&FromKeeper::Bell, both))
-        });
-    }
-
     /// Forgets the session that is over and is a spare again.
     fn renew(&mut self, folder: &[u8]) {
         // This is said together with the start of another command, which needs the processors more until it
@@ -431,7 +381,6 @@ impl Keeper {
         match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Spare;
-                self.bells = None;
                 // Nobody waits for a spare to be ready: this is said with the next thing.
                 let ready = self.ready();
                 if let Some(line) = &mut self.line {

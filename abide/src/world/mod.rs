@@ -33,7 +33,6 @@ pub mod screen;
 pub mod screens;
 pub mod search;
 pub mod secret;
-pub mod sentry;
 pub mod socket;
 pub mod store;
 pub mod stream;

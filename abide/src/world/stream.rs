@@ -13,47 +13,11 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown,
 };
-use rustix::thread::sched_getcpu as processor;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::clock::micros;
-
 /// Descriptors that come with one message.
 const HANDED: usize = 5;
-/// Microseconds in which something comes that is about to, mostly.
-const SOON: u64 = 60;
-
-/// What is heard before something comes.
-#[derive(Debug)]
-pub struct Knocker(AsyncFd<OwnedFd>);
-
-impl Knocker {
-    /// Listens to it from now on.
-    pub fn new(fd: OwnedFd) -> io::Result<Self> {
-        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
-        let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE)? };
-        Ok(Knocker(fd))
-    }
-
-    /// Waits for a knock. Whether whoever knocks is on another processor than we are.
-    pub async fn heard(&self) -> io::Result<bool> {
-        loop {
-            self.0.readable().await?.clear_ready();
-            let mut count = [0; 8];
-            match rustix::io::read(self.0.get_ref(), &mut count) {
-                Ok(_) => return Ok(u64::from_ne_bytes(count) != 1 + processor() as u64),
-                Err(Errno::AGAIN | Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
-
-    /// Forgets a knock that was not heard before what it announced.
-    pub fn forget(&self) {
-        let _ = rustix::io::read(self.0.get_ref(), &mut [0; 8]);
-    }
-}
 
 /// One connection.
 #[derive(Debug)]
@@ -82,34 +46,6 @@ impl Stream {
     ) -> io::Result<usize> {
         self.receive(|socket| receive_handed(socket, bytes, handed))
             .await
-    }
-
-    /// The same where descriptors come only while they are expected.
-    pub async fn read_expecting(
-        &self,
-        expected: impl Fn() -> bool,
-        bytes: &mut [u8],
-        handed: &mut Vec<OwnedFd>,
-    ) -> io::Result<usize> {
-        self.receive(|socket| match expected() {
-            true => receive_handed(socket, bytes, handed),
-            false => receive(socket, bytes),
-        })
-        .await
-    }
-
-    /// What is about to come from another processor: to go to sleep and be woken again would take longer than to
-    /// stay awake for it. `None`: it did not come.
-    pub fn read_soon(&self, bytes: &mut [u8]) -> Option<io::Result<usize>> {
-        let until = micros() + SOON;
-        loop {
-            match receive(self.0.get_ref(), bytes) {
-                Ok((count, _)) => return Some(Ok(count)),
-                Err(Errno::AGAIN) if micros() >= until => return None,
-                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
-                Err(errno) => return Some(Err(errno.into())),
-            }
-        }
     }
 
     /// Waits for bytes and takes them with `take`, which says how many there were and whether that is all.
@@ -224,52 +160,5 @@ pub fn hand_over(socket: &UnixStream, line: &[u8], fds: &[BorrowedFd<'_>]) -> io
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use futures_util::FutureExt as _;
-    use rustix::event::{EventfdFlags, eventfd};
-
-    use super::*;
-
-    fn knock(bell: &OwnedFd, count: u64) {
-        rustix::io::write(bell, &count.to_ne_bytes()).unwrap();
-    }
-
-    /// A knock is heard once, one that was forgotten never, and none that comes after it is lost.
-    #[tokio::test]
-    async fn a_knock_that_was_forgotten_is_not_heard() {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = eventfd(0, flags).unwrap();
-        let knocker = Knocker::new(bell.try_clone().unwrap()).unwrap();
-        // Nobody runs on a processor of this number.
-        let elsewhere = u64::from(u32::MAX);
-        for _ in 0..3 {
-            knock(&bell, elsewhere);
-            assert!(knocker.heard().await.unwrap());
-            assert!(knocker.heard().now_or_never().is_none());
-            knock(&bell, elsewhere);
-            knocker.forget();
-            tokio::task::yield_now().await;
-            assert!(knocker.heard().now_or_never().is_none());
-        }
-    }
-
-    #[tokio::test]
-    async fn what_is_about_to_come_is_read_at_once_or_not_at_all() {
-        let (mut here, there) = UnixStream::pair().unwrap();
-        let stream = Stream::new(there).unwrap();
-        let mut bytes = [0; 8];
-        assert!(stream.read_soon(&mut bytes).is_none());
-        here.write_all(b"ab").unwrap();
-        assert_eq!(stream.read_soon(&mut bytes).unwrap().unwrap(), 2);
-        // It is told of later too, and is not there any more.
-        assert!(stream.read(&mut bytes).now_or_never().is_none());
-        here.write_all(b"c").unwrap();
-        assert_eq!(stream.read(&mut bytes).await.unwrap(), 1);
-        drop(here);
-        assert_eq!(stream.read_soon(&mut bytes).unwrap().unwrap(), 0);
     }
 }

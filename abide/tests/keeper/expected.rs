@@ -95,23 +95,6 @@ fn a_child_that_was_killed_is_replaced() {
 }
 
 #[test]
-fn what_does_not_come_is_not_expected_for_long() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    // It is not expected for longer because it is said again.
-    keeper.say_at_once(&[ToKeeper::Expect { for_ms: 1 }, EXPECT]);
-    // When this is answered, the child has been born.
-    keeper.say(&ToKeeper::HangBell);
-    keeper.expect_bell();
-    while !proc::children(keeper.pid as i32).is_empty() {
-        std::thread::yield_now();
-    }
-    keeper.start(keeper.shell("echo late"));
-    keeper.expect_started();
-    assert_eq!(keeper.finish().output(Stream::Stdout), b"late\n");
-}
-
-#[test]
 fn nobody_is_left_behind_by_a_spare_that_goes() {
     let nursery = Nursery::new();
     let (keeper, child) = expecting(&nursery);

@@ -1,12 +1,10 @@
 //! What the kernel says of a session: told apart by evidence, not by text.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use abide::keeper::frame::{Size, Stdin, ToKeeper};
 use abide::world::facts::{Doing, facts, facts_from};
 use abide::world::lookout::Lookout;
-use abide::world::sentry::Sentry;
 use abide_core::End;
 
 use crate::harness::{Keeper, Nursery, PATIENCE};
@@ -128,33 +126,4 @@ fn a_lookout_sees_who_comes_and_who_goes() {
     for lookout in [lookout, later] {
         look_until(&lookout, Doing::Sleeping, 0);
     }
-}
-
-/// Who looks when the bell rings looks once, and nobody stands where somebody stands already.
-#[test]
-fn a_sentry_looks_when_the_bell_rings() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("exec cat");
-    keeper.say(&ToKeeper::HangBell);
-    let bell = Arc::new(keeper.expect_bell());
-    let sentry = Sentry::default();
-    let stand = || sentry.stand(bell.clone(), Arc::default(), keeper.meta());
-    for _ in 0..3 {
-        let first = stand().expect("a place to stand");
-        assert!(stand().is_none(), "somebody stands there");
-        assert_eq!(first.seen(), None);
-        rustix::io::write(&*bell, &1_u64.to_ne_bytes()).unwrap();
-        let begun = Instant::now();
-        let seen = loop {
-            // However long ago: nobody knows when this test gets its turn.
-            match first.looked() {
-                Some((_, seen)) => break seen,
-                None => assert!(begun.elapsed() < PATIENCE, "nobody looks"),
-            }
-            std::thread::yield_now();
-        };
-        assert_eq!(seen.processes, 1);
-    }
-    keeper.say(&ToKeeper::CloseInput);
-    keeper.finish();
 }

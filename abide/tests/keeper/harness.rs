@@ -2,8 +2,7 @@
 //! timeout only turns a hang into a failure.
 
 use std::cell::RefCell;
-use std::io::{IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -17,8 +16,7 @@ use abide::keeper::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide::world::log::{Log, Piece, Stream};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use rustix::process::{Pid, PidfdFlags};
 
@@ -340,28 +338,6 @@ impl Keeper {
         }
     }
 
-    /// What comes with the answer to [`ToKeeper::HangBell`].
-    pub fn expect_bell(&mut self) -> OwnedFd {
-        self.expect_bells().1
-    }
-
-    /// The knocker, and the bell.
-    pub fn expect_bells(&mut self) -> (OwnedFd, OwnedFd) {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let mut bytes = [0; 4096];
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        let flags = RecvFlags::empty();
-        let got = rustix::net::recvmsg(&self.stream, &mut parts, &mut ancillary, flags).unwrap();
-        let bells = ancillary.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut rights) => rights.next().zip(rights.next()),
-            _ => None,
-        });
-        self.buffer.extend_from_slice(&bytes[..got.bytes]);
-        assert_eq!(self.next(), FromKeeper::Bell);
-        bells.expect("a knocker and a bell")
-    }
-
     pub fn expect_failed(&mut self) -> (i32, String) {
         let (errno, sentence, _) = self.expect_failed_at();
         (errno, sentence)
@@ -399,10 +375,7 @@ impl Keeper {
 
     /// Waits until there are more than `beyond` bytes of output.
     pub fn expect_growth(&mut self, beyond: u64) -> u64 {
-        self.say(&ToKeeper::Watch {
-            beyond,
-            ahead: false,
-        });
+        self.say(&ToKeeper::Watch { beyond });
         loop {
             match self.next() {
                 FromKeeper::Grew { bytes, .. } if bytes > beyond => return bytes,

@@ -163,10 +163,7 @@ fn a_reader_follows_the_writer_without_a_gap() {
     let mut pieces = Log::open(&keeper.folder).pieces(0, None);
     let mut read = 0;
     let exited = loop {
-        keeper.say(&abide::keeper::frame::ToKeeper::Watch {
-            beyond: read,
-            ahead: false,
-        });
+        keeper.say(&abide::keeper::frame::ToKeeper::Watch { beyond: read });
         let heard = keeper.next();
         for piece in pieces.by_ref() {
             match piece.unwrap() {

@@ -1,11 +1,8 @@
 //! Input, terminals, and being told of output.
 
-use std::os::fd::OwnedFd;
-
 use abide::keeper::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
-use rustix::event::{PollFd, PollFlags};
 
 use crate::harness::{Nursery, output};
 
@@ -150,10 +147,7 @@ fn a_look_answers_at_once_and_a_watch_once() {
     else {
         panic!("a look was not answered");
     };
-    keeper.say(&ToKeeper::Watch {
-        beyond: 3,
-        ahead: false,
-    });
+    keeper.say(&ToKeeper::Watch { beyond: 3 });
     keeper.say(&input("abc"));
     keeper.say(&ToKeeper::Look);
     let mut looked = Vec::new();
@@ -347,78 +341,4 @@ fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
         assert_eq!(ran.exited.end, End::Agent);
         assert_eq!(ran.output(Stream::Stdout), b"ready\nasked\n");
     }
-}
-
-/// Whoever wants to know ahead hears when bytes come and when they are there, and then the bell rings; nobody
-/// else hears of it. Who has no knocker is told.
-#[test]
-fn who_asks_is_told_ahead_of_output_once() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("exec cat");
-    let mut bells = None;
-    let mut known = 0;
-    for (ahead, hangs) in [
-        (true, false),
-        (false, false),
-        (true, true),
-        (false, false),
-        (true, false),
-    ] {
-        if hangs {
-            keeper.say(&ToKeeper::HangBell);
-            bells = Some(keeper.expect_bells());
-        }
-        keeper.say(&ToKeeper::Watch {
-            beyond: known,
-            ahead,
-        });
-        keeper.say(&input("ab"));
-        let mut coming = 0;
-        known = loop {
-            match keeper.next() {
-                FromKeeper::Coming => coming += 1,
-                FromKeeper::Grew { bytes, .. } => break bytes,
-                FromKeeper::InputTaken { .. } => {}
-                other => panic!("{other:?}"),
-            }
-        };
-        assert_eq!(coming, u32::from(ahead && bells.is_none()));
-        if let Some((knocker, bell)) = bells.as_ref().filter(|_| ahead) {
-            assert_ne!(rung(knocker), 0, "it knocked before it told");
-            let mut rings = [PollFd::new(bell, PollFlags::IN)];
-            rustix::event::poll(&mut rings, None).unwrap();
-            assert_eq!(rung(bell), 1);
-        }
-    }
-    keeper.say(&ToKeeper::CloseInput);
-    assert_eq!(keeper.finish().exited.bytes, 10);
-    let (knocker, bell) = bells.unwrap();
-    assert_eq!((rung(&knocker), rung(&bell)), (0, 0), "they are still");
-}
-
-/// The bells are with the daemon before: whoever comes after it is told until they ask for their own.
-#[test]
-fn who_comes_later_is_not_told_by_the_bells_of_another() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("exec cat");
-    keeper.say(&ToKeeper::HangBell);
-    let (knocker, bell) = keeper.expect_bells();
-    let mut later = keeper.again();
-    later.say(&ToKeeper::Watch {
-        beyond: 0,
-        ahead: true,
-    });
-    later.say(&input("ab"));
-    while later.next() != FromKeeper::Coming {}
-    later.expect_growth(1);
-    assert_eq!((rung(&knocker), rung(&bell)), (0, 0));
-    later.say(&ToKeeper::CloseInput);
-    assert_eq!(later.finish().exited.bytes, 2);
-}
-
-/// How often it has rung since it was asked last.
-fn rung(bell: &OwnedFd) -> u64 {
-    let mut times = [0; 8];
-    let _ = rustix::io::read(bell, &mut times);
-    u64::from_ne_bytes(times)
 }

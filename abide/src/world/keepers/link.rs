@@ -1,8 +1,7 @@
 //! One connection to one keeper: frames out without a task in between, frames in as events.
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::session::Ending;
@@ -15,7 +14,7 @@ use crate::keeper::crash_point;
 use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
 use crate::keeper::proc::{self, Held};
 use crate::world::clock::SystemClock;
-use crate::world::stream::{Knocker, Stream};
+use crate::world::stream::Stream;
 
 /// Bytes read from a keeper at once; its frames are small.
 const READ: usize = 4 << 10;
@@ -31,10 +30,6 @@ pub(super) struct Link {
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
-    /// What it rings and what it knocks with, once it has handed them over.
-    bells: Mutex<Bells>,
-    /// It was asked to.
-    bell_asked: AtomicBool,
     /// How its command has come to life.
     birth: AtomicU8,
     /// Told whenever the keeper has said something.
@@ -42,9 +37,6 @@ pub(super) struct Link {
     /// Why the daemon has ended the session itself, where it has.
     pub forced: Mutex<Option<End>>,
 }
-
-/// A bell, and a knocker.
-type Bells = (Option<Arc<OwnedFd>>, Option<Arc<Knocker>>);
 
 /// A keeper takes less than this to be a spare again.
 const RENEWAL: Millis = Millis(3);
@@ -79,16 +71,15 @@ impl Out {
     }
 }
 
-/// Lengths that somebody wants to be told to be exceeded, and whether they want to know it ahead.
+/// Log lengths that readers wait to be exceeded.
 #[derive(Default)]
-struct Watched(Vec<(u64, bool)>);
+struct Watched(Vec<u64>);
 
 impl Watched {
     /// What to ask of the keeper: it tells once, and is asked again for the others.
     fn wanted(&self) -> Option<ToKeeper> {
-        let beyond = self.0.iter().map(|(beyond, _)| *beyond).min()?;
-        let ahead = self.0.iter().any(|(_, ahead)| *ahead);
-        Some(ToKeeper::Watch { beyond, ahead })
+        let beyond = *self.0.iter().min()?;
+        Some(ToKeeper::Watch { beyond })
     }
 }
 
@@ -118,8 +109,6 @@ impl Link {
             later: watch::channel(Tide::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
-            bells: Mutex::default(),
-            bell_asked: AtomicBool::new(false),
             birth: AtomicU8::new(EXPECTED),
             heard: Notify::new(),
             forced: Mutex::default(),
@@ -248,7 +237,6 @@ impl Link {
     /// Nothing more will come for this session, and nothing can be sent.
     fn end(&self) {
         self.credit.close();
-        *self.lent_bells() = Default::default();
         self.turned(|tide| {
             tide.ended = true;
             tide.closed = true;
@@ -267,47 +255,10 @@ impl Link {
         self.later.send_replace(tide);
     }
 
-    fn lent_bells(&self) -> MutexGuard<'_, Bells> {
-        self.bells.lock().expect("no holder panics")
-    }
-
-    fn forget_knock(&self) {
-        if let Some(knocker) = &self.lent_bells().1 {
-            knocker.forget();
-        }
-    }
-
-    /// Waits until output comes that is waited for, and says whether the keeper is on another processor. Where
-    /// nobody knocks, for ever.
-    async fn knocked(&self) -> bool {
-        let knocker = self.lent_bells().1.clone();
-        let heard = match &knocker {
-            Some(knocker) => knocker.heard().await.ok(),
-            None => None,
-        };
-        match heard {
-            Some(elsewhere) => elsewhere,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Whether the keeper is about to hand over its bell.
-    fn expects_bell(&self) -> bool {
-        self.bell_asked.load(Ordering::Relaxed) && self.lent_bells().0.is_none()
-    }
-
-    /// The keeper's bell. It is asked for it once, and whoever comes later finds it.
-    fn bell(&self) -> Option<Arc<OwnedFd>> {
-        if !self.bell_asked.swap(true, Ordering::Relaxed) {
-            self.send(&ToKeeper::HangBell);
-        }
-        self.lent_bells().0.clone()
-    }
-
-    /// Asks to be told once there are more bytes than `beyond`, and `ahead` when they are about to come.
-    pub fn watch(&self, beyond: u64, ahead: bool) {
+    /// Asks to be told once there are more bytes than `beyond`.
+    pub fn watch(&self, beyond: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
-        watched.0.push((beyond, ahead));
+        watched.0.push(beyond);
         let wanted = watched.wanted();
         drop(watched);
         wanted.iter().for_each(|wanted| self.send(wanted));
@@ -348,7 +299,7 @@ impl Link {
 
     fn grew(&self, bytes: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
-        watched.0.retain(|(beyond, _)| *beyond >= bytes);
+        watched.0.retain(|beyond| *beyond >= bytes);
         let wanted = watched.wanted();
         drop(watched);
         wanted.iter().for_each(|wanted| self.send(wanted));
@@ -377,32 +328,19 @@ impl Link {
 pub struct Follower {
     link: Arc<Link>,
     tide: watch::Receiver<Tide>,
-    ahead: bool,
 }
 
 impl Follower {
     /// For somebody whom nobody waits for.
     pub(super) fn new(link: Arc<Link>) -> Self {
         let tide = link.later.subscribe();
-        let ahead = false;
-        Follower { link, tide, ahead }
+        Follower { link, tide }
     }
 
-    /// For somebody who is waited for, and wants to know `ahead` of what comes.
-    pub(super) fn close(link: Arc<Link>, ahead: bool) -> Self {
+    /// For a reader that a caller waits for.
+    pub(super) fn close(link: Arc<Link>) -> Self {
         let tide = link.tide.subscribe();
-        Follower { link, tide, ahead }
-    }
-
-    /// What comes now need not be announced: nobody is answered with it at once.
-    pub fn be_patient(&mut self) {
-        self.ahead = false;
-    }
-
-    /// What the keeper rings when it has told of output, where it is worth being heard and has been handed
-    /// over.
-    pub fn bell(&self) -> Option<Arc<OwnedFd>> {
-        self.ahead.then(|| self.link.bell()).flatten()
+        Follower { link, tide }
     }
 
     /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
@@ -422,7 +360,7 @@ impl Follower {
         if now.bytes > offset || over(&now) {
             return now;
         }
-        self.link.watch(offset, self.ahead);
+        self.link.watch(offset);
         loop {
             if self.tide.changed().await.is_err() {
                 let last = *self.tide.borrow();
@@ -486,8 +424,6 @@ struct Kept {
     life: Life,
     ours: bool,
     inbox: Vec<u8>,
-    /// Descriptors that have come with it.
-    handed: Vec<OwnedFd>,
 }
 
 impl Kept {
@@ -497,7 +433,6 @@ impl Kept {
             life: Life::default(),
             ours,
             inbox: Vec::new(),
-            handed: Vec::new(),
         }
     }
 
@@ -508,22 +443,12 @@ impl Kept {
         id: SessionId,
     ) -> io::Result<Option<(SessionId, Arc<Link>)>> {
         let mut chunk = [0; READ];
-        // A message may have come before the knock that announced it was heard.
-        let mut unheard = false;
         loop {
             while let Some(frame) =
                 FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
             {
                 let ended = self.life.ended;
                 self.link.heard.notify_waiters();
-                if frame == FromKeeper::Bell {
-                    // Those for the session before are nobody's any more.
-                    let mut handed = self.handed.drain(..).rev().filter(|_| self.life.ready);
-                    let bell = handed.next().map(Arc::new);
-                    let knocker = handed.next().and_then(|fd| Knocker::new(fd).ok());
-                    let knocker = knocker.map(Arc::new);
-                    *self.link.lent_bells() = (bell, knocker);
-                }
                 if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
                     if matches!(event, Event::Grew { .. }) {
                         if self.inbox.is_empty() {
@@ -543,27 +468,7 @@ impl Kept {
                 }
             }
             keepers.starting.tidy_later(keepers);
-            let (link, ready) = (&self.link, self.life.ready);
-            // Until the keeper is ready for this session, what was asked for the one before may still come.
-            let expected = || !ready || link.expects_bell();
-            let handed = &mut self.handed;
-            // Only now: whoever waited for the message comes first.
-            if std::mem::take(&mut unheard) {
-                link.forget_knock();
-            }
-            let count = tokio::select! {
-                biased;
-                read = link.stream.read_expecting(expected, &mut chunk, handed) => {
-                    unheard = true;
-                    read?
-                }
-                elsewhere = link.knocked() => {
-                    match elsewhere.then(|| link.stream.read_soon(&mut chunk)).flatten() {
-                        Some(read) => read?,
-                        None => continue,
-                    }
-                }
-            };
+            let count = self.link.stream.read(&mut chunk).await?;
             match count {
                 0 => return Ok(None),
                 count => self.inbox.extend_from_slice(&chunk[..count]),
@@ -675,8 +580,6 @@ fn translate(
             link.credit.add_permits(usize::try_from(bytes).unwrap_or(0));
             None
         }
-        // Whoever hears it is awake.
-        FromKeeper::Coming | FromKeeper::Bell => None,
         FromKeeper::KillPending { left } => {
             tracing::warn!(
                 "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"

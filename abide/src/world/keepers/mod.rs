@@ -288,7 +288,7 @@ impl Keepers {
     pub fn send(&self, id: SessionId, frame: &ToKeeper) {
         if let Some(link) = self.link(id) {
             match frame {
-                ToKeeper::Watch { beyond, ahead } => link.watch(*beyond, *ahead),
+                ToKeeper::Watch { beyond } => link.watch(*beyond),
                 frame => link.send(frame),
             }
             if matches!(frame, ToKeeper::Signal { .. }) {
@@ -329,11 +329,9 @@ impl Keepers {
         self.link(id).map(Follower::new)
     }
 
-    /// The same for somebody who is waited for, and hears of bytes before all others: this daemon wakes up
-    /// while the keeper still writes them down, where there is a processor for each.
+    /// The same for a reader that a caller waits for: it is told of new bytes before the core and the screens are.
     pub fn follow_closely(&self, id: SessionId) -> Option<Follower> {
-        let link = self.link(id);
-        link.map(|link| Follower::close(link, self.several_processors))
+        self.link(id).map(Follower::close)
     }
 
     /// The session's folder.

@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 use crate::daemon::{Handle, SessionView};
 use crate::door::tools::report;
 use crate::keeper::folder::Meta;
-use crate::world::facts::{Doing, Facts, facts_from};
+use crate::world::facts::{Facts, facts_from};
 use crate::world::lookout::Lookout;
-use crate::world::sentry::Stand;
 
 /// A look at what the processes of a session do, which somebody may be taking just now.
 pub struct LastLook {
@@ -19,8 +18,6 @@ pub struct LastLook {
     pub(super) meta: Meta,
     /// From where they are looked at.
     pub(super) lookout: Arc<Lookout>,
-    /// Who looks at them when output comes.
-    pub(super) sentry: Option<Stand>,
 }
 
 /// Facts by their names.
@@ -42,11 +39,7 @@ impl LastLook {
         facts.extend(self.look().map(|(name, value)| (name.into(), value)));
     }
 
-    /// What was seen when the output came holds, unless they were busy then: one that has written may have
-    /// been about to wait for an answer.
     fn facts(&self) -> Facts {
-        let seen = self.sentry.as_ref().and_then(Stand::seen);
-        let settled = seen.filter(|seen| seen.doing != Doing::Busy);
-        settled.unwrap_or_else(|| facts_from(&self.lookout, &self.meta))
+        facts_from(&self.lookout, &self.meta)
     }
 }

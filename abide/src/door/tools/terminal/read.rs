@@ -24,7 +24,6 @@ use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
 use crate::world::lookout::Lookout;
 use crate::world::search::Pattern;
-use crate::world::sentry::{Sentry, Stand};
 use crate::world::unread::Unread;
 
 pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
@@ -165,15 +164,12 @@ impl Desk {
         let now = SystemClock.mono();
         let follower = self.handle.keepers().follow_closely(view.id);
         Reading {
-            sentries: self.handle.sentry().clone(),
             log: Log::open(&view.folder).counting(view.bytes()),
             lossy: false,
             mask: self.mask_of(view),
             meta: folder::read_meta(&view.folder).ok().flatten(),
             facts: view.runs().then(|| all_facts(view)),
             lookout: Arc::default(),
-            sentry: None,
-            stood: false,
             known: None,
             begun: ResumeState::default(),
             ended: follower.is_none() && !view.runs(),
@@ -259,7 +255,6 @@ fn all_facts(view: &SessionView) -> Map<String, Value> {
 
 /// Reads a session's output as it comes.
 pub(super) struct Reading {
-    sentries: Arc<Sentry>,
     log: Log,
     /// Bytes are known to be missing from it.
     lossy: bool,
@@ -271,10 +266,6 @@ pub(super) struct Reading {
     facts: Option<Map<String, Value>>,
     /// From where its processes are looked at when the wait is over.
     lookout: Arc<Lookout>,
-    /// Who looks at them when the output comes that ends the wait.
-    sentry: Option<Stand>,
-    /// Somebody has: of what comes piece by piece, only the first is worth it.
-    stood: bool,
     /// How far the log is known to have come.
     known: Option<u64>,
     /// What there was of unfinished lines at the end of the last page.
@@ -418,9 +409,6 @@ impl Reading {
     ) -> io::Result<Found> {
         let mut seen = settled.sent_at;
         let mut looked = false;
-        if let Some(follower) = &mut self.follower {
-            follower.be_patient();
-        }
         while !self.ended {
             let left = Duration::from_millis(self.until.since(SystemClock.mono()).0);
             let patience = settled.patience(seen, looked, left);
@@ -534,9 +522,6 @@ impl Reading {
             return Woken::More;
         };
         let (left, lookout, meta) = (self.left, &mut self.lookout, &self.meta);
-        let (sentry, stood) = (&mut self.sentry, &mut self.stood);
-        let (sentries, bell) = (&self.sentries, follower.bell());
-        *sentry = None;
         let more = async {
             match left {
                 false => {
@@ -552,8 +537,6 @@ impl Reading {
         tokio::select! {
             biased;
             (tide, ended) = more => {
-                // Of what comes piece by piece, only the first is worth being announced.
-                follower.be_patient();
                 self.heard(tide, ended);
                 Woken::More
             }
@@ -563,9 +546,6 @@ impl Reading {
                 if let Some(meta) = meta {
                     if let Some(lookout) = Arc::get_mut(lookout) {
                         lookout.prepare(meta);
-                    }
-                    if let Some(bell) = bell.filter(|_| !std::mem::replace(stood, true)) {
-                        *sentry = sentries.stand(bell, lookout.clone(), meta.clone());
                     }
                 }
                 std::future::pending::<Infallible>().await
@@ -581,7 +561,6 @@ impl Reading {
             view,
             meta,
             lookout: self.lookout.clone(),
-            sentry: self.sentry.take(),
         })
     }
 }
@@ -609,15 +588,12 @@ mod tests {
         let mut written = crate::keeper::log::Log::new(place, 1 << 20);
         written.take(from.as_fd(), crate::world::log::Stream::Pty, 7);
         let mut reading = Reading {
-            sentries: Arc::default(),
             log: Log::open(folder.path()),
             lossy: false,
             mask: Mask::default(),
             meta: None,
             facts: None,
             lookout: Arc::default(),
-            sentry: None,
-            stood: false,
             known: Some(5),
             begun: ResumeState::default(),
             follower: None,
