@@ -36,42 +36,23 @@ pub struct Stat {
 
 /// `None`: there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
-    stat_in(&File::open(stat_path(pid)).ok()?)
-}
-
-/// The same from its file, which may be held open: it tells of that one process, whoever has its number
-/// later.
-pub fn stat_in(file: &File) -> Option<Stat> {
+    let file = File::open(format!("/proc/{pid}/stat")).ok()?;
     // The kernel hands the line out whole, and it is shorter than this.
     let mut room = [0; 1_024];
     let length = file.read_at(&mut room, 0).ok()?;
     parse_stat(&room[..length])
 }
 
-/// Where the kernel tells the state of a process,
-pub fn stat_path(pid: i32) -> String {
-    format!("/proc/{pid}/stat")
-}
-
-/// the children of its first thread,
-pub fn children_path(pid: i32) -> String {
-    format!("/proc/{pid}/task/{pid}/children")
-}
-
-/// and the call that one of its threads is in.
+/// The file that names the system call a thread is blocked in.
 pub fn syscall_path(pid: i32, thread: i32) -> String {
     format!("/proc/{pid}/task/{thread}/syscall")
 }
 
-/// A file of the kernel's.
+/// The contents of a file in procfs. Such files have no size, so they are read into a buffer that is mostly
+/// large enough: the kernel fills what it is given, and a read that leaves it half empty was the last.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
-    text_in(&File::open(path)?)
-}
-
-/// The same where it is open, from its begin. They have no size, so they are read into room that is mostly
-/// enough: the kernel fills what it is given, and what is left half empty was the end.
-pub fn text_in(file: &File) -> io::Result<String> {
     const ROOM: usize = 1 << 10;
+    let file = File::open(path)?;
     let mut room = [0; ROOM];
     let mut length = file.read_at(&mut room, 0)?;
     let mut bytes = room[..length].to_vec();
@@ -143,7 +124,7 @@ pub fn command_line(pid: i32) -> Option<String> {
 
 /// The children of a process that has so many threads: of one there is only one list to read.
 pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
-    match text(children_path(pid)) {
+    match text(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(text) if threads == 1 => numbers(&text),
         Ok(_) | Err(_) => children(pid),
     }

@@ -3,11 +3,11 @@
 
 use abide_core::{Millis, Mono};
 
-use rustix::fs::{FileType, Statx};
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
 
-use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
-use crate::keeper::proc::Stat;
+use crate::keeper::proc::{self, Stat};
+use crate::keeper::tree;
 
 /// What the processes of a session do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,11 +97,6 @@ impl Looks {
 
 /// Looks at all processes of a session.
 pub fn facts(meta: &Meta) -> Facts {
-    facts_from(&Lookout::default(), meta)
-}
-
-/// The same from where the session has been watched.
-pub fn facts_from(lookout: &Lookout, meta: &Meta) -> Facts {
     // What has a terminal is fed through that.
     let fed = match meta.pty {
         Some(_) => Fed(None),
@@ -117,7 +112,7 @@ pub fn facts_from(lookout: &Lookout, meta: &Meta) -> Facts {
     let page = page_size();
     let (mut busy, mut stopped) = (false, 0);
     let mut waiting = Waiting::No;
-    for (pid, stat) in lookout.glance(meta) {
+    for (pid, stat) in processes(meta) {
         if stat.is_dead() {
             continue;
         }
@@ -127,7 +122,7 @@ pub fn facts_from(lookout: &Lookout, meta: &Meta) -> Facts {
         match stat.state {
             b'R' | b'D' => busy = true,
             b'T' | b't' => stopped += 1,
-            b'S' => waiting = waiting.max(waits_for_input(lookout, pid, &stat, &fed)),
+            b'S' => waiting = waiting.max(waits_for_input(pid, &stat, &fed)),
             _ => {}
         }
     }
@@ -142,6 +137,51 @@ pub fn facts_from(lookout: &Lookout, meta: &Meta) -> Facts {
         Doing::Sleeping
     };
     all
+}
+
+/// The living processes of a session, each with its `/proc/PID/stat`. This is one quick walk that is true of the
+/// moment only: code that must be sure, or that signals processes, walks the tree with [`tree`] instead. A process
+/// that loses its parent during the walk, and one that was moved into the cgroup from outside, can be missed.
+pub fn processes(meta: &Meta) -> Vec<(i32, Stat)> {
+    let mut pids = roots(meta);
+    let mut seen = Vec::with_capacity(pids.len());
+    let mut next = 0;
+    while let Some(&pid) = pids.get(next) {
+        next += 1;
+        let Some(stat) = proc::stat(pid) else {
+            continue;
+        };
+        for child in proc::children_of(pid, stat.threads) {
+            if !pids.contains(&child) {
+                pids.push(child);
+            }
+        }
+        if Some(pid as u32) != meta.init {
+            seen.push((pid, stat));
+        }
+    }
+    seen
+}
+
+/// The processes at which the walk begins; all others are below them.
+fn roots(meta: &Meta) -> Vec<i32> {
+    let listed = match tree::group_of(meta) {
+        Some(group) => match proc::text(group.join("cgroup.procs")) {
+            Ok(listed) => listed,
+            // The cgroup was emptied and removed.
+            Err(_) => return Vec::new(),
+        },
+        None => String::new(),
+    };
+    let pids = proc::numbers(&listed);
+    let keeper = meta.keeper.pid as i32;
+    // A process that has left the cgroup is found below one that has not. Where none is in it, the keeper's children
+    // are taken, if that pid is still the keeper.
+    let is_keeper = |stat: Stat| stat.start_ticks == meta.keeper.start_ticks;
+    if pids.is_empty() && proc::stat(keeper).is_some_and(is_keeper) {
+        return proc::children_of(keeper, 1);
+    }
+    pids
 }
 
 /// The pipe through which a keeper feeds its session, where there is one.
@@ -186,23 +226,20 @@ enum Waiting {
 }
 
 /// Whether the process is blocked in a call on a descriptor that a person can type into.
-fn waits_for_input(lookout: &Lookout, pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
+fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
     let threads = match stat.threads {
         1 => vec![pid],
         _ => threads(pid),
     };
     let alone = threads.len() == 1;
     let waits = threads.into_iter().map(|tid| {
-        let said = lookout.syscall(pid, tid);
+        let said = proc::text(proc::syscall_path(pid, tid)).ok();
         let Some(call) = said.as_deref().and_then(Call::parse) else {
             return Waiting::No;
         };
         let watched = watched(pid, call);
         let typed = watched.iter();
-        match typed
-            .filter(|fd| typed_into(lookout, pid, **fd, stat, fed))
-            .count()
-        {
+        match typed.filter(|fd| typed_into(pid, **fd, stat, fed)).count() {
             0 => Waiting::No,
             all if all == watched.len() && alone => Waiting::ForThatAlone,
             _ => Waiting::AmongOthers,
@@ -211,12 +248,15 @@ fn waits_for_input(lookout: &Lookout, pid: i32, stat: &Stat, fed: &Fed) -> Waiti
     waits.max().unwrap_or(Waiting::No)
 }
 
-fn typed_into(lookout: &Lookout, pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
-    let Some(about) = lookout.about_open(pid, fd) else {
+fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
+    // The kernel answers from its cache: the file may be on a server that is gone.
+    let path = format!("/proc/{pid}/fd/{fd}");
+    let cached = AtFlags::STATX_DONT_SYNC;
+    let Ok(about) = rustix::fs::statx(CWD, &path, cached, StatxFlags::TYPE) else {
         return false;
     };
     match FileType::from_raw_mode(about.stx_mode.into()) {
-        FileType::Fifo => fed.0.is_some() && fed.0 == link(format!("/proc/{pid}/fd/{fd}").as_ref()),
+        FileType::Fifo => fed.0.is_some() && fed.0 == link(path.as_ref()),
         // Only the foreground group gets what is typed; anybody else is stopped when it reads.
         FileType::CharacterDevice => {
             let own_terminal = stat.tty != 0 && stat.tpgid == stat.pgrp;

@@ -20,7 +20,6 @@ pub mod limits;
 pub mod loan;
 pub mod log;
 pub mod logins;
-pub mod lookout;
 pub mod machine;
 pub mod names;
 pub mod oom;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use abide_core::SessionId;
 
 use super::diag;
+use super::facts::processes;
 use super::holders::{self, Holders, holders};
-use super::lookout::Lookout;
 use crate::keeper::folder::Meta;
 use crate::keeper::mark::{self, Mark};
 use crate::keeper::proc::Held;
@@ -85,7 +85,7 @@ impl Peer {
                 Holders::Seen(found) | Holders::Hidden(found) => (found, true),
             },
         };
-        let own = Lookout::default().glance(session);
+        let own = processes(session);
         let is_own = |pid: &i32| {
             let marked = match mark::of(*pid) {
                 Some(Mark::Session(id)) => id.to_string() == session.session,

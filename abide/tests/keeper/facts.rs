@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use abide::keeper::frame::{Size, Stdin, ToKeeper};
-use abide::world::facts::{Doing, facts, facts_from};
-use abide::world::lookout::Lookout;
+use abide::world::facts::{Doing, facts};
 use abide_core::End;
 
 use crate::harness::{Keeper, Nursery, PATIENCE};
@@ -80,10 +79,8 @@ fn c6_other_waits_are_not_taken_for_it() {
     check("kill -STOP $$", false, Stdin::None, Doing::Stopped);
 }
 
-/// What a lookout holds open tells of those who were there; whoever comes later is seen too, and whoever
-/// has gone is not.
 #[test]
-fn a_lookout_sees_who_comes_and_who_goes() {
+fn processes_that_come_and_go_are_counted() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();
     let mut launch = keeper.shell("read one; cat; read two; exec sleep 1000");
@@ -91,11 +88,10 @@ fn a_lookout_sees_who_comes_and_who_goes() {
     keeper.start(launch);
     keeper.expect_started();
     let meta = keeper.meta();
-    let mut lookout = Lookout::default();
-    let look_until = |lookout: &Lookout, doing, processes| {
+    let look_until = |doing, processes| {
         let begun = Instant::now();
         loop {
-            let now = facts_from(lookout, &meta);
+            let now = facts(&meta);
             if (now.doing, now.processes) == (doing, processes) {
                 return;
             }
@@ -103,27 +99,21 @@ fn a_lookout_sees_who_comes_and_who_goes() {
             std::thread::yield_now();
         }
     };
-    look_until(&lookout, Doing::WaitingForInput, 1);
-    lookout.prepare(&meta);
-    look_until(&lookout, Doing::WaitingForInput, 1);
     let input = |bytes: &[u8]| ToKeeper::Input {
         bytes: bytes.to_vec(),
         once: None,
     };
+    look_until(Doing::WaitingForInput, 1);
     keeper.say(&input(b"\n"));
-    look_until(&lookout, Doing::WaitingForInput, 2);
-    let mut later = Lookout::default();
-    later.prepare(&meta);
+    look_until(Doing::WaitingForInput, 2);
     keeper.say(&input(b"\x04"));
-    look_until(&later, Doing::WaitingForInput, 1);
+    look_until(Doing::WaitingForInput, 1);
     keeper.say(&input(b"\n"));
-    look_until(&later, Doing::Sleeping, 1);
+    look_until(Doing::Sleeping, 1);
     keeper.say(&ToKeeper::Kill {
         end: End::User,
         grace_ms: 0,
     });
     keeper.finish();
-    for lookout in [lookout, later] {
-        look_until(&lookout, Doing::Sleeping, 0);
-    }
+    look_until(Doing::Sleeping, 0);
 }

@@ -1,6 +1,5 @@
 //! `read_output`: every line once, the moment it is there, and again by cursor.
 
-use std::io::Write;
 use std::time::Duration;
 
 use abide::door::tools::{self, ToolResult};
@@ -136,25 +135,37 @@ fn output_that_only_looks_like_a_prompt_is_no_wait_for_input() {
     });
 }
 
-/// The first read that waits looks for itself; those that follow find it done.
 #[test]
-fn what_a_session_does_is_said_with_every_line_that_was_waited_for() {
+fn read_output_reports_processes_unless_it_ends_with_a_complete_line() {
+    let facts = ["waiting_for_input", "cpu", "doing"];
     with_engine(|engine| async move {
-        let path = engine.dir.path().join("bell");
-        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).expect("a fifo");
-        let both_ways = std::fs::File::options().read(true).write(true).open(&path);
-        let mut bell = both_ways.expect("its ends");
         let session = engine
-            .start(&format!("exec cat {}", path.display()), json!({}))
+            .start(
+                "read x; echo done; read y; printf 'more? '; read z",
+                json!({}),
+            )
             .await;
-        for round in 0..20 {
-            let wait = json!({"timeout_seconds": 180});
-            let rung = async { bell.write_all(format!("{round}\n").as_bytes()) };
-            let (read, rung) = tokio::join!(session.act("read_output", wait), rung);
-            rung.expect("it rings");
-            assert_eq!(lines(&read), [round.to_string()]);
-            assert_eq!(fact(&read, "waiting_for_input"), json!(false));
-            assert!(fact(&read, "cpu").is_u64() && fact(&read, "doing").is_string());
+        let nothing = session.act("read_output", json!({})).await;
+        assert_eq!(lines(&nothing), ["No output available"]);
+        for name in facts {
+            assert!(nothing.facts.contains_key(name), "{:?}", nothing.facts);
+        }
+        let typed = session.send("\n").await;
+        assert_eq!(lines(&typed), ["", "done"]);
+        for name in facts {
+            assert!(typed.facts.contains_key(name), "{:?}", typed.facts);
+        }
+        let again = session.act("read_output", json!({"since": 0})).await;
+        assert_eq!(lines(&again), ["", "done"]);
+        for name in facts {
+            assert!(!again.facts.contains_key(name), "{:?}", again.facts);
+        }
+        session.send("\n").await;
+        let wait = json!({"since": 0, "until": "more", "timeout_seconds": 180});
+        let prompt = session.act("read_output", wait).await;
+        assert_eq!(lines(&prompt), ["", "done", "", "more? "]);
+        for name in facts {
+            assert!(prompt.facts.contains_key(name), "{:?}", prompt.facts);
         }
         session.kill().await;
     });
@@ -163,7 +174,7 @@ fn what_a_session_does_is_said_with_every_line_that_was_waited_for() {
 #[test]
 fn how_busy_a_session_is_is_said_with_what_it_wrote() {
     with_engine(|engine| async move {
-        let session = engine.start("echo up; sleep 100", json!({})).await;
+        let session = engine.start("printf up; sleep 100", json!({})).await;
         let read = session
             .act("read_output", json!({"timeout_seconds": 180}))
             .await;

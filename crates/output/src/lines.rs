@@ -80,6 +80,11 @@ impl Cursor {
     pub fn offset(&self) -> u64 {
         self.at
     }
+
+    /// True if the last line of a stream was returned before its end, such as a prompt.
+    pub fn is_within_line(&self) -> bool {
+        self.streams.iter().any(|start| start.taken)
+    }
 }
 
 impl fmt::Display for Cursor {

@@ -25,9 +25,7 @@ use super::server::{Origin, Server, Way, is_modern};
 use super::wire::Note;
 use super::{cancel, client, limits};
 use crate::daemon::QuestionView;
-use crate::door::tools::{
-    self, Context, LastLook, NotCalled, Receipt, ToolCall, ToolResult, ToolStep,
-};
+use crate::door::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolResult, ToolStep};
 use crate::world::clock::SystemClock;
 
 /// Clients give up a call that returns to ask for the tenth time; ours asks less often than that.
@@ -36,8 +34,6 @@ const MOST_ROUNDS: u32 = 8;
 /// What a call is answered with.
 pub struct Answered {
     pub said: Said,
-    /// What a result still lacks.
-    pub last: Option<LastLook>,
     /// To be signed when the answer has left.
     pub receipt: Option<Receipt>,
     /// What the call was made with. To let go of it takes time that nobody has to wait for.
@@ -66,21 +62,10 @@ impl From<ToolResult> for Answered {
     fn from(result: ToolResult) -> Self {
         Answered {
             said: Said::Result(result),
-            last: None,
             receipt: None,
             held: None,
             turn: None,
         }
-    }
-}
-
-impl Answered {
-    /// The whole of what is said.
-    pub fn whole(mut self) -> Said {
-        if let (Said::Result(result), Some(last)) = (&mut self.said, &self.last) {
-            last.add_to(&mut result.facts);
-        }
-        self.said
     }
 }
 
@@ -169,10 +154,7 @@ pub async fn run(
         }
     };
     let call = match begun {
-        Ok(mut call) => {
-            call.leave_last_look();
-            call
-        }
+        Ok(call) => call,
         Err(NotCalled::BadInput(bad)) => {
             return Ok(ToolResult::error(bad.to_string()).into());
         }
@@ -211,7 +193,6 @@ pub async fn run(
     match wait.see_through().await {
         Through::Done(result) => Ok(Answered {
             said: Said::Result(result),
-            last: wait.call.last_look(),
             receipt: Some(wait.call.into_receipt()),
             turn: wait.turn,
             held: Some(Held {
@@ -223,7 +204,6 @@ pub async fn run(
         }),
         Through::Returned(question) => Ok(Answered {
             said: Said::Question(question),
-            last: None,
             receipt: None,
             held: None,
             turn: None,

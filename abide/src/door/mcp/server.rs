@@ -379,7 +379,7 @@ impl ServerHandler for Server {
                 (None, None) => {}
             }
         }
-        Ok(answered.whole().into())
+        Ok(answered.said.into())
     }
 }
 

@@ -39,7 +39,6 @@ pub(crate) use messages::words as message_words;
 pub use question::{question_facts, question_text};
 pub(crate) use report::{count_again, leftovers, session_facts};
 pub(crate) use tally::{BOUNDS, tallied};
-pub use terminal::{LastLook, Late};
 pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
@@ -120,10 +119,6 @@ pub struct ToolCall {
     ready: Option<ToolResult>,
     /// The messages that the result tells besides.
     appended: Option<(Pending, Vec<Told>)>,
-    /// What the result still lacks.
-    last: Option<LastLook>,
-    /// Whoever sends the result takes the last look.
-    leaves_it: bool,
     remains: Remains,
     timed: Option<tally::Timed>,
 }
@@ -139,8 +134,6 @@ enum Way {
 /// A result, and what was held for it.
 struct Finished {
     result: ToolResult,
-    /// What the result still lacks.
-    last: Option<LastLook>,
     /// What messages may be about that need not be told with this result.
     tells: Option<About>,
     remains: Remains,
@@ -150,7 +143,6 @@ impl From<ToolResult> for Finished {
     fn from(result: ToolResult) -> Self {
         Finished {
             result,
-            last: None,
             tells: None,
             remains: Remains::default(),
         }
@@ -381,8 +373,6 @@ impl ToolCall {
             tells: Vec::new(),
             ready: None,
             appended: None,
-            last: None,
-            leaves_it: false,
             remains: Remains::default(),
             timed: None,
         }
@@ -399,16 +389,6 @@ impl ToolCall {
         self.reader = None;
     }
 
-    /// Leaves the last look to whoever sends the result, who can make all the rest of it ready before.
-    pub fn leave_last_look(&mut self) {
-        self.leaves_it = true;
-    }
-
-    /// What the result lacks where that was left.
-    pub fn last_look(&mut self) -> Option<LastLook> {
-        self.last.take().filter(|_| self.leaves_it)
-    }
-
     /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
     /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
     pub async fn next(&mut self) -> Option<ToolStep> {
@@ -423,7 +403,6 @@ impl ToolCall {
                     let finished = work.await?;
                     self.remains = finished.remains;
                     self.tells.extend(finished.tells);
-                    self.last = finished.last;
                     ToolStep::Done(finished.result)
                 }
             };
@@ -447,9 +426,6 @@ impl ToolCall {
             result.text.push_str(&text);
             result.facts.insert("messages".into(), list);
             result = result.sealed();
-        }
-        if let Some(last) = self.last.as_ref().filter(|_| !self.leaves_it) {
-            last.add_to(&mut result.facts);
         }
         Some(ToolStep::Done(result))
     }
@@ -653,7 +629,7 @@ impl ToolResult {
     /// Puts the text among the facts.
     fn sealed(mut self) -> Self {
         let text = Value::String(self.text.clone());
-        report::put(&mut self.facts, "text", text);
+        self.facts.insert("text".into(), text);
         self
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use abide_output::digest::Digested;
 use serde_json::{Map, Value, json};
 
-use super::report;
 use crate::daemon::SessionView;
 
 /// Output of a session as a model gets it.
@@ -44,7 +43,7 @@ pub(super) fn lost(
     let missing = outputs.iter().map(|output| output.missing).max();
     let missing = missing.unwrap_or(0);
     if missing > dropped {
-        report::put(facts, "bytes_dropped", json!(missing));
+        facts.insert("bytes_dropped".into(), json!(missing));
         return Some(format!(
             "{missing} bytes of the output are missing from the log: the disk did not take them, or the log \
              was removed or damaged"

@@ -15,7 +15,6 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 use serde_json::{Map, Value, json};
 
 use super::output::Output;
-use super::terminal::Late;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
 use crate::daemon::{Handle, Launch, SessionView};
@@ -164,18 +163,6 @@ pub(super) fn session_facts_with(
     if let Some(damage) = &view.damage {
         facts.insert("damaged".into(), json!(damage.as_ref()));
     }
-    bring_up_to_date(&mut facts, view, running, extent);
-    facts
-}
-
-/// The same where all of it was told before of a session that goes on: what changes meanwhile.
-pub(super) fn bring_up_to_date(
-    facts: &mut Map<String, Value>,
-    view: &SessionView,
-    running: bool,
-    extent: Option<(u64, u64)>,
-) {
-    let ending = view.ending().filter(|_| !running);
     let duration = match (ending, &view.state.phase) {
         (Some(ending), _) => ending.duration,
         // What could not be started ran for no time.
@@ -187,23 +174,11 @@ pub(super) fn bring_up_to_date(
         |ending| (ending.bytes, ending.dropped),
     );
     let contained_by = view.contained_by.map(|by| by.as_str());
-    let changing = [
-        ("duration", json!(duration.0 as f64 / 1_000.0)),
-        ("bytes_total", json!(total)),
-        ("bytes_dropped", json!(dropped)),
-        ("contained_by", json!(contained_by)),
-    ];
-    for (name, value) in changing {
-        put(facts, name, value);
-    }
-}
-
-/// Puts a fact where it is, or adds it.
-pub(super) fn put(facts: &mut Map<String, Value>, name: &str, value: Value) {
-    match facts.get_mut(name) {
-        Some(fact) => *fact = value,
-        None => drop(facts.insert(name.into(), value)),
-    }
+    facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
+    facts.insert("bytes_total".into(), json!(total));
+    facts.insert("bytes_dropped".into(), json!(dropped));
+    facts.insert("contained_by".into(), json!(contained_by));
+    facts
 }
 
 /// Counts the output of a session anew: what a command left behind may have written since it ended.
@@ -557,27 +532,21 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
-/// The same by one look, since this is said with every line that is read: how busy it is, is told from
-/// the look before.
-pub(super) fn kernel_facts_of(handle: &Handle, view: &SessionView, now: &Facts) -> Late {
-    told_of(Some(now), handle.cpu_percent(view, now))
-}
-
-/// The same where nobody could look.
-pub(super) fn nothing_known() -> Late {
-    told_of(None, 0)
-}
-
-/// In the order in which it is written.
-fn told_of(now: Option<&Facts>, cpu: u32) -> Late {
-    [
-        ("cpu", json!(cpu)),
-        ("doing", json!(doing(now, cpu))),
-        (
-            "waiting_for_input",
-            json!(now.is_some_and(Facts::waiting_for_input)),
-        ),
-    ]
+/// Adds what the kernel knows of a running session, from one look at its processes. The processor use is measured
+/// since an earlier look.
+pub(super) fn add_process_facts(
+    handle: &Handle,
+    view: &SessionView,
+    facts: &mut Map<String, Value>,
+) {
+    let Some(meta) = folder::read_meta(&view.folder).ok().flatten() else {
+        return;
+    };
+    let now = facts::facts(&meta);
+    let cpu = handle.cpu_percent(view, &now);
+    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+    facts.insert("cpu".into(), json!(cpu));
+    facts.insert("doing".into(), json!(doing(Some(&now), cpu)));
 }
 
 /// What a command does, in words, with its use of the processor.

@@ -5,8 +5,6 @@ use serde_json::{Map, Value, json};
 
 use super::{Desk, DoneReading, Finished, Named, fields, unreadable};
 use crate::door::tools::report;
-use crate::keeper::folder;
-use crate::world::facts;
 use crate::world::screen::Snapshot;
 
 impl Desk {
@@ -40,12 +38,8 @@ impl Desk {
             text.push_str(&report::ending_line(&view));
         }
         let mut more = facts(&seen);
-        if view.runs()
-            && let Ok(Some(meta)) = folder::read_meta(&view.folder)
-        {
-            let now = facts::facts(&meta);
-            let now = report::kernel_facts_of(&self.handle, &view, &now);
-            more.extend(now.map(|(name, value)| (name.into(), value)));
+        if view.runs() {
+            report::add_process_facts(&self.handle, &view, &mut more);
         }
         let whole: Vec<String> = lines
             .iter()

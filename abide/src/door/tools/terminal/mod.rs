@@ -1,7 +1,6 @@
 //! `terminal_session`: keep a process and talk to it. One tool with an action; each action reads its
 //! own fields, and what it does is in the file of its name.
 
-mod last;
 mod list;
 mod look;
 mod read;
@@ -134,7 +133,6 @@ fn shortened(text: &str) -> String {
     }
 }
 
-pub use last::{LastLook, Late};
 pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 
 /// Does what was asked. `None`: the daemon is stopping.

@@ -1,7 +1,6 @@
 //! `read_output`: the lines that have not been read yet. It waits for what happens, never for time to
 //! pass: a line, the end of the process, or for a prompt the quiet after it.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +9,17 @@ use abide_core::{Millis, Mono};
 use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
-use super::last::LastLook;
 use super::settled::Settled;
 use super::tail::{Found, Tail};
 use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
-use crate::daemon::{Handle, Pending, SessionView};
+use crate::daemon::{Pending, SessionView};
 use crate::door::lines::{self, Cursor, Page, PartialLine, ResumeState};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
-use crate::keeper::folder::{self, Meta};
+use crate::keeper::folder;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
-use crate::world::lookout::Lookout;
 use crate::world::search::Pattern;
 use crate::world::unread::Unread;
 
@@ -102,9 +99,14 @@ impl Desk {
                 json!(timeout.0 as f64 / 1_000.0),
             );
         }
+        // After a complete line the program may be about to do anything; after a prompt, or after nothing, what it does
+        // now is worth a look.
+        if view.runs() && !found.ends_with_complete_line() {
+            report::add_process_facts(&self.handle, &view, &mut more);
+        }
         let ended = (!found.full && !view.runs()).then_some(view.id);
-        let result = self.told(&view, &mut reading, found, more);
-        let finished = self.finished(result, view, guard, unread, reading);
+        let result = self.told(&view, &reading, found, more);
+        let finished = self.finished(result, guard, unread, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
 
@@ -140,20 +142,17 @@ impl Desk {
     pub(super) fn finished(
         &self,
         result: super::ToolResult,
-        view: Arc<SessionView>,
         guard: Pending,
         unread: Unread,
-        mut reading: Reading,
+        reading: Reading,
     ) -> Finished {
         // Over HTTP a command may end before it is known that the result has been taken. That must not
         // count as told.
         let guard = self.context.client.is_some().then_some(guard);
         // In this order: what was told is noted first, and files are closed last.
-        let last = reading.last_look(&self.handle, view);
         let remains = Remains::of((unread, guard, reading));
         Finished {
             result,
-            last,
             tells: None,
             remains,
         }
@@ -167,9 +166,10 @@ impl Desk {
             log: Log::open(&view.folder).counting(view.bytes()),
             lossy: false,
             mask: self.mask_of(view),
-            meta: folder::read_meta(&view.folder).ok().flatten(),
-            facts: view.runs().then(|| all_facts(view)),
-            lookout: Arc::default(),
+            quota: folder::read_meta(&view.folder)
+                .ok()
+                .flatten()
+                .map(|meta| meta.log_quota),
             known: None,
             begun: ResumeState::default(),
             ended: follower.is_none() && !view.runs(),
@@ -197,7 +197,7 @@ impl Desk {
     pub(super) fn told(
         &self,
         view: &SessionView,
-        reading: &mut Reading,
+        reading: &Reading,
         found: Found,
         more: Map<String, Value>,
     ) -> super::ToolResult {
@@ -236,21 +236,13 @@ impl Desk {
             text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
         }
         let text = reading.mask.apply(text);
-        let mut facts = reading.facts_about(view, &found);
-        report::put(&mut facts, "cursor", Value::String(cursor));
-        report::put(&mut facts, "lines", json!(found.lines.len()));
-        report::put(&mut facts, "more", Value::Bool(found.full));
+        let extent = reading.extent(&found);
+        let mut facts = report::session_facts_with(view, view.runs(), extent);
+        facts.insert("cursor".into(), Value::String(cursor));
+        facts.insert("lines".into(), json!(found.lines.len()));
+        facts.insert("more".into(), Value::Bool(found.full));
         self.result_of(view, facts, text, more)
     }
-}
-
-/// What is told of a session that runs, with room for all that is not known yet.
-fn all_facts(view: &SessionView) -> Map<String, Value> {
-    let mut facts = report::session_facts_with(view, true, Some((0, 0)));
-    for name in ["cursor", "lines", "more", "text"] {
-        facts.insert(name.into(), Value::Null);
-    }
-    facts
 }
 
 /// Reads a session's output as it comes.
@@ -260,12 +252,8 @@ pub(super) struct Reading {
     lossy: bool,
     /// Hides the secrets that the session was given.
     mask: Mask,
-    /// What is written down of the session. It is read before the wait, not after it.
-    meta: Option<Meta>,
-    /// What is to be told of it if it still runs then, but for what changes.
-    facts: Option<Map<String, Value>>,
-    /// From where its processes are looked at when the wait is over.
-    lookout: Arc<Lookout>,
+    /// The limit on the log's size on disk, where it is known.
+    quota: Option<u64>,
     /// How far the log is known to have come.
     known: Option<u64>,
     /// What there was of unfinished lines at the end of the last page.
@@ -480,7 +468,7 @@ impl Reading {
     /// Bytes written so far, and how many of them are missing from the log, which is looked at only where some
     /// are known to be. It may have grown while it was read.
     fn extent(&self, found: &Found) -> Option<(u64, u64)> {
-        let quota = self.meta.as_ref()?.log_quota;
+        let quota = self.quota?;
         let read = found.cursor.offset();
         let known = self.known?;
         let known = if found.lines.is_empty() {
@@ -492,18 +480,6 @@ impl Reading {
             return self.log.clone().counting(known).extent().ok();
         }
         Some((known, 0))
-    }
-
-    /// The facts about the session as they are now.
-    fn facts_about(&mut self, view: &SessionView, found: &Found) -> Map<String, Value> {
-        let extent = self.extent(found);
-        match self.facts.take().filter(|_| view.runs()) {
-            Some(mut facts) => {
-                report::bring_up_to_date(&mut facts, view, true, extent);
-                facts
-            }
-            None => report::session_facts_with(view, view.runs(), extent),
-        }
     }
 
     /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
@@ -521,7 +497,7 @@ impl Reading {
             self.ended = true;
             return Woken::More;
         };
-        let (left, lookout, meta) = (self.left, &mut self.lookout, &self.meta);
+        let left = self.left;
         let more = async {
             match left {
                 false => {
@@ -541,27 +517,7 @@ impl Reading {
                 Woken::More
             }
             () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },
-            // When the keeper has been asked to tell, there is time for this.
-            never = async {
-                if let Some(meta) = meta {
-                    if let Some(lookout) = Arc::get_mut(lookout) {
-                        lookout.prepare(meta);
-                    }
-                }
-                std::future::pending::<Infallible>().await
-            } => match never {},
         }
-    }
-
-    /// What is left to be looked at of a session that runs.
-    fn last_look(&mut self, handle: &Handle, view: Arc<SessionView>) -> Option<LastLook> {
-        let meta = self.meta.take().filter(|_| view.runs())?;
-        Some(LastLook {
-            handle: handle.clone(),
-            view,
-            meta,
-            lookout: self.lookout.clone(),
-        })
     }
 }
 
@@ -591,9 +547,7 @@ mod tests {
             log: Log::open(folder.path()),
             lossy: false,
             mask: Mask::default(),
-            meta: None,
-            facts: None,
-            lookout: Arc::default(),
+            quota: None,
             known: Some(5),
             begun: ResumeState::default(),
             follower: None,

@@ -98,12 +98,15 @@ impl Desk {
         self.has_read(&view, &unread, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = fields! {"sent": bytes.len()};
-        if view.runs() && self.modes(&view).await.full_screen {
-            more.insert("alternate_screen".into(), true.into());
+        if view.runs() {
+            if self.modes(&view).await.full_screen {
+                more.insert("alternate_screen".into(), true.into());
+            }
+            report::add_process_facts(&self.handle, &view, &mut more);
         }
         let ended = (!found.full && !view.runs()).then_some(view.id);
-        let result = self.told(&view, &mut reading, found, more);
-        let finished = self.finished(result, view, guard, unread, reading);
+        let result = self.told(&view, &reading, found, more);
+        let finished = self.finished(result, guard, unread, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
 

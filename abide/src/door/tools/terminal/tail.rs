@@ -22,6 +22,11 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Whether it ends with a complete line. A prompt, or no line at all, does not.
+    pub fn ends_with_complete_line(&self) -> bool {
+        !self.lines.is_empty() && !self.cursor.is_within_line()
+    }
+
     /// What is said where there are no lines, of a session that still runs or of one that does not.
     pub fn nothing(&self, runs: bool) -> String {
         match self.cut.filter(|_| runs) {
