@@ -17,7 +17,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView, SessionView};
-use crate::config::{Config, Containment};
+use crate::config::Config;
 use crate::keeper::frame::Heritage;
 use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
@@ -198,13 +198,6 @@ impl Handle {
     /// The keepers, for talking to a terminal directly.
     pub fn keepers(&self) -> &Keepers {
         &self.shared.keepers
-    }
-
-    /// A command may be about to be started, in the ordinary way.
-    pub fn expect_start(&self) {
-        if let Containment::Auto | Containment::Cgroup = self.config().containment {
-            self.keepers().expect();
-        }
     }
 
     /// What is over, and the texts that nobody keeps in memory.

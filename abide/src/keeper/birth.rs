@@ -2,23 +2,16 @@
 //!
 //! The child borrows this process's memory until it executes, and this process stands still
 //! meanwhile. So nothing is copied, and a step that fails is simply noted in the plan.
-//!
-//! A child can be born before its command is known, where that is about to be (see [`Expected`]).
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
-use rustix::thread::futex;
 
 use super::cgroup::Leaf;
 use super::launch::Bound;
@@ -264,134 +257,6 @@ fn clone_plainly(plan: &Plan) -> io::Result<i32> {
     }
 }
 
-/// A child that was born before its command is known. It has done everything that needs no command, and waits.
-///
-/// Its birth takes as long as it takes the daemon to read what is to be run, so both happen at once. It waits no longer
-/// than whoever expects it says, so a command's process is hardly older than the command.
-pub(super) struct Expected {
-    /// `None`: it is a command now.
-    pid: Option<i32>,
-    /// Whether it was born in the group of the session.
-    pub grouped: bool,
-    gate: Box<Gate>,
-    /// What it stands on. As this process goes on meanwhile, it cannot be this one's.
-    _stack: Box<[MaybeUninit<u128>]>,
-}
-
-/// What such a child does first, and where it waits then. Its share in want of memory is not among that: the kernel would
-/// give it to the keeper as well, since they share theirs.
-struct Gate {
-    streams: [RawFd; 3],
-    umask: libc::mode_t,
-    plan: AtomicPtr<Plan>,
-    /// Whether it has come to where it waits.
-    ready: AtomicBool,
-    /// Not nought once the plan is there.
-    open: AtomicU32,
-    /// Nought once it has executed or ended: the kernel sees to that.
-    here: AtomicU32,
-}
-
-impl Expected {
-    /// Bears it. `None`: it cannot be done, and whoever starts the command will say why.
-    pub fn born(streams: [RawFd; 3], umask: libc::mode_t, leaf: Option<&Leaf>) -> Option<Self> {
-        let gate = Box::new(Gate {
-            streams,
-            umask,
-            plan: AtomicPtr::new(null_mut()),
-            ready: AtomicBool::new(false),
-            open: AtomicU32::new(0),
-            here: AtomicU32::new(1),
-        });
-        let mut stack = Box::<[u128]>::new_uninit_slice(CHILD_STACK / size_of::<u128>());
-        let group = leaf.map(|leaf| leaf.folder.as_raw_fd());
-        let args = CloneArgs {
-            flags: (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID) as u64
-                | group.map_or(0, |_| CLONE_INTO_CGROUP),
-            child_tid: gate.here.as_ptr() as u64,
-            exit_signal: libc::SIGCHLD as u64,
-            stack: stack.as_mut_ptr() as u64,
-            stack_size: CHILD_STACK as u64,
-            cgroup: group.unwrap_or(0) as u64,
-            ..CloneArgs::default()
-        };
-        // SAFETY: the child has a stack of its own, which is kept with the gate for as long as it can use them;
-        // it changes no other memory, and does not return.
-        match unsafe { clone3(&args, wait_at_gate, std::ptr::from_ref(&*gate).cast()) } {
-            pid @ 0.. => Some(Expected {
-                pid: Some(pid as i32),
-                grouped: leaf.is_some(),
-                gate,
-                _stack: stack,
-            }),
-            _ => None,
-        }
-    }
-
-    /// Has it run the plan. Returns once the program was executed, or once the child has given up and noted why.
-    /// `None`: it has not come so far, or somebody has killed it.
-    pub fn run(mut self, plan: &Plan) -> Option<i32> {
-        let gate = &self.gate;
-        if gate.here.load(Ordering::Acquire) == 0 {
-            return None;
-        }
-        gate.plan
-            .store(std::ptr::from_ref(plan).cast_mut(), Ordering::Relaxed);
-        gate.open.store(1, Ordering::Release);
-        let _ = futex::wake(&gate.open, futex::Flags::PRIVATE, 1);
-        // The kernel wakes those who wait for a word of memory that processes may share.
-        while gate.here.load(Ordering::Acquire) != 0 {
-            let _ = futex::wait(&gate.here, futex::Flags::empty(), 1, None);
-        }
-        let was_ready = gate.ready.load(Ordering::Acquire);
-        self.pid.take_if(|_| was_ready)
-    }
-}
-
-impl Drop for Expected {
-    /// One that is not needed goes, before what it stands on does.
-    fn drop(&mut self) {
-        if let Some(pid) = self.pid.and_then(Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-            super::spawn::reap(pid.as_raw_pid());
-        }
-    }
-}
-
-/// The way of a child that is born early. While it waits, this process goes on in the same memory, so until then
-/// it makes system calls of its own: the library notes their faults where both would look for them.
-extern "C" fn wait_at_gate(gate: *const libc::c_void) -> ! {
-    // SAFETY: the gate outlives the child's use of it, and the plan that is in it when it opens does too.
-    unsafe {
-        let gate = &*gate.cast::<Gate>();
-        if gate.get_ready().is_err() {
-            // Whoever starts the command finds nobody, and starts it in the other way.
-            libc::_exit(127)
-        }
-        gate.ready.store(true, Ordering::Release);
-        while gate.open.load(Ordering::Acquire) == 0 {
-            let _ = futex::wait(&gate.open, futex::Flags::PRIVATE, 0, None);
-        }
-        let plan = &*gate.plan.load(Ordering::Relaxed);
-        libc::umask(plan.umask);
-        plan.execute()
-    }
-}
-
-impl Gate {
-    fn get_ready(&self) -> Result<(), Errno> {
-        // The keeper's end would leave it to nobody.
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-        rustix::process::umask(Mode::from_raw_mode(self.umask));
-        rustix::process::setsid()?;
-        // SAFETY: the keeper has them open, so the child has copies.
-        let [stdin, stdout, stderr] = self.streams.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-        rustix::stdio::dup2_stdin(stdin)?;
-        rustix::stdio::dup2_stdout(stdout)?;
-        rustix::stdio::dup2_stderr(stderr)
-    }
-}
-
 /// The child's way from birth to `exec`. Makes system calls and nothing else.
 extern "C" fn become_command(plan: *const libc::c_void) -> ! {
     // SAFETY: the plan outlives the child's use of it. Plain system calls on descriptors and strings
@@ -419,7 +284,26 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
         for (to, from) in plan.streams.into_iter().enumerate() {
             plan.check(Step::Streams, libc::dup2(from, to as RawFd));
         }
-        plan.execute()
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, null_mut());
+        plan.check(Step::Folder, libc::chdir(plan.cwd.as_ptr()));
+        plan.limits.iter().for_each(bind);
+        mark::set(plan.mark);
+        let mut errno = libc::ENOENT;
+        for path in &plan.paths {
+            libc::execve(path.as_ptr(), plan.argv.row.as_ptr(), plan.env.row.as_ptr());
+            match *libc::__errno_location() {
+                libc::ENOENT | libc::ENOTDIR => {}
+                // Found, but not to be run: look further, and say so if nothing else is found.
+                libc::EACCES => errno = libc::EACCES,
+                other => {
+                    errno = other;
+                    break;
+                }
+            }
+        }
+        plan.give_up(Step::Run, errno)
     }
 }
 
@@ -447,33 +331,6 @@ fn bind(bound: &Bound) {
 }
 
 impl Plan {
-    /// The last steps, which need to know the command. Nothing of the keeper's runs meanwhile.
-    fn execute(&self) -> ! {
-        // SAFETY: plain system calls on strings that the plan keeps alive.
-        unsafe {
-            let mut none: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut none);
-            libc::sigprocmask(libc::SIG_SETMASK, &none, null_mut());
-            self.check(Step::Folder, libc::chdir(self.cwd.as_ptr()));
-            self.limits.iter().for_each(bind);
-            mark::set(self.mark);
-            let mut errno = libc::ENOENT;
-            for path in &self.paths {
-                libc::execve(path.as_ptr(), self.argv.row.as_ptr(), self.env.row.as_ptr());
-                match *libc::__errno_location() {
-                    libc::ENOENT | libc::ENOTDIR => {}
-                    // Found, but not to be run: look further, and say so if nothing else is found.
-                    libc::EACCES => errno = libc::EACCES,
-                    other => {
-                        errno = other;
-                        break;
-                    }
-                }
-            }
-            self.give_up(Step::Run, errno)
-        }
-    }
-
     fn check(&self, step: Step, result: i32) {
         if result < 0 {
             // SAFETY: reads the number of the call that has just failed.

@@ -23,11 +23,6 @@ pub enum ToKeeper {
     /// The first thing on a connection that takes the place of another: whoever cannot say it is no
     /// daemon, and takes nobody's place.
     Hello,
-    /// To a spare: it may be told to start something any moment.
-    Expect {
-        /// How long that is to be expected.
-        for_ms: u32,
-    },
     /// Start this; said once.
     Start(Box<Launch>),
     /// End the tree.
@@ -228,9 +223,6 @@ impl ToKeeper {
             ToKeeper::Hello => {
                 put.u8(12);
             }
-            ToKeeper::Expect { for_ms } => {
-                put.u8(14).u32(*for_ms);
-            }
         });
     }
 
@@ -279,9 +271,6 @@ impl ToKeeper {
                 folder: take.bytes()?.to_vec(),
             },
             12 => ToKeeper::Hello,
-            14 => ToKeeper::Expect {
-                for_ms: take.u32()?,
-            },
             15 => ToKeeper::Forced {
                 end: end_from(take.u8()?)?,
             },
@@ -506,7 +495,6 @@ mod tests {
             ToKeeper::Look,
             ToKeeper::Watch { beyond: 1 << 40 },
             ToKeeper::Watch { beyond: 7 },
-            ToKeeper::Expect { for_ms: 7 },
             ToKeeper::Input {
                 bytes: vec![0, 255],
                 once: None,

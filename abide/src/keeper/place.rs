@@ -13,11 +13,10 @@ use abide_core::Containment;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::birth::Expected;
 use super::cgroup::{self, Leaf};
 use super::folder::{self, CTL, Keeper as Identity, META};
 use super::serve::unlink_ctl;
-use super::spawn::{Failure, Pipes, Prepared};
+use super::spawn::{Failure, Pipes};
 use super::{oom, proc};
 
 /// What is the same for all keepers of a nursery, found out once.
@@ -50,15 +49,13 @@ pub struct Place {
     pub oom_score: Option<&'static CStr>,
     /// The file that will say what was to be run, and how it ended.
     pub record: Rc<OwnedFd>,
-    /// What is ready for a command.
-    pub(super) prepared: Prepared,
+    /// Pipes for a command without a terminal, made in advance.
+    pub pipes: Option<Pipes>,
     /// This very process, so named that no other is taken for it.
     pub identity: Identity,
     path: PathBuf,
     group: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
-    /// Out-of-memory kills, counted when a command was expected: to count takes time, of which there is more then.
-    oom_kills: Option<u64>,
 }
 
 /// The files of a session, made before it begins.
@@ -145,10 +142,7 @@ impl Place {
             umask: around.umask,
             oom_score: around.oom_score,
             record: Rc::new(files.record),
-            prepared: Prepared {
-                pipes: Pipes::make().ok(),
-                expected: None,
-            },
+            pipes: Pipes::make().ok(),
             identity: identity(around),
             path: path.to_owned(),
             group: around.group.clone(),
@@ -156,7 +150,6 @@ impl Place {
                 .oom_file
                 .clone()
                 .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
-            oom_kills: None,
         })
     }
 
@@ -170,10 +163,7 @@ impl Place {
         }
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
-        self.prepared = Prepared {
-            pipes: Pipes::make().ok(),
-            expected: None,
-        };
+        self.pipes = Pipes::make().ok();
         // Last, since whoever starts a process meanwhile has to wait for it. A group may have been changed by those
         // who were in it.
         if let Some(unused) = self.leaf.take() {
@@ -181,28 +171,7 @@ impl Place {
         }
         self.leaf = leaf(self.group.as_deref(), path);
         self.path = path.to_owned();
-        self.oom_kills = None;
         Ok(())
-    }
-
-    /// A command is about to come: bears the child that it will be. Whether there was none yet.
-    pub fn expect(&mut self) -> bool {
-        let (Some(pipes), None) = (&self.prepared.pipes, &self.prepared.expected) else {
-            return false;
-        };
-        // Its share in want of memory can only be given to a child that shares nothing.
-        if self.oom_score.is_some() {
-            return false;
-        }
-        self.prepared.expected = Expected::born(pipes.streams(), self.umask, self.leaf.as_ref());
-        self.oom_kills = Some(self.count_oom_kills());
-        self.prepared.expected.is_some()
-    }
-
-    /// What was expected does not come.
-    pub fn expect_no_more(&mut self) {
-        self.prepared.expected = None;
-        self.oom_kills = None;
     }
 
     /// By what means a command would be contained.
@@ -217,13 +186,12 @@ impl Place {
     pub fn oom_watch(&self) -> OomWatch {
         OomWatch {
             file: self.oom.as_ref().map(|(path, _)| path.clone()),
-            before: self.oom_kills.unwrap_or_else(|| self.count_oom_kills()),
+            before: self
+                .oom
+                .as_ref()
+                .and_then(|(_, file)| cgroup::count(file))
+                .unwrap_or(0),
         }
-    }
-
-    fn count_oom_kills(&self) -> u64 {
-        let file = self.oom.as_ref();
-        file.and_then(|(_, file)| cgroup::count(file)).unwrap_or(0)
     }
 
     /// Takes the signals that came; whether one of them asks to end.
@@ -243,8 +211,7 @@ impl Place {
     }
 
     /// Leaves nothing behind that only a living keeper needs; of a spare, nothing at all.
-    pub fn leave(mut self, spare: bool) {
-        self.prepared.expected = None;
+    pub fn leave(self, spare: bool) {
         unlink_ctl(&self.folder);
         if let Some(leaf) = &self.leaf {
             leaf.remove();

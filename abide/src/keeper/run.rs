@@ -350,11 +350,7 @@ impl Run {
     /// Does what a daemon asks for. What begins or follows a run is not asked of it.
     pub fn obey(&mut self, frame: ToKeeper) {
         match frame {
-            ToKeeper::Hello
-            | ToKeeper::Start(_)
-            | ToKeeper::Expect { .. }
-            | ToKeeper::Ack
-            | ToKeeper::Renew { .. } => {}
+            ToKeeper::Hello | ToKeeper::Start(_) | ToKeeper::Ack | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),
             ToKeeper::Forced { end } => {
                 if matches!(self.state, State::Running) {

@@ -20,7 +20,7 @@ use super::line::Line;
 use super::nsinit::Namespace;
 use super::place::Place;
 use super::run::{Own, Run};
-use super::spawn::{self, Around, ChildEnds, Failure, Prepared};
+use super::spawn::{self, Around, ChildEnds, Failure};
 use abide_core::Containment;
 
 /// How long a keeper waits before it makes itself ready for another session.
@@ -44,8 +44,6 @@ pub struct Keeper {
     caller: Option<Line>,
     stage: Stage,
     acked: bool,
-    /// Until when a command that was said to be coming is expected.
-    expects_until: Option<u64>,
 }
 
 /// What woke the loop.
@@ -82,7 +80,6 @@ impl Keeper {
             caller: None,
             stage: Stage::Spare,
             acked: false,
-            expects_until: None,
         };
         keeper.greet();
         keeper
@@ -129,7 +126,7 @@ impl Keeper {
         if let Some(caller) = &self.caller {
             add(caller.fd(), PollFlags::IN, Slot::Caller);
         }
-        let mut timeout = self.expects_until.map(|at| until(at, mono_ms()));
+        let mut timeout = None;
         if let Stage::Run(run) = &self.stage {
             for (at, fd) in run.open_streams() {
                 add(fd, PollFlags::IN, Slot::Stream(at));
@@ -197,10 +194,6 @@ impl Keeper {
                 run.reap();
             }
             run.alarms();
-        }
-        if self.expects_until.is_some_and(|at| at <= mono_ms()) {
-            self.expects_until = None;
-            self.place.expect_no_more();
         }
         if woken.caller {
             self.hear_caller();
@@ -362,11 +355,6 @@ impl Keeper {
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
             // Not to be had: the keeper goes, and with it the session that never began.
             (ToKeeper::Renew { .. }, _) => self.line = None,
-            (ToKeeper::Expect { for_ms }, Stage::Spare) => {
-                if self.place.expect() {
-                    self.expects_until = Some(mono_ms() + u64::from(for_ms));
-                }
-            }
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
             (_, Stage::Spare | Stage::Failed(_)) => {}
@@ -420,11 +408,7 @@ impl Keeper {
     }
 
     fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
-        self.expects_until = None;
-        let prepared = Prepared {
-            pipes: self.place.prepared.pipes.take(),
-            expected: self.place.prepared.expected.take(),
-        };
+        let pipes = self.place.pipes.take();
         let contained_by = self.hold(launch.containment)?;
         // An unused group is only taken away at the end: that takes time.
         let leaf = match contained_by {
@@ -458,7 +442,7 @@ impl Keeper {
         };
         let spawned = folder::put_first(&self.place.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
-            .and_then(|()| spawn::spawn(launch, prepared, &around));
+            .and_then(|()| spawn::spawn(launch, pipes, &around));
         let (spawned, unneeded) = match spawned {
             Ok(spawned) => spawned,
             Err(failure) => {

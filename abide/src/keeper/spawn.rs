@@ -12,7 +12,7 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
-use super::birth::{Expected, Plan, Pointers, Step, born};
+use super::birth::{Plan, Pointers, Step, born};
 use super::cgroup::Leaf;
 use super::frame::FromKeeper;
 use super::launch::{Launch, Size, Stdin};
@@ -84,19 +84,12 @@ pub(super) struct Around<'a> {
 /// ends are to be closed, but there is no hurry.
 pub(super) fn spawn(
     launch: &Launch,
-    prepared: Prepared,
+    pipes: Option<Pipes>,
     around: &Around<'_>,
 ) -> Result<(Spawned, ChildEnds), Failure> {
-    // One that cannot be this command goes before there is another.
-    let expected = prepared
-        .expected
-        .filter(|child| fits(child, launch, around));
-    let (parent, child) = Ends::open(launch, prepared.pipes)?;
+    let (parent, child) = Ends::open(launch, pipes)?;
     let mut plan = plan(launch, child.streams(), child.terminal, around)?;
-    let leader = match expected.and_then(|child| child.run(&plan)) {
-        Some(leader) => leader,
-        None => born(&mut plan, around.leaf)?,
-    };
+    let leader = born(&mut plan, around.leaf)?;
     if let Some((step, errno)) = plan.fault.get() {
         reap(leader);
         return Err(step.failure(launch, errno));
@@ -108,21 +101,6 @@ pub(super) fn spawn(
         pty: parent.pty,
     };
     Ok((spawned, child))
-}
-
-/// What was made for a command before it was known.
-pub(super) struct Prepared {
-    /// What it will need if it has no terminal.
-    pub pipes: Option<Pipes>,
-    /// What it will be if it needs nothing else.
-    pub expected: Option<Expected>,
-}
-
-fn fits(child: &Expected, launch: &Launch, around: &Around<'_>) -> bool {
-    launch.pty.is_none()
-        && matches!(launch.stdin, Stdin::None)
-        && around.namespace.is_none()
-        && around.leaf.is_some() == child.grouped
 }
 
 /// What a command without a terminal will need, made before it is known.
@@ -147,13 +125,6 @@ impl Pipes {
             let _ = rustix::io::ioctl_fionbio(fd, true);
         }
         Ok(pipes)
-    }
-}
-
-impl Pipes {
-    /// What a command has of them that reads nothing.
-    pub(super) fn streams(&self) -> [RawFd; 3] {
-        [&self.null, &self.output.1, &self.errors.1].map(AsRawFd::as_raw_fd)
     }
 }
 

@@ -6,7 +6,6 @@
 
 mod attach;
 mod ending;
-mod expected;
 mod facts;
 mod harness;
 mod limits;

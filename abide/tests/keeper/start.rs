@@ -9,21 +9,10 @@ use abide_core::{Containment, Exit};
 
 use crate::harness::{Nursery, wait_gone};
 
-/// What is said of it, whether or not it was expected.
 fn refused(nursery: &Nursery, change: impl Fn(&mut Launch)) -> (i32, String) {
-    let said = [false, true].map(|expected| refused_if(nursery, expected, &change));
-    let [unexpected, expected] = said;
-    assert_eq!(unexpected, expected);
-    expected
-}
-
-fn refused_if(nursery: &Nursery, expected: bool, change: impl Fn(&mut Launch)) -> (i32, String) {
     let mut keeper = nursery.ready();
     let mut launch = keeper.shell("echo never");
     change(&mut launch);
-    if expected {
-        keeper.say(&ToKeeper::Expect { for_ms: 600_000 });
-    }
     keeper.start(launch);
     let (errno, sentence, at_wall_ms) = keeper.expect_failed_at();
     let ending = folder::read_ending(&keeper.folder).unwrap();
@@ -114,16 +103,7 @@ fn a_folder_may_have_a_long_name() {
 #[test]
 fn a_child_inherits_nothing_of_its_keeper() {
     let nursery = Nursery::new();
-    for expected in [false, true] {
-        inherits_nothing(&nursery, expected);
-    }
-}
-
-fn inherits_nothing(nursery: &Nursery, expected: bool) {
     let mut keeper = nursery.ready();
-    if expected {
-        keeper.say(&ToKeeper::Expect { for_ms: 600_000 });
-    }
     keeper.start(keeper.shell(
         "ls /proc/self/fd | tr '\\n' ' '; umask; pwd; \
          grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status | tr -d '\\t\\n'; echo; \

@@ -50,8 +50,6 @@ const IDS_PER_CONNECTION: i64 = 1_000_000;
 
 /// With so many requests unanswered, the front keeps count of them.
 const MANY: usize = 1_024;
-/// A tool is named within so many bytes, mostly.
-const MAY_START_WITHIN: usize = 1_024;
 
 const BATCH: &str = "a batch is not taken; send each message on a line of its own";
 /// Said of a request whose id is in use.
@@ -187,15 +185,6 @@ impl Numbers {
             self.next - 1
         })
     }
-}
-
-/// Whether a line looks as if it would start a command. Whoever makes ready for that in vain has lost little.
-fn may_start(line: &[u8]) -> bool {
-    const STARTERS: [&[u8]; 2] = [b"\"shell\"", b"\"execute_command\""];
-    let line = &line[..line.len().min(MAY_START_WITHIN)];
-    STARTERS
-        .iter()
-        .any(|name| line.windows(name.len()).any(|some| some == *name))
 }
 
 /// Reads the front's hello. What was read beyond it is the beginning of MCP.
@@ -374,11 +363,6 @@ impl Wire {
             .trim_ascii();
         if line.is_empty() {
             return None;
-        }
-        if let Some(server) = self.server.as_ref().filter(|_| self.calls.count() == 0)
-            && may_start(line)
-        {
-            server.handle.expect_start();
         }
         if let Some(call) = decode::plain_call(line) {
             let ordinal = self.numbers.take();

@@ -49,9 +49,6 @@ struct Resting {
     watched: bool,
 }
 
-/// How long a command is expected that may be about to be started. To find out what it is takes far less.
-const EXPECTED_MS: u32 = 100;
-
 /// Bytes that must be free before a command is started: what it writes first must not be lost.
 const ROOM: u64 = 64 << 10;
 /// So many are not used up in a moment.
@@ -80,7 +77,6 @@ pub struct Keepers {
     /// What was read of the sessions that were found, until somebody wants to know.
     recalled: Mutex<HashMap<SessionId, Recalled>>,
     starting: Starting,
-    several_processors: bool,
     /// When much was free on the disk.
     much_free: Mutex<Option<Mono>>,
     leaving: CancellationToken,
@@ -135,8 +131,6 @@ impl Keepers {
             recalled: Mutex::default(),
             starting: Starting::default(),
             much_free: Mutex::default(),
-            several_processors: std::thread::available_parallelism()
-                .is_ok_and(|count| count.get() > 1),
             leaving: CancellationToken::new(),
         })
     }
@@ -161,21 +155,6 @@ impl Keepers {
             if let Some(link) = self.link(id) {
                 link.close();
             }
-        }
-    }
-
-    /// A command may be about to be started. The spare that would be taken for it makes ready, where there is a
-    /// processor for that, while it is still being found out what it is.
-    pub fn expect(&self) {
-        if !self.several_processors || self.starting.is_busy() {
-            return;
-        }
-        let spares = self.spares.lock().expect("no holder panics");
-        let next = self.next_ready(&spares).and_then(|at| spares.get(at));
-        if let Some(link) = next.and_then(|id| self.link(*id)) {
-            link.send(&ToKeeper::Expect {
-                for_ms: EXPECTED_MS,
-            });
         }
     }
 

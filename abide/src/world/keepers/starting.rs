@@ -47,12 +47,6 @@ impl Starting {
         }
     }
 
-    /// Whether something is being started.
-    pub fn is_busy(&self) -> bool {
-        let waiting = self.0.lock().expect("no holder panics");
-        !waiting.begun.is_empty()
-    }
-
     /// It has been started, or cannot be.
     pub fn over(&self, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
