@@ -36,18 +36,8 @@ pub struct Answered {
     pub said: Said,
     /// To be signed when the answer has left.
     pub receipt: Option<Receipt>,
-    /// What the call was made with. To let go of it takes time that nobody has to wait for.
-    pub held: Option<Held>,
     /// The turn in which it was rendered, held until it is pushed.
     pub turn: Option<Turn>,
-}
-
-/// What was held for a call.
-pub struct Held {
-    _origin: Arc<Origin>,
-    _client: Client,
-    _arguments: Map<String, Value>,
-    _context: RequestContext<RoleServer>,
 }
 
 /// The two kinds of answers.
@@ -63,7 +53,6 @@ impl From<ToolResult> for Answered {
         Answered {
             said: Said::Result(result),
             receipt: None,
-            held: None,
             turn: None,
         }
     }
@@ -104,7 +93,7 @@ pub async fn run(
             .parse()
             .ok()
             .and_then(|id| server.handle.board().session(id))
-        && Box::pin(tools::is_own(&view, origin.peer.clone())).await
+        && tools::is_own(&view, origin.peer.clone()).await
     {
         return Ok(ToolResult::error(tools::OWN_LIMITS.into()).into());
     }
@@ -143,14 +132,7 @@ pub async fn run(
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
         Some(Round { session, .. }) => {
-            Box::pin(tools::resume(
-                &server.handle,
-                &tool,
-                arguments,
-                context,
-                session,
-            ))
-            .await
+            tools::resume(&server.handle, &tool, arguments, context, session).await
         }
     };
     let call = match begun {
@@ -188,28 +170,22 @@ pub async fn run(
         cx,
     };
     if let Some(round) = round {
-        Box::pin(wait.take_up(round, request.input_responses.unwrap_or_default())).await;
+        wait.take_up(round, request.input_responses.unwrap_or_default())
+            .await;
     }
     match wait.see_through().await {
         Through::Done(result) => Ok(Answered {
             said: Said::Result(result),
             receipt: Some(wait.call.into_receipt()),
             turn: wait.turn,
-            held: Some(Held {
-                _origin: wait.origin,
-                _client: wait.client,
-                _arguments: wait.arguments,
-                _context: wait.cx,
-            }),
         }),
         Through::Returned(question) => Ok(Answered {
             said: Said::Question(question),
             receipt: None,
-            held: None,
             turn: None,
         }),
-        Through::Cancelled => Err(Box::pin(wait.let_go()).await),
-        Through::Stopping => Err(Box::pin(wait.stopping()).await),
+        Through::Cancelled => Err(wait.let_go().await),
+        Through::Stopping => Err(wait.stopping().await),
     }
 }
 
@@ -353,28 +329,28 @@ impl Wait<'_> {
             match self.what_happens().await {
                 Happened::Told => {}
                 Happened::Cancelled => return Through::Cancelled,
-                Happened::Replied(reply) => Box::pin(self.replied(reply)).await,
-                Happened::Other(other) => Box::pin(self.other(other)).await,
-                Happened::RepliedToOther(reply) => Box::pin(self.replied_to_other(reply)).await,
+                Happened::Replied(reply) => self.replied(reply).await,
+                Happened::Other(other) => self.other(other).await,
+                Happened::RepliedToOther(reply) => self.replied_to_other(reply).await,
                 Happened::Step(None) => return Through::Stopping,
                 Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
                 Happened::Step(Some(ToolStep::Ended)) if self.takes_turn().await => {}
                 Happened::Step(Some(ToolStep::Ended)) => return Through::Cancelled,
                 Happened::Step(Some(ToolStep::Closed(question))) => {
-                    Box::pin(self.closed(question)).await;
+                    self.closed(question).await;
                 }
                 Happened::Step(Some(ToolStep::Asked(question))) => {
-                    if let Some(returned) = Box::pin(self.ask(question)).await {
-                        Box::pin(self.settle_progress()).await;
+                    if let Some(returned) = self.ask(question).await {
+                        self.settle_progress().await;
                         return Through::Returned(Box::new(returned));
                     }
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
                     if self.asked.is_some() || self.other.is_some() {
-                        Box::pin(self.withdraw_all()).await;
+                        self.withdraw_all().await;
                     }
                     if self.progress.is_some() {
-                        Box::pin(self.settle_progress()).await;
+                        self.settle_progress().await;
                     }
                     return Through::Done(result);
                 }

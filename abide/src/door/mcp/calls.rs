@@ -12,7 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, TxJsonRpcMessage};
 use rmcp::{ErrorData, RoleServer};
-use tokio_util::sync::{CancellationToken, ReusableBoxFuture};
+use tokio_util::sync::CancellationToken;
 
 use super::call::Answered;
 use super::out::{Out, Weight};
@@ -25,14 +25,7 @@ use crate::world::ledger::Mark;
 #[derive(Default)]
 pub struct Calls {
     open: Mutex<HashMap<RequestId, Call>>,
-    /// Room for calls that are made here: it is large, and to ask for it each time would take long.
-    rooms: Mutex<Vec<Room>>,
 }
-
-type Room = ReusableBoxFuture<'static, ()>;
-
-/// Rooms that are kept when nobody is in them.
-const ROOMS: usize = 8;
 
 /// A request that is not answered.
 struct Call {
@@ -55,26 +48,6 @@ impl Call {
 impl Calls {
     fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Call>> {
         self.open.lock().expect("no holder panics")
-    }
-
-    /// Sees a call through in a room of its own.
-    async fn stay(self: Arc<Self>, mut room: Room) {
-        room.get_pin().await;
-        let mut rooms = self.rooms.lock().expect("no holder panics");
-        if rooms.len() < ROOMS {
-            rooms.push(room);
-        }
-    }
-
-    fn room(&self, call: impl Future<Output = ()> + Send + 'static) -> Room {
-        let free = self.rooms.lock().expect("no holder panics").pop();
-        match free {
-            Some(mut room) => {
-                room.set(call);
-                room
-            }
-            None => Room::new(call),
-        }
     }
 
     /// How many there are.
@@ -146,8 +119,7 @@ pub fn make(
     let given_up = Some(context.ct.clone());
     back.calls.open(context.id.clone(), &note, given_up);
     let params = std::mem::take(&mut call.params);
-    let calls = back.calls.clone();
-    let room = calls.room(async move {
+    tokio::spawn(async move {
         let (id, modern) = (context.id.clone(), is_modern(&context));
         // A call of a client that does not read its answers begins when it does.
         let begins = tokio::select! {
@@ -171,7 +143,6 @@ pub fn make(
             back.answer(id, modern, answered, call.weight(), &note.lost);
         }
     });
-    tokio::spawn(calls.stay(room));
 }
 
 impl Back {
@@ -183,11 +154,10 @@ impl Back {
         weight: Weight,
         lost: &CancellationToken,
     ) {
-        let (message, remains) = match answered {
+        let (message, (receipt, turn)) = match answered {
             Ok(Answered {
                 said,
                 receipt,
-                held,
                 turn,
             }) => {
                 let mut result = ServerResult::from(CallToolResponse::from(said));
@@ -195,16 +165,15 @@ impl Back {
                     result.strip_result_type_for_legacy_peer();
                 }
                 let response = JsonRpcMessage::response(result, id);
-                (response, (receipt, held, turn))
+                (response, (receipt, turn))
             }
-            Err(error) => (JsonRpcMessage::error(error, Some(id)), (None, None, None)),
+            Err(error) => (JsonRpcMessage::error(error, Some(id)), (None, None)),
         };
         let message: TxJsonRpcMessage<RoleServer> = message;
         match line_of(&message).and_then(|line| self.out.push(line, weight)) {
             Ok(()) => {
-                let (receipt, held, turn) = remains;
                 receipt.into_iter().for_each(Receipt::delivered);
-                drop((held, turn));
+                drop(turn);
             }
             Err(_) => {
                 lost.cancel();

@@ -217,8 +217,6 @@ impl Link {
         out.handed_on = out.unsent.is_empty();
         out.handed_on.then(|| {
             let link = Link::over(self.stream.clone());
-            // Nothing is in it, but there is room for what comes.
-            std::mem::swap(&mut link.outgoing().unsent, &mut out.unsent);
             let keeper = self.keeper.load(Ordering::Relaxed);
             link.keeper.store(keeper, Ordering::Relaxed);
             link
