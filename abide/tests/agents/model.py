@@ -1,6 +1,6 @@
 """A model on loopback that does as it is told: asked to begin a mission it starts a timer and ends its turn; told that
-the timer has completed it says so. Asked to build, it runs a command and says how it ended. Asked to use a tool
-unasked, it calls that. It speaks as much of two APIs as Claude Code and Codex need."""
+the timer has completed it says so. Asked to build, it runs a command and says how it ended. Asked to call a tool of
+abide, it calls that. It speaks as much of two APIs as Claude Code and Codex need."""
 
 import json
 import threading
@@ -11,17 +11,22 @@ MISSION = "look whether the build is done"
 NEWS = "[System] Timer"
 SECONDS = 3
 BUILD = "BUILD-THE-PROJECT"
-# Followed by the name of a tool: the model has that tool run a command which makes a file.
-UNASKED = "RUN-UNASKED-BY-"
-MADE = "made-by-a-command"
-TOUCH = f"touch {MADE}"
-# Every tool of abide that can run a command, and how.
+# Followed by the name of a tool and "!": the model calls that tool once.
+CALL = "CALL-THE-TOOL-"
+CREATED = "created-by-a-command"
+TOUCH = f"touch {CREATED}"
+# The tools that can run a command, with arguments that create a file.
 RUNS = {
     "shell": {"command": TOUCH},
     "execute_command": {"command": TOUCH},
     "terminal_session": {"action": "start", "command": TOUCH},
     "timer": {"total_duration": 20, "reason": "a file", "until": {"command": TOUCH}},
 }
+# The tools that act on a timer whose command was approved before, with the name of none.
+ACTS = {name: {"timer_id": "timer_none"} for name in ("stop_timer", "pause_timer", "resume_timer")}
+# The tools that neither run nor end anything.
+HARMLESS = {"read_timer": {}, "read_messages": {}, "cancel_timer": {"timer_id": "timer_none"}}
+CALLS = RUNS | ACTS | HARMLESS
 BEGUN = "building now"
 # Quiet until a file is there, so that a person is asked.
 COMMAND = f"echo {BEGUN}; until test -e go; do sleep 0.1; done; echo went on"
@@ -89,13 +94,13 @@ class Model:
                 self.heard.notify_all()
 
     def hear_answer(self, result):
-        """What became of a call that was made unasked."""
+        """The result of a tool that the model was asked to call."""
         with self.heard:
             self.answered.append(json.dumps(result, ensure_ascii=False))
             self.heard.notify_all()
 
     def answer(self, patience=60):
-        """Waits until it knows what became of that call, and forgets it."""
+        """Waits for the result of that call, and forgets it."""
         return self.next_of(self.answered, patience)
 
     def woken(self, patience=60):
@@ -172,14 +177,14 @@ def codex(model, asked):
     space = next((name for name, inside in names.items() if "timer" in inside), None)
     if last.get("type") == "function_call_output":
         model.hear_result(last)
-        if UNASKED in json.dumps(items):
+        if CALL in json.dumps(items):
             model.hear_answer(last)
     answer = {"type": "message", "role": "assistant", "id": "m1",
               "content": [{"type": "output_text", "text": "My turn ends."}]}
     tool = ("timer", mission()) if BEGIN in text else ("execute_command", build()) if BUILD in text else None
-    if UNASKED in text:
-        name = text.split(UNASKED, 1)[1].split("!", 1)[0]
-        tool = (name, RUNS[name])
+    if CALL in text:
+        name = text.split(CALL, 1)[1].split("!", 1)[0]
+        tool = (name, CALLS[name])
     if tool and space:
         answer = {"type": "function_call", "call_id": f"call_{len(items)}", "namespace": space, "name": tool[0],
                   "arguments": json.dumps(tool[1])}

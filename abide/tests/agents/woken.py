@@ -1,7 +1,7 @@
 """An idle agent begins a mission over MCP and ends its turn; abide wakes it when the time has come. Every way is
 tried with the real client: a session that was closed, one that is open, and a hook. And an agent runs a command that
 goes quiet: a person is asked and answers outside of the client, and the agent hears how it really ended. And Codex asks
-before every tool that can run a command."""
+its user before it calls a tool that can run a command or end something, unless the user has allowed that tool."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from model import BEGIN, BUILD, MADE, MISSION, RUNS, UNASKED, Model
+from model import BEGIN, BUILD, CALL, CALLS, CREATED, HARMLESS, MISSION, RUNS, Model
 
 ABIDE = str(pathlib.Path(sys.argv[1]).resolve())
 PROGRAMS = str(pathlib.Path(sys.argv[2]).resolve())
@@ -64,12 +64,14 @@ class Place:
         session.stdin.flush()
         return session
 
-    def set_up_codex(self, asks=False):
-        """With `asks`, Codex asks a person before it lets a tool do harm; else it may do everything."""
+    def set_up_codex(self, asks=False, allowed=()):
+        """With `asks`, approvals on request and a read-only sandbox, in which these tools are allowed; else Codex may do
+        everything."""
         approval, sandbox, mode = (
             ("on-request", "read-only", "") if asks
             else ("never", "danger-full-access", 'default_tools_approval_mode = "approve"')
         )
+        tools = "\n".join(f'[mcp_servers.abide.tools.{tool}]\napproval_mode = "approve"' for tool in allowed)
         (self.home / ".codex").mkdir()
         (self.home / ".codex/config.toml").write_text(f"""
             model = "gpt-5"
@@ -87,6 +89,7 @@ class Place:
             args = ["mcp"]
             env = {{ ABIDE_DIR = "{self.abide}" }}
             {mode}
+            {tools}
             [projects."{self.project}"]
             trust_level = "trusted"
         """)
@@ -105,6 +108,11 @@ class Place:
         """A person who can be asked, as long as this runs; each question is a line."""
         return subprocess.Popen([ABIDE, "answer", "--follow", "--json"], env=self.env, cwd=self.project,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+
+    def sessions(self):
+        """The commands of all sessions, ended ones too."""
+        listed = json.loads(self.run(ABIDE, "session", "list", "--all", "--json").stdout)["sessions"]
+        return [session["command"] for session in listed]
 
     def messages(self):
         return json.loads(self.run(ABIDE, "messages", "--json").stdout)["messages"]
@@ -159,20 +167,38 @@ def an_open_thread_of_codex(model):
         check(MISSION in (model.woken() or ""), "the queue brought nothing")
 
 
-def a_command_that_codex_must_ask_for(model):
-    """Each tool that can run a command is asked for, and does nothing where nobody approves."""
-    for tool in RUNS:
+def tools_that_codex_asks_for(model):
+    """With approvals on request, Codex calls by itself only what neither runs nor ends anything."""
+    published = json.loads(subprocess.run([ABIDE, "tools", "--format", "mcp"], capture_output=True, check=True).stdout)
+    check({tool["name"] for tool in published["tools"]} == set(CALLS), "the model does not know each tool of abide")
+    for tool in CALLS:
         with Place(model, "") as place:
             place.set_up_codex(asks=True)
-            session = place.open_codex(f"{UNASKED}{tool}!")
-            asks = json.dumps({"session": session, "output": f'run tool "{tool}"'})
-            waited = place.run(ABIDE, "wait", "--until", asks, "--for", "60s")
-            check(waited.returncode == 0, f"{tool} was not asked for: {waited.stderr}")
-            check(not (place.project / MADE).exists(), f"{tool} ran a command before anybody approved")
-            place.run(ABIDE, "session", "send", session, "--key", "esc")
-            answer = model.answer() or ""
-            check("completed_by" not in answer and "session_id" not in answer, f"{tool} was called: {answer}")
-            check(not (place.project / MADE).exists(), f"{tool} ran a command that nobody approved")
+            codex = place.open_codex(f"{CALL}{tool}!")
+            if tool in HARMLESS:
+                check(model.answer(), f"Codex did not call {tool} by itself")
+            else:
+                asks = json.dumps({"session": codex, "output": f'run tool "{tool}"'})
+                waited = place.run(ABIDE, "wait", "--until", asks, "--for", "60s")
+                check(waited.returncode == 0, f"Codex did not ask for {tool}, and these were run: {place.sessions()}")
+                place.run(ABIDE, "session", "kill", codex)
+            check(not (place.project / CREATED).exists(), f"{tool} ran a command that its user did not allow")
+            check(place.sessions() == ["codex"], f"{tool} started {place.sessions()}")
+
+
+def tools_that_the_user_of_codex_has_allowed(model):
+    """The same calls do run the command where the user has allowed that tool, and only that one."""
+    for tool in RUNS:
+        with Place(model, "") as place:
+            place.set_up_codex(asks=True, allowed=[tool])
+            for called in RUNS:
+                ended = place.run("codex", "exec", "--skip-git-repo-check", f"{CALL}{called}!")
+                check(ended.returncode == 0, ended.stdout + ended.stderr)
+                answer = model.answer() or ""
+                check(("requires approval" in answer) == (called != tool), f"{tool} is allowed, {called} said {answer}")
+            appears = json.dumps({"file": CREATED})
+            waited = place.run(ABIDE, "wait", "--until", appears, "--for", "60s")
+            check(waited.returncode == 0, f"{tool} is allowed and did not run: {waited.stderr}")
 
 
 def a_question_about_a_command_of_claude_code(model):
@@ -206,8 +232,8 @@ def a_person_answers(model, place, yes):
 def main():
     model = Model()
     for attempt in (a_closed_session_of_claude_code, an_open_session_of_claude_code, a_hook_of_claude_code,
-                    a_closed_thread_of_codex, an_open_thread_of_codex, a_command_that_codex_must_ask_for,
-                    a_question_about_a_command_of_claude_code):
+                    a_closed_thread_of_codex, an_open_thread_of_codex, tools_that_codex_asks_for,
+                    tools_that_the_user_of_codex_has_allowed, a_question_about_a_command_of_claude_code):
         attempt(model)
         print("ok  ", attempt.__name__.replace("_", " "))
 
