@@ -1,14 +1,12 @@
 //! How a daemon comes to life, is found, is replaced, and ends.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use abide_core::session::Phase;
@@ -21,6 +19,7 @@ use super::Handle;
 use super::drive::{Seams, drive};
 use super::handle::Means;
 use super::sight::Sight;
+use super::start;
 use crate::config::{Config, Handed, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
 use crate::keeper::mark;
@@ -68,7 +67,7 @@ pub fn connect_starting(places: &Places, door: Door, program: &Path) -> io::Resu
     if let Ok(stream) = connect_current(places, door) {
         return Ok(stream);
     }
-    match start(places, program) {
+    match start::start(places, program) {
         Ok(()) => socket::connect(&door.path(places)),
         // An older one that does not make way can still be called.
         Err(fault) => socket::connect(&door.path(places)).map_err(|_| fault),
@@ -88,80 +87,6 @@ pub fn connect_current(places: &Places, door: Door) -> io::Result<UnixStream> {
 /// Connects to a daemon that runs already.
 pub fn connect_running(places: &Places, door: Door) -> io::Result<UnixStream> {
     socket::connect(&door.path(places))
-}
-
-/// The descriptor on which a daemon started in the background says that it is ready, or what is wrong.
-pub const READY_FD: i32 = 3;
-
-/// Starts a daemon in the background and waits until it can be called.
-fn start(places: &Places, program: &Path) -> io::Result<()> {
-    let (mut news, theirs) = io::pipe()?;
-    turn_over(&places.daemon_log());
-    let log = File::options()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(places.daemon_log())?;
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the daemon is started here and nowhere else"
-    )]
-    let mut command = Command::new(program);
-    command
-        .arg0("abide")
-        .args(["serve", "--background"])
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log);
-    if let Some(folder) = places.one_folder() {
-        command.env("ABIDE_DIR", folder);
-    }
-    let fd = theirs.as_raw_fd();
-    // SAFETY: only setsid, dup2 and fcntl run between fork and exec; all are async-signal-safe.
-    unsafe {
-        command.pre_exec(move || {
-            libc::setsid();
-            let done = if fd == READY_FD {
-                libc::fcntl(fd, libc::F_SETFD, 0)
-            } else {
-                libc::dup2(fd, READY_FD)
-            };
-            if done < 0 {
-                Err(io::Error::last_os_error())
-            } else {
-                Ok(())
-            }
-        });
-    }
-    let mut child = command.spawn()?;
-    drop(theirs);
-    let mut said = String::new();
-    news.read_to_string(&mut said)?;
-    if said == "ready" {
-        // Whoever started it may live long, and would keep what is left of a daemon that has ended.
-        std::thread::spawn(move || child.wait());
-        return Ok(());
-    }
-    let _ = child.wait();
-    let why = if said.is_empty() {
-        "it ended without a word"
-    } else {
-        said.trim()
-    };
-    Err(io::Error::other(format!(
-        "the daemon did not start: {why}. Its log is {}",
-        places.daemon_log().display()
-    )))
-}
-
-/// A log that has grown long is put aside for the next one, in the place of the one before.
-fn turn_over(log: &Path) {
-    const LONG: u64 = 1 << 20;
-    if std::fs::metadata(log).is_ok_and(|found| found.len() > LONG) {
-        // One that cannot be moved only goes on growing.
-        let _ = std::fs::rename(log, log.with_added_extension("old"));
-    }
 }
 
 fn make_folders(places: &Places) -> io::Result<()> {
@@ -232,13 +157,14 @@ pub fn serve(
 pub fn take_lock(places: &Places) -> anyhow::Result<File> {
     make_folders(places)?;
     let lock = open_private(&places.lock()).context("cannot open the lock")?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(_) => bail!(
+    if lock.try_lock().is_err() {
+        bail!(
             "{} is in use by another abide; give this one a folder of its own",
             places.state.display()
-        ),
+        );
     }
+    start::check_outside(places)?;
+    Ok(lock)
 }
 
 /// The routes of an engine that has no socket.
@@ -261,6 +187,7 @@ fn prepare(places: &Places) -> anyhow::Result<File> {
         Err(std::fs::TryLockError::WouldBlock) => replace_older(places, &lock)?,
         Err(std::fs::TryLockError::Error(e)) => return Err(e).context("cannot take the lock"),
     }
+    start::check_outside(places)?;
     lock.set_len(0)?;
     write!(lock, "{}", std::process::id())?;
     Ok(lock)

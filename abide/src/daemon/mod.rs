@@ -8,6 +8,7 @@ mod openers;
 mod perform;
 mod retention;
 mod sight;
+pub mod start;
 
 pub use board::{Board, Change, QuestionView, SessionView};
 pub use handle::{

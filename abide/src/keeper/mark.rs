@@ -35,10 +35,21 @@ pub fn note_own() {
     LazyLock::force(&OWN);
 }
 
+/// The hard limit of this process; `u64::MAX`: there is none. Whatever this process or its children start as a command
+/// has a lower one.
+pub fn own_limit() -> u64 {
+    *OWN
+}
+
+/// The hard limit of a process; `u64::MAX`: there is none. `None`: there is no such process.
+pub fn limit_of(pid: i32) -> Option<u64> {
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    hard(&limits)
+}
+
 /// The mark of a process. `None`: there is no such process.
 pub fn of(pid: i32) -> Option<Mark> {
-    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
-    Some(read(hard(&limits)?, *OWN))
+    Some(read(limit_of(pid)?, *OWN))
 }
 
 /// The same from the text of its `limits` file.

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 mod birth;
+mod caller;
 pub mod cgroup;
 mod clock;
 mod codec;
@@ -32,7 +33,7 @@ mod spawn;
 pub mod tree;
 
 pub use crash::crash_point;
-pub use nursery::main;
+pub use nursery::{NAME as FORK_SERVER, START_DAEMON, main};
 pub use place::boot_id;
 
 use clock::wall_ms;
@@ -102,6 +103,16 @@ fn reset_signals() {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+    }
+}
+
+/// No signal is blocked, as a program expects that is executed next.
+fn unblock_signals() {
+    // SAFETY: the set is initialised before it is used.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
     }
 }
 

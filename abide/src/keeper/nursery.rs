@@ -1,13 +1,16 @@
 //! The process that keepers are forked from, and whom the processes of a keeper come back to that was
 //! killed. It has one thread, and sleeps in one poll. It stays for as long as one of its keepers does,
-//! whether or not there is a daemon.
+//! whether or not there is a daemon. Where there is none, it starts one for a client that is inside a session
+//! ([`START_DAEMON`]).
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -19,21 +22,30 @@ use super::clock::wall_ms;
 use super::line::Line;
 use super::place::Surroundings;
 use super::proc::{self, Held};
-use super::{NURSERY_FD, spawn, tree};
+use super::{NURSERY_FD, mark, spawn, tree};
+
+/// The name of this process.
+pub const NAME: &CStr = c"abide-nursery";
+
+/// The signal that has the fork server start a daemon. One that is started by a command would have the mark of its
+/// session, would end with it, and keepers would take no orders from it.
+pub const START_DAEMON: Signal = Signal::USR1;
 
 /// The longest path of a session's folder.
 const PATH_LIMIT: usize = 4_096;
 
 /// Runs as the nursery until the daemon has closed its end and no keeper is left.
 pub fn main() -> ! {
-    super::set_name(c"abide-nursery");
+    super::set_name(NAME);
+    // Before there is a command, which could lower the limit of any process of its user.
+    mark::note_own();
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: no handler is installed.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     // SAFETY: swaps the mask and back, in a process without threads.
     let umask = unsafe { libc::umask(0o077) };
-    let Ok(deaths) = hear_of_deaths() else {
+    let Ok(signals) = take_signals() else {
         std::process::exit(1)
     };
     // SAFETY: the daemon passes this descriptor; if it did not, every use of it fails.
@@ -43,22 +55,23 @@ pub fn main() -> ! {
         around: Surroundings::new(umask),
         keepers: Vec::new(),
     };
-    nursery.run(requests, &deaths)
+    nursery.run(requests, &signals)
 }
 
-/// Becomes whom orphans come back to, and says where it is told that a child has ended.
-fn hear_of_deaths() -> io::Result<OwnedFd> {
+/// Becomes whom orphans come back to. Returns where it reads that a child has ended or a daemon is wanted.
+fn take_signals() -> io::Result<OwnedFd> {
     // SAFETY: plain system calls in a process without threads; the set is initialised before it is
     // used, and the new descriptor is nobody else's.
     unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         // Whoever started the first of us may not care for children, and nobody is told of those.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        let mut child: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut child);
-        libc::sigaddset(&mut child, libc::SIGCHLD);
-        libc::sigprocmask(libc::SIG_BLOCK, &child, std::ptr::null_mut());
-        match libc::signalfd(-1, &child, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+        let mut taken: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut taken);
+        libc::sigaddset(&mut taken, libc::SIGCHLD);
+        libc::sigaddset(&mut taken, START_DAEMON.as_raw());
+        libc::sigprocmask(libc::SIG_BLOCK, &taken, std::ptr::null_mut());
+        match libc::signalfd(-1, &taken, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
             -1 => Err(io::Error::last_os_error()),
             fd => Ok(OwnedFd::from_raw_fd(fd)),
         }
@@ -72,12 +85,14 @@ struct Nursery {
 }
 
 impl Nursery {
-    fn run(mut self, requests: OwnedFd, deaths: &OwnedFd) -> ! {
+    fn run(mut self, requests: OwnedFd, signals: &OwnedFd) -> ! {
         let mut requests = Some(requests);
         loop {
-            let (asked, died) = wait(requests.as_ref(), deaths);
-            if died {
-                forget_signals(deaths);
+            let (asked, signalled) = wait(requests.as_ref(), signals);
+            if signalled {
+                if read_signals(signals) {
+                    self.start_daemon();
+                }
                 self.bury();
             }
             if let Some(open) = requests.as_ref().filter(|_| asked) {
@@ -118,6 +133,33 @@ impl Nursery {
         }
     }
 
+    /// Starts a daemon that is no child of this process, which would end it. It has the environment of the one that
+    /// started this process, and says at the named pipe of whoever asked for it that it is ready.
+    fn start_daemon(&self) {
+        let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+        // SAFETY: a fork in a process without threads, so the child may do anything.
+        let forked = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+        if forked != 0 {
+            return;
+        }
+        // SAFETY: plain system calls; nothing that is closed here is used afterwards.
+        unsafe {
+            libc::setsid();
+            libc::umask(self.around.umask);
+            libc::close_range(NURSERY_FD as u32, u32::MAX, 0);
+        }
+        super::reset_signals();
+        super::unblock_signals();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the daemon is started here where a client cannot"
+        )]
+        let mut daemon = Command::new("/proc/self/exe");
+        daemon.arg0("abide").args(["serve", "--background"]);
+        let _ = daemon.exec();
+        std::process::exit(1)
+    }
+
     /// Takes leave of children that have ended, and continues keepers that were stopped. A keeper that was killed could not end its tree, which
     /// has come to the nursery meanwhile.
     fn bury(&mut self) {
@@ -149,18 +191,24 @@ impl Nursery {
     }
 }
 
-/// Waits for a request or the end of a child.
-fn wait(requests: Option<&OwnedFd>, deaths: &OwnedFd) -> (bool, bool) {
-    let mut fds = vec![PollFd::new(deaths, PollFlags::IN)];
+/// Waits for a request or a signal.
+fn wait(requests: Option<&OwnedFd>, signals: &OwnedFd) -> (bool, bool) {
+    let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
     fds.extend(requests.map(|requests| PollFd::new(requests, PollFlags::IN)));
     while let Err(Errno::INTR) = rustix::event::poll(&mut fds, None) {}
     let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
     (ready(1), ready(0))
 }
 
-fn forget_signals(deaths: &OwnedFd) {
-    let mut told = [0; size_of::<libc::signalfd_siginfo>()];
-    while rustix::io::read(deaths, &mut told).is_ok() {}
+/// Takes the signals that came; whether a daemon is wanted.
+fn read_signals(signals: &OwnedFd) -> bool {
+    let mut wanted = false;
+    let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+    while rustix::io::read(signals, &mut info).is_ok() {
+        // The number of the signal comes first.
+        wanted |= info[..4] == START_DAEMON.as_raw().to_ne_bytes();
+    }
+    wanted
 }
 
 /// One request: a folder and the connection to serve. `None`: it was none.

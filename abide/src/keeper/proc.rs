@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
@@ -185,9 +185,18 @@ impl Held {
         Some(Held { pid, handle })
     }
 
-    /// The process with this number that the handle names.
-    pub fn new(pid: i32, handle: OwnedFd) -> Self {
-        Held { pid, handle }
+    /// Takes hold of the process that connected to our end of a unix socket. Kernels before 6.5 tell its number only,
+    /// which may be another's by now.
+    pub fn peer(socket: impl AsFd) -> Peer {
+        let Ok(credentials) = rustix::net::sockopt::socket_peercred(&socket) else {
+            return Peer::Gone;
+        };
+        let pid = credentials.pid.as_raw_pid();
+        match peer_pidfd(&socket) {
+            Ok(handle) => Peer::Held(Held { pid, handle }),
+            Err(libc::ENOPROTOOPT) => Peer::Numbered(pid),
+            Err(_) => Peer::Gone,
+        }
     }
 
     /// Whether it lives. While it does, what was read under its number was about it.
@@ -203,6 +212,39 @@ impl Held {
     /// Whether it could be sent.
     pub fn signal(&self, signal: Signal) -> bool {
         rustix::process::pidfd_send_signal(&self.handle, signal).is_ok()
+    }
+}
+
+/// The process that connected to a unix socket.
+#[derive(Debug)]
+pub enum Peer {
+    /// That very process.
+    Held(Held),
+    /// The process that had this number when it connected.
+    Numbered(i32),
+    /// It has ended.
+    Gone,
+}
+
+/// `SO_PEERPIDFD`, which the libraries do not know yet.
+fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
+    const SO_PEERPIDFD: libc::c_int = 77;
+    let mut handle: libc::c_int = -1;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one descriptor, for which there is room; it is new and owned here.
+    unsafe {
+        let done = libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PEERPIDFD,
+            (&raw mut handle).cast(),
+            &mut size,
+        );
+        match done {
+            0 if handle >= 0 => Ok(OwnedFd::from_raw_fd(handle)),
+            0 => Err(libc::ESRCH),
+            _ => Err(*libc::__errno_location()),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
 
 use super::birth::pause;
+use super::caller;
 use super::clock::{boot_ms, mono_ms, wall_ms};
 use super::folder::{self, CTL, EndingFile, Meta};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
@@ -254,8 +255,7 @@ impl Keeper {
         let Ok(socket) = rustix::net::accept_with(&self.place.listener, flags) else {
             return;
         };
-        let own = rustix::process::geteuid();
-        if !rustix::net::sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == own) {
+        if !caller::may_command(&socket) {
             return;
         }
         // A daemon that loses its connection takes the session for lost, so nobody takes its place by

@@ -2,7 +2,7 @@
 //! command.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::facts::processes;
 use super::holders::{self, Holders, holders};
 use crate::keeper::folder::Meta;
 use crate::keeper::mark::{self, Mark};
-use crate::keeper::proc::Held;
+use crate::keeper::proc::{self, Held};
 
 /// Who connected.
 #[derive(Clone, Debug)]
@@ -98,14 +98,12 @@ impl Peer {
     }
 }
 
-/// Takes hold of the process that connected, as the kernel knows it: its number may be another's by now.
+/// Takes hold of the process that connected, as the kernel knows it.
 fn connected(socket: impl AsFd) -> Option<Held> {
-    let pid = rustix::net::sockopt::socket_peercred(&socket).ok()?.pid;
-    match peer_pidfd(&socket) {
-        Ok(handle) => Some(Held::new(pid.as_raw_pid(), handle)),
-        Err(libc::ENOPROTOOPT) => holding(pid.as_raw_pid(), socket),
-        // It has gone.
-        Err(_) => None,
+    match Held::peer(&socket) {
+        proc::Peer::Held(held) => Some(held),
+        proc::Peer::Numbered(pid) => holding(pid, socket),
+        proc::Peer::Gone => None,
     }
 }
 
@@ -116,28 +114,6 @@ fn holding(pid: i32, socket: impl AsFd) -> Option<Held> {
     let inode = diag::unix_peer(socket)?;
     let holds = holders::has_open(Path::new("/proc"), pid, inode.into());
     (holds && held.lives()).then_some(held)
-}
-
-/// `SO_PEERPIDFD`, which the libraries do not know yet.
-fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
-    const SO_PEERPIDFD: libc::c_int = 77;
-    let mut handle: libc::c_int = -1;
-    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes one descriptor, for which there is room; it is new and owned here.
-    unsafe {
-        let done = libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PEERPIDFD,
-            (&raw mut handle).cast(),
-            &mut size,
-        );
-        match done {
-            0 if handle >= 0 => Ok(OwnedFd::from_raw_fd(handle)),
-            0 => Err(libc::ESRCH),
-            _ => Err(*libc::__errno_location()),
-        }
-    }
 }
 
 /// Whether a connection that no visible process holds was surely made outside of every session, by one of those that

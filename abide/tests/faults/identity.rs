@@ -11,7 +11,7 @@ use crate::harness::{Abide, Handle, fifo, line_with, look_for, receive};
 use crate::plain::{Plain, is_root};
 
 /// Builds the program that speaks to the daemon in the tests' stead.
-fn speaker(folder: &Path) -> PathBuf {
+pub fn speaker(folder: &Path) -> PathBuf {
     let program = folder.join("speaker");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/speaker.c");
     #[expect(

@@ -6,6 +6,7 @@ mod database;
 mod disk;
 mod harness;
 mod identity;
+mod inside;
 mod memory;
 mod plain;
 #[path = "../timers/shim.rs"]

@@ -1,6 +1,7 @@
 /* A process that speaks to the daemon in ways that hide who it is. The tests of identity build and run it. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <netinet/tcp.h>
@@ -78,6 +79,17 @@ static void leave(char **args) {
     int out = open(args[3], O_WRONLY);
     check(out >= 0, args[3]);
     copy_to(fd, out);
+}
+
+/* Connects, says what is in a file, and prints whether anything is answered before the connection is closed. */
+static void say(char **args) {
+    static char message[1 << 12];
+    size_t length = content(args[1], message, sizeof message);
+    int fd = connect_unix(args[0]);
+    char byte;
+    /* Where the connection is closed at once, this may come too late. */
+    if (write(fd, message, length) < 0) check(errno == EPIPE, "write");
+    puts(read(fd, &byte, 1) > 0 ? "accepted" : "refused");
 }
 
 /* A process that has the given number. */
@@ -168,6 +180,7 @@ int main(int count, char **args) {
     signal(SIGPIPE, SIG_IGN);
     if (count < 2) return 2;
     if (!strcmp(args[1], "leave")) leave(args + 2);
+    if (!strcmp(args[1], "say")) say(args + 2);
     if (!strcmp(args[1], "take")) take(args + 2);
     if (!strcmp(args[1], "park")) park(args + 2);
     if (!strcmp(args[1], "hide")) hide();

@@ -1,7 +1,5 @@
 //! The daemon's own life, as far as it is typed: serve, stop, and the front for MCP clients.
 
-use std::os::fd::{FromRawFd, OwnedFd};
-
 use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -11,11 +9,17 @@ use super::show;
 use super::show::say;
 use super::trouble::{OWN, Trouble};
 use crate::config::{self, Config, Handed, Places};
-use crate::daemon::life::{self, Door, READY_FD};
+use crate::daemon::life::{self, Door};
+use crate::daemon::start;
 use crate::door::http;
 use crate::world::exit::Process;
 
 pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
+    let ready = background.then(|| start::ready_pipe(&places)).flatten();
+    let log = match background {
+        true => start::log_to_file(&places),
+        false => Ok(()),
+    };
     // The MCP library tells every step of every client; only its troubles are worth a line.
     let worth = Targets::new()
         .with_default(LevelFilter::INFO)
@@ -27,31 +31,21 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
         .with(lines)
         .with(worth)
         .init();
-    let ready = background.then(ready_pipe).flatten();
     let own = |sentence: String| Trouble::new(sentence).code(OWN);
-    let config = match Config::load(&places.config) {
-        Ok(config) => config,
-        Err(fault) => {
-            if let Some(ready) = ready {
-                let _ = rustix::io::write(&ready, fault.to_string().as_bytes());
+    let config = log.map_err(|fault| fault.to_string());
+    let config = config
+        .and_then(|()| Config::load(&places.config).map_err(|fault| fault.to_string()))
+        .inspect_err(|fault| {
+            if let Some(ready) = &ready {
+                let _ = rustix::io::write(ready, fault.as_bytes());
             }
-            return Err(own(fault.to_string()));
-        }
-    };
+        })
+        .map_err(own)?;
     let handed = match background {
         true => Handed::default(),
         false => config::handed(),
     };
     life::serve(places, config, handed, ready).map_err(|fault| own(format!("{fault:#}")))
-}
-
-/// The pipe on which whoever started this in the background waits for a word.
-fn ready_pipe() -> Option<OwnedFd> {
-    // SAFETY: it is only looked at whether there is such a descriptor.
-    let there = unsafe { libc::fcntl(READY_FD, libc::F_GETFD) } >= 0;
-    // SAFETY: whoever started this with --background put it there, and nothing else here knows of
-    // it.
-    there.then(|| unsafe { OwnedFd::from_raw_fd(READY_FD) })
 }
 
 /// Stops the daemon and waits until it is gone. Where there is none, that is done already.
