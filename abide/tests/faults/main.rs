@@ -86,7 +86,14 @@ fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
         .body;
     let session = result["session_id"].as_str().expect("an id");
     let folder = abide.path("sessions").join(session);
+    let meta = abide::keeper::folder::read_meta(&folder).expect("it is read");
+    let keeper = meta.expect("a record").keeper.pid;
+    let keeper = Handle::if_alive(i32::try_from(keeper).expect("a pid"));
     abide.kill_daemon();
+    // The real keeper removes its socket when it has noticed that the daemon is gone.
+    if let Some(keeper) = keeper {
+        keeper.wait_gone();
+    }
     // What it has taken up is in its folder before it greets whoever comes.
     let (meta, aside) = (folder.join("meta"), abide.path("meta"));
     std::fs::rename(&meta, &aside).expect("a record");
