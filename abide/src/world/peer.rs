@@ -321,11 +321,9 @@ mod tests {
             unsafe { libc::_exit(0) }
         }
         let held = Held::open(child).unwrap();
-        // SAFETY: `child` is our own child; a null status is allowed.
-        assert_eq!(
-            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) },
-            child
-        );
+        // SAFETY: `child` is our own child, and a null status is allowed.
+        let reaped = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert_eq!(reaped, child);
         assert_eq!(
             Peer::Process(Some(Arc::new(held))).inside(),
             Some(Inside::Somewhere)
