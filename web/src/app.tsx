@@ -82,12 +82,12 @@ function Frame() {
   return (
     <div className="frame">
       <a className="skip" href="#main" onClick={() => main.current?.focus()}>
-        To the content
+        Skip to content
       </a>
       <Rail at={at} />
       <main className="main" id="main" ref={main} tabIndex={-1}>
         <Banner />
-        {ready ? <View at={at} /> : <p className="soft page">Reading what there is…</p>}
+        {ready ? <View at={at} /> : <p className="soft page">Loading…</p>}
       </main>
       <Title at={at} />
     </div>
@@ -109,9 +109,9 @@ function View({ at }: { at: Route }) {
     case 'nowhere':
       return (
         <div className="page">
-          <h1>Nothing is here</h1>
-          <Empty title={`There is nothing at ${at.path}`}>
-            <Link href="/">Go to what happens now</Link>
+          <h1>Page not found</h1>
+          <Empty title={`Nothing at ${at.path}`}>
+            <Link href="/">Go to Now</Link>
           </Empty>
         </div>
       );

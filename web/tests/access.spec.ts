@@ -89,7 +89,7 @@ for (const colorScheme of ['light', 'dark'] as const) {
 
 test('the login is accessible', async ({ abide, page }) => {
   await page.goto(`http://${abide.address()}/`);
-  await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
   await scan(page, 'login');
 });
 
@@ -108,32 +108,32 @@ test('the switch of colours is kept', async ({ inside: page }) => {
 
 test('everything is reached with keys, and single keys can be switched off', async ({ inside: page }) => {
   await page.keyboard.press('Tab');
-  await expect(page.getByRole('link', { name: 'To the content' })).toBeFocused();
+  await expect(page.getByRole('link', { name: 'Skip to content' })).toBeFocused();
   await page.keyboard.press('Enter');
   await expect(page.locator('main')).toBeFocused();
   const views: [string, string][] = [
     ['2', 'Timers'],
     ['3', 'Sessions'],
     ['4', 'Messages'],
-    ['1', 'All is quiet'],
+    ['1', 'All quiet'],
   ];
   for (const [key, name] of views) {
     await page.keyboard.press(key);
     await expect(page.getByRole('heading', { name, level: 1 })).toBeVisible();
   }
   await page.keyboard.press('?');
-  await page.getByRole('switch', { name: 'Keys of a single letter do something' }).click();
+  await page.getByRole('switch', { name: 'Single-letter shortcuts' }).click();
   await page.keyboard.press('Escape');
   await expect(page.getByRole('dialog')).toBeHidden();
   await page.keyboard.press('2');
-  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
 });
 
 test('a place that is empty teaches', async ({ inside: page }) => {
   await expect(page.getByText('abide run --idle 60s -- make test')).toBeVisible();
   await expect(page.getByText("abide timer start 10m --reason 'tea'")).toBeVisible();
   await page.keyboard.press('3');
-  await expect(page.getByText('Nothing has run yet')).toBeVisible();
+  await expect(page.getByText('No sessions yet')).toBeVisible();
 });
 
 test('notifications are asked for by a click only, and refusal is told', async ({ inside: page, context }) => {

@@ -17,7 +17,7 @@ const heading = (page: Page, name: string | RegExp) => page.getByRole('heading',
 test('the links of the first view lead where they say', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'echo one; exit 3' });
   const id = await abide.session('cat');
-  await page.getByRole('region', { name: 'Ended lately' }).getByRole('link', { name: 'echo one; exit 3' }).click();
+  await page.getByRole('region', { name: 'Recently finished' }).getByRole('link', { name: 'echo one; exit 3' }).click();
   await expect(page.getByText('exit code 3')).toBeVisible();
   await page.getByRole('link', { name: 'abide', exact: true }).click();
   await page.getByRole('article', { name: 'cat' }).getByRole('link', { name: 'Open' }).click();
@@ -35,7 +35,7 @@ test('the links of the first view lead where they say', async ({ abide, inside: 
     await expect(heading(page, title)).toBeVisible();
   }
   await page.goto(`http://${abide.address()}/no/such/place`);
-  await page.getByRole('link', { name: 'Go to what happens now' }).click();
+  await page.getByRole('link', { name: 'Go to Now' }).click();
   await expect(heading(page, '1 session running')).toBeVisible();
   await page.goto(`http://${abide.address()}/sessions/session_none`);
   await page.getByRole('link', { name: 'All sessions' }).click();
@@ -59,17 +59,17 @@ test('a command to try is copied, or the page says that it cannot', async ({ ins
   });
   // A note stays until it is closed.
   await noMoreThan(page, 5_000);
-  const refused = note(page, 'This browser does not let the page copy');
+  const refused = note(page, 'This browser does not allow copying');
   await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
   await refused.hover();
-  await page.getByLabel('Close this note').click();
+  await page.getByLabel('Dismiss').click();
   await expect(refused).toBeHidden();
   await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
   await expect(refused).toBeVisible();
   await page.keyboard.press('F6');
   await page.keyboard.press('Tab');
   await page.keyboard.press('Tab');
-  await expect(page.getByLabel('Close this note')).toBeFocused();
+  await expect(page.getByLabel('Dismiss')).toBeFocused();
   await page.keyboard.press('Enter');
   await expect(refused).toBeHidden();
 });
@@ -80,7 +80,7 @@ const GOES_ON = ['(1m|\\d+s)', '(5m|4m)', '(15m|14m)', '(1h|59m)', '(1d|23h)'];
 test('the menu of a row has every act, and every length of a pause', async ({ abide, inside: page }) => {
   const [id] = await abide.timers({ total_duration: 600, reason: 'tea' });
   await page.keyboard.press('2');
-  const row = page.getByRole('list', { name: 'Open timers' }).getByRole('listitem');
+  const row = page.getByRole('list', { name: 'Active timers' }).getByRole('listitem');
   const choose = async (name: string) => {
     await row.getByRole('button', { name: 'What to do with tea' }).click();
     await page.getByRole('menuitem', { name, exact: true }).click();
@@ -99,7 +99,7 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
   }
   const dialog = page.getByRole('dialog', { name: 'Pause this timer' });
   await choose('Another duration…');
-  await dialog.getByRole('button', { name: 'Leave it' }).click();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
   await expect(dialog).toBeHidden();
   await expect(row).toContainText('Running');
   await choose('Another duration…');
@@ -112,7 +112,7 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
   await row.getByRole('button', { name: 'What to do with tea' }).click();
   await expect(page.getByRole('menuitem', { name: 'Cancel' })).toHaveAttribute('aria-disabled', 'true');
   await page.getByRole('menuitem', { name: 'Stop' }).click();
-  await expect(page.getByText('Nobody waits')).toBeVisible();
+  await expect(page.getByText('No active timers')).toBeVisible();
 });
 
 test('a card has every length of a pause', async ({ abide, inside: page }) => {
@@ -121,7 +121,7 @@ test('a card has every length of a pause', async ({ abide, inside: page }) => {
   for (const [place, length] of PAUSES.entries()) {
     await card.getByRole('button', { name: 'Pause' }).click();
     await page.getByRole('menuitem', { name: length, exact: true }).click();
-    await expect(card).toContainText(new RegExp(`goes on in ${GOES_ON[place] ?? ''}`));
+    await expect(card).toContainText(new RegExp(`resumes in ${GOES_ON[place] ?? ''}`));
     await card.getByRole('button', { name: 'Resume' }).click();
     await expect(card.getByText('Running')).toBeVisible();
   }
@@ -133,7 +133,7 @@ test('each order of the timers, each state, and the way back to all', async ({ a
   const [paused] = await abide.timers({ total_duration: 600, reason: 'a' });
   await abide.ask('POST', `/v1/timers/${paused ?? ''}/pause`, { pause_duration: 600 });
   await page.keyboard.press('2');
-  const names = page.getByRole('list', { name: 'Open timers' }).locator('[data-main]');
+  const names = page.getByRole('list', { name: 'Active timers' }).locator('[data-main]');
   const orders: [string, string[]][] = [
     ['By reason', ['a', 'b', 'c']],
     ['Newest first', ['a', 'c', 'b']],
@@ -154,7 +154,7 @@ test('each order of the timers, each state, and the way back to all', async ({ a
     await expect(names).toHaveText(wanted);
   }
   await page.getByRole('combobox', { name: 'State' }).selectOption('In background');
-  await expect(page.getByText('No timer is like that')).toBeVisible();
+  await expect(page.getByText('No matching timers')).toBeVisible();
   await page.getByRole('button', { name: 'Show all' }).click();
   await expect(names).toHaveText(['c', 'a', 'b']);
 });
@@ -171,7 +171,7 @@ test('sessions are picked, opened and killed from their list and from their own 
   await page.getByRole('combobox', { name: 'Which' }).selectOption('Running');
   await expect(rows).toHaveText([/cat -v/, /cat -u/]);
   await rows.first().getByRole('button', { name: 'Kill' }).click();
-  await page.getByRole('button', { name: 'Leave it' }).click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
   await rows.first().getByRole('button', { name: 'Kill' }).click();
   await page.getByRole('button', { name: 'Kill it' }).click();
   await expect(rows).toHaveText([/cat -u/]);
@@ -183,7 +183,7 @@ test('sessions are picked, opened and killed from their list and from their own 
   await expect(page.getByRole('button', { name: 'Kill' })).toBeHidden();
   await page.keyboard.press('3');
   await page.getByLabel('Find', { exact: true }).fill('no such command');
-  await expect(page.getByText('No session is like that')).toBeVisible();
+  await expect(page.getByText('No matching sessions')).toBeVisible();
 });
 
 test('a new terminal can be left alone, and needs a command', async ({ inside: page }) => {
@@ -192,7 +192,7 @@ test('a new terminal can be left alone, and needs a command', async ({ inside: p
   const dialog = page.getByRole('dialog', { name: 'New terminal' });
   await dialog.getByLabel('Command').fill(' ');
   await expect(dialog.getByRole('button', { name: 'Start' })).toBeDisabled();
-  await dialog.getByRole('button', { name: 'Leave it' }).click();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
   await expect(dialog).toBeHidden();
   await expect(page.getByRole('button', { name: 'New terminal' })).toBeFocused();
 });
@@ -206,11 +206,11 @@ test('older messages, and those that nobody has seen', async ({ abide, inside: p
   await page.getByRole('button', { name: 'Show older ones' }).click();
   await expect(messages).toHaveCount(120);
   await expect(page.getByRole('button', { name: 'Show older ones' })).toBeHidden();
-  await page.getByRole('combobox', { name: 'Which' }).selectOption('Not seen yet');
+  await page.getByRole('combobox', { name: 'Which' }).selectOption('Not seen');
   await expect(messages).toHaveCount(120);
   const read = async () => (await abide.ask<{ more: number }>('POST', '/v1/tools/read_messages', {})).more;
   while ((await read()) > 0) await expect(messages).not.toHaveCount(120);
-  await expect(page.getByText('No message is like that')).toBeVisible();
+  await expect(page.getByText('No matching messages')).toBeVisible();
 });
 
 async function asked(abide: Abide, page: Page) {
@@ -222,10 +222,10 @@ async function asked(abide: Abide, page: Page) {
 
 test('a question leads to its session, and is answered there too', async ({ abide, inside: page }) => {
   const card = await asked(abide, page);
-  await card.getByRole('link', { name: 'Look at the session' }).click();
+  await card.getByRole('link', { name: 'Open session' }).click();
   await expect(page.getByRole('link', { name: 'Download the log' })).toBeVisible();
   await card.getByRole('button', { name: 'No, kill it' }).click();
-  await expect(page.getByText('ended: too quiet')).toBeVisible();
+  await expect(page.getByText('ended: no output')).toBeVisible();
 });
 
 test('y and q answer the question that has the focus', async ({ abide, inside: page }) => {
@@ -287,7 +287,7 @@ test('older timers come when the history is scrolled to its end', async ({ abide
   await abide.timers(...Array.from({ length: 230 }, (_, n) => ({ total_duration: 0.05, mission: `mission ${n}` })));
   await page.keyboard.press('2');
   await page.getByRole('tab', { name: 'History' }).click();
-  const list = page.getByRole('list', { name: 'Timers that have ended' });
+  const list = page.getByRole('list', { name: 'Finished timers' });
   await expect(list.locator('[aria-setsize="200"], [aria-setsize="230"]').first()).toBeVisible();
   await list.locator('[data-main]').first().focus();
   await page.keyboard.press('End');

@@ -131,7 +131,7 @@ for (const order of ORDERS) {
       await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
     });
     expect(await looks(page)).toEqual(['Running', 'Paused']);
-    await expect(card).toContainText(/goes on in [45]m/);
+    await expect(card).toContainText(/resumes in [45]m/);
     await noteLooks(page, chip);
     await inOrder(page, order, act('resume'), became('running'), () => card.getByRole('button', { name: 'Resume' }).click());
     expect(await looks(page)).toEqual(['Paused', 'Running']);
@@ -156,7 +156,7 @@ for (const order of ORDERS) {
     });
     await expect(card).toBeHidden();
     const seen = (await looks(page)).filter((look) => look !== 'killed by a person');
-    expect(seen).toEqual(['Running', 'Being killed…', 'gone']);
+    expect(seen).toEqual(['Running', 'Killing…', 'gone']);
   });
 
   test(`a question that is answered: ${order}`, async ({ abide, inside: page }) => {

@@ -3,13 +3,13 @@ import { pageFromDisk } from './from-disk';
 
 test('who is not known is told how to get in, and gets in by the code', async ({ abide, page }) => {
   await page.goto(`http://${abide.address()}/timers`);
-  await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
   await expect(page.getByText('abide open', { exact: true })).toBeVisible();
-  await page.getByLabel('Or paste the link or code that it prints').fill('not-a-code');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByLabel('Or paste the link or code it prints').fill('not-a-code');
+  await page.getByRole('button', { name: 'Log in' }).click();
   await expect(page.getByRole('alert')).not.toBeEmpty();
-  await page.getByLabel('Or paste the link or code that it prints').fill(await abide.link());
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByLabel('Or paste the link or code it prints').fill(await abide.link());
+  await page.getByRole('button', { name: 'Log in' }).click();
   await expect(page.getByRole('heading', { name: 'Timers', level: 1 })).toBeVisible();
 });
 
@@ -20,24 +20,24 @@ test('the code leaves the address at once, and works once', async ({ abide, page
   expect(page.url()).toBe(`http://${abide.address()}/`);
   const stranger = await (await browser.newContext()).newPage();
   await stranger.goto(link);
-  await expect(stranger.getByRole('heading', { name: 'Come in' })).toBeVisible();
+  await expect(stranger.getByRole('heading', { name: 'Log in' })).toBeVisible();
   await expect(stranger.getByRole('alert')).not.toBeEmpty();
   await stranger.context().close();
 });
 
 test('logging out ends it', async ({ inside: page }) => {
   await page.getByRole('button', { name: 'Log out' }).click();
-  await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
   await page.reload();
-  await expect(page.getByRole('heading', { name: 'Come in' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
 });
 
 test('who has logged out can come in again at once', async ({ abide, inside: page }) => {
   await page.getByRole('button', { name: 'Log out' }).click();
-  await page.getByLabel('Or paste the link or code that it prints').fill(await abide.link());
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByLabel('Or paste the link or code it prints').fill(await abide.link());
+  await page.getByRole('button', { name: 'Log in' }).click();
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
-  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
 });
 
 test('a script cannot read the cookie', async ({ inside: page }) => {

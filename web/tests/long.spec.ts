@@ -46,7 +46,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
     const id = await abide.session(RUNNING);
     await abide.ask('POST', '/v1/tools/shell', { command: ENDED });
-    const lately = page.getByRole('region', { name: 'Ended lately' }).getByRole('listitem');
+    const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
     await expectInRow(
       lately.getByText('set -e', { exact: true }),
       lately.getByText('+6 lines'),
@@ -85,7 +85,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await expectInRow(card.getByText('+6 lines'), card.getByText('Running'), card.getByRole('button', { name: 'Stop' }));
 
     await page.getByRole('link', { name: 'All timers' }).click();
-    const row = page.getByRole('list', { name: 'Open timers' }).getByRole('listitem');
+    const row = page.getByRole('list', { name: 'Active timers' }).getByRole('listitem');
     await expectInRow(
       row.getByText('Check the nightly build', { exact: true }),
       row.getByText('+6 lines'),
@@ -96,7 +96,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
 
     await abide.ask('POST', `/v1/timers/${id ?? ''}/stop`, { reason: 'no longer\nneeded' });
     await page.getByRole('tab', { name: 'History' }).click();
-    const past = page.getByRole('list', { name: 'Timers that have ended' }).getByRole('listitem');
+    const past = page.getByRole('list', { name: 'Finished timers' }).getByRole('listitem');
     await expectInRow(
       past.getByText('Check the nightly build', { exact: true }),
       past.getByText('+6 lines'),
@@ -125,7 +125,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await page.getByRole('link', { name: 'Sessions', exact: true }).click();
     await page.getByLabel('Where to look').selectOption('in the logs');
     await page.getByLabel('Find', { exact: true }).fill('needle');
-    const match = page.getByRole('list', { name: 'Lines that match' }).getByRole('listitem');
+    const match = page.getByRole('list', { name: 'Matching lines' }).getByRole('listitem');
     await expectInRow(
       match.getByText('echo needle', { exact: true }),
       match.getByText('+6 lines'),
@@ -155,7 +155,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
       await expect.poll(hidden).toBeLessThanOrEqual(1);
       await expectInSight(card.getByRole('button'));
       // On the page of its session as well.
-      await card.getByRole('link', { name: 'Look at the session' }).click();
+      await card.getByRole('link', { name: 'Open session' }).click();
       await expect(page.getByTestId('terminal-state')).toHaveText('Live');
       await card.scrollIntoViewIfNeeded();
       await expectInSight(card.getByRole('button'));

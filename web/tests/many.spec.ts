@@ -37,7 +37,7 @@ test('ten thousand timers: a change draws one row, and scrolling leaves rows alo
   expect(await page.locator('.timer-card').count()).toBe(24);
   await page.getByRole('link', { name: /^Timers/ }).click();
   await expect(page.getByText('10,000 timers')).toBeVisible();
-  const list = page.getByRole('list', { name: 'Open timers' });
+  const list = page.getByRole('list', { name: 'Active timers' });
 
   const changed = await watchRows(list);
   for (const id of ids.slice(5_000, 5_020)) await abide.ask('POST', `/v1/timers/${id}/pause`, { pause_duration: 9_000 });

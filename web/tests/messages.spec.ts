@@ -7,12 +7,12 @@ test('a message comes as it is written; where nothing wakes its agent, sending i
   await expect(page.getByRole('region', { name: 'Messages' })).toContainText('Mission: look at the build');
   await page.keyboard.press('4');
   const message = page.getByRole('article', { name: 'Message to default' });
-  await expect(message).toContainText('Not seen yet');
+  await expect(message).toContainText('Not seen');
   await message.getByRole('button', { name: 'Send again' }).click();
   await told(page, 'The message was not sent again');
   await told(page, 'agent default');
-  await page.getByRole('combobox', { name: 'Which' }).selectOption('Waking failed');
-  await expect(page.getByText('No message is like that')).toBeVisible();
+  await page.getByRole('combobox', { name: 'Which' }).selectOption('Delivery failed');
+  await expect(page.getByText('No matching messages')).toBeVisible();
 });
 
 test.describe('with a waker', () => {

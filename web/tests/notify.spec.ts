@@ -112,7 +112,7 @@ test('a browser that lets pages show none does not break the page', async ({ abi
   await page.reload();
   await bell(page).click();
   quietCommand(abide, 'sleep 1000');
-  await told(page, 'This browser shows no notifications of pages');
+  await told(page, 'This browser does not support notifications');
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
 });

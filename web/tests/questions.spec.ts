@@ -23,12 +23,12 @@ test('a question comes with its exact command and its last lines, and yes keeps 
 test('no kills the command', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   await page.getByRole('button', { name: 'No, kill it' }).click();
-  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
   // Who comes back sees at once what has ended, and how.
-  const lately = page.getByRole('region', { name: 'Ended lately' }).getByRole('listitem');
-  await expect(lately).toHaveText([/ended: too quiet.*sleep 1000/]);
+  const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
+  await expect(lately).toHaveText([/ended: no output.*sleep 1000/]);
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
-  await expect(page.getByText('ended: too quiet')).toBeVisible();
+  await expect(page.getByText('ended: no output')).toBeVisible();
 });
 
 test('yes for ten minutes asks no more', async ({ abide, inside: page }) => {
@@ -48,7 +48,7 @@ test('a question is answered with keys alone, and only on its card', async ({ ab
   await page.keyboard.press('j');
   await expect(card).toBeFocused();
   await page.keyboard.press('n');
-  await expect(page.getByRole('heading', { name: 'All is quiet' })).toBeVisible();
+  await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
 });
 
 test('an answer that comes too late is told so and changes nothing', async ({ abide, inside: page }) => {
@@ -62,7 +62,7 @@ test('an answer that comes too late is told so and changes nothing', async ({ ab
     }),
   );
   await page.getByRole('button', { name: 'No, kill it' }).click();
-  await told(page, 'Your answer was not taken');
+  await told(page, 'Your answer was not accepted');
   await told(page, 'The question has been answered already: yes.');
   await expect(page.getByRole('button', { name: 'No, kill it' })).toBeEnabled();
 });

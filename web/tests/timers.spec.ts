@@ -11,7 +11,7 @@ test('a timer shows its times and takes every button', async ({ abide, inside: p
   await card.getByRole('button', { name: 'Pause' }).click();
   await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
-  await expect(card).toContainText(/goes on in [45]m/);
+  await expect(card).toContainText(/resumes in [45]m/);
   await expect(card.getByRole('button', { name: 'Cancel' })).toBeDisabled();
   await card.getByRole('button', { name: 'Resume' }).click();
   await expect(card.getByText('Running')).toBeVisible();
@@ -19,7 +19,7 @@ test('a timer shows its times and takes every button', async ({ abide, inside: p
   await expect(card.getByText('In background')).toBeVisible();
   await expect(card.getByRole('button', { name: 'Cancel' })).toBeDisabled();
   await card.getByRole('button', { name: 'Stop' }).click();
-  await expect(page.getByText('Nobody waits')).toBeVisible();
+  await expect(page.getByText('No active timers')).toBeVisible();
 });
 
 test('a pause of any length', async ({ abide, inside: page }) => {
@@ -29,11 +29,11 @@ test('a pause of any length', async ({ abide, inside: page }) => {
   await page.getByRole('menuitem', { name: 'Another duration…' }).click();
   const dialog = page.getByRole('dialog', { name: 'Pause this timer' });
   await dialog.getByLabel('For how long').fill('soon');
-  await expect(dialog.getByText('This is not a duration.')).toBeVisible();
+  await expect(dialog.getByText('Not a valid duration.')).toBeVisible();
   await expect(dialog.getByRole('button', { name: 'Pause' })).toBeDisabled();
   await dialog.getByLabel('For how long').fill('1h30m');
   await page.keyboard.press('Enter');
-  await expect(card).toContainText(/goes on in 1h(30m|29m)/);
+  await expect(card).toContainText(/resumes in 1h(30m|29m)/);
   // The card shows at once what the daemon has yet to hear.
   const status = async () => (await abide.ask<{ status: string }>('GET', `/v1/timers/${id ?? ''}`)).status;
   await expect.poll(status).toBe('paused');
@@ -79,7 +79,7 @@ test('the list is filtered, sorted, and walked with the arrows', async ({ abide,
     { total_duration: 100, mission: 'water the plants' },
   );
   await page.keyboard.press('2');
-  const list = page.getByRole('list', { name: 'Open timers' });
+  const list = page.getByRole('list', { name: 'Active timers' });
   await expect(list.getByRole('listitem')).toHaveText([/water the plants/, /fast build/, /slow build/]);
   await page.keyboard.press('j');
   await expect(list.locator('[data-main]').nth(0)).toBeFocused();
@@ -120,7 +120,7 @@ test('what was read earlier is not shown over what was read later', async ({ abi
   await page.getByRole('tab', { name: 'History' }).click();
   await readEarly;
   await abide.ask('POST', `/v1/timers/${id ?? ''}/stop`, {});
-  const rows = page.getByRole('list', { name: 'Timers that have ended' }).getByRole('listitem');
+  const rows = page.getByRole('list', { name: 'Finished timers' }).getByRole('listitem');
   await expect(rows).toHaveCount(1);
   release();
   await toldLate;
@@ -137,7 +137,7 @@ test('history and statistics tell of what ended', async ({ abide, inside: page }
   await abide.ask('POST', `/v1/timers/${stopped ?? ''}/stop`, { reason: 'not needed' });
   await page.getByRole('link', { name: 'Timers', exact: true }).click();
   await page.getByRole('tab', { name: 'History' }).click();
-  const list = page.getByRole('list', { name: 'Timers that have ended' });
+  const list = page.getByRole('list', { name: 'Finished timers' });
   await expect(list.getByRole('listitem').filter({ hasText: 'stopped one' })).toContainText('not needed');
   await expect(list.getByRole('listitem').filter({ hasText: 'done one' })).toContainText('Completed');
   await page.getByRole('tab', { name: 'Statistics' }).click();

@@ -43,7 +43,7 @@ export function Sure({ open, onClose, title, children, act, onYes }: SureProps) 
           <AlertDialog.Title>{title}</AlertDialog.Title>
           <AlertDialog.Description render={<div />}>{children}</AlertDialog.Description>
           <div className="end">
-            <AlertDialog.Close className="button">Leave it</AlertDialog.Close>
+            <AlertDialog.Close className="button">Cancel</AlertDialog.Close>
             <button type="button" className="button bad" onClick={yes}>
               {act}
             </button>

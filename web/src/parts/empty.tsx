@@ -17,7 +17,7 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
 export function Try({ command }: { command: string }) {
   const [copied, setCopied] = useState(false);
   const copy = () => {
-    const failed = () => tell({ tone: 'bad', title: 'This browser does not let the page copy', text: command });
+    const failed = () => tell({ tone: 'bad', title: 'This browser does not allow copying', text: command });
     try {
       navigator.clipboard.writeText(command).then(() => setCopied(true), failed);
     } catch {

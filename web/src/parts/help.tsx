@@ -16,13 +16,13 @@ const KEYS: [string[], string][] = [
   [['2'], 'Timers'],
   [['3'], 'Sessions'],
   [['4'], 'Messages'],
-  [['/'], 'Find in the list'],
+  [['/'], 'Search the list'],
   [['c'], 'New terminal'],
   [['j', 'k'], 'Next and previous card or row; in a list also the arrows, Home and End'],
   [['y', 'n'], 'Answer the question that has the focus'],
   [['q'], 'Yes, and stop asking for 10 minutes'],
-  [['d'], 'Light, dark, or as the system has it'],
-  [['F6'], 'To the notes in the corner'],
+  [['d'], 'Light, dark or system colours'],
+  [['F6'], 'Go to notifications'],
   [['?'], 'This help'],
 ];
 
@@ -44,7 +44,7 @@ export function Help() {
         ))}
       </dl>
       <div className="switch-line">
-        <label htmlFor="single-keys">Keys of a single letter do something</label>
+        <label htmlFor="single-keys">Single-letter shortcuts</label>
         <Switch.Root id="single-keys" className="switch" checked={on} onCheckedChange={setShortcuts}>
           <Switch.Thumb />
         </Switch.Root>

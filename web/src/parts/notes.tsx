@@ -9,7 +9,7 @@ function Shown() {
   return toasts.map((toast) => (
     <Toast.Root key={toast.id} toast={toast} className="note" data-type={toast.type} swipeDirection={[]}>
       <Toast.Title render={<h3 />} />
-      <Toast.Close className="button plain compact icon" aria-label="Close this note">
+      <Toast.Close className="button plain compact icon" aria-label="Dismiss">
         <CloseIcon />
       </Toast.Close>
       <Toast.Description />

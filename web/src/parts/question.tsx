@@ -14,7 +14,7 @@ import { Since, Tail, WholeText } from './text';
 const SAID = {
   yes: 'Answering yes…',
   no: 'Answering no…',
-  quiet: 'Answering yes, without further questions for 10 minutes…',
+  quiet: 'Answering yes, no questions for 10 minutes…',
 };
 
 const KEYS: Record<string, 'yes' | 'no' | 'quiet'> = { y: 'yes', n: 'no', q: 'quiet' };
@@ -70,10 +70,10 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
             , limit {duration(question.idle)}
           </span>
           <span>agent {question.agent}</span>
-          <Link href={`/sessions/${question.session_id}`}>Look at the session</Link>
+          <Link href={`/sessions/${question.session_id}`}>Open session</Link>
         </div>
         <div className="quoted">
-          <span>Its last lines</span>
+          <span>Last lines</span>
           <Tail lines={lines} label={`Last lines of ${question.session_id}`} />
         </div>
         {answering ? (

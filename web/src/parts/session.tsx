@@ -12,18 +12,18 @@ import { Link } from './link';
 import { FewLines, Since, Tail, WholeText } from './text';
 
 const ENDS: Record<string, string> = {
-  deadline: 'at its time limit',
-  idle_declined: 'ended: too quiet',
+  deadline: 'timed out',
+  idle_declined: 'ended: no output',
   user: 'killed by a person',
   agent: 'killed by its agent',
-  inactivity: 'closed: not used',
+  inactivity: 'closed: inactive',
   out_of_memory: 'out of memory',
-  lost: 'lost: end not seen',
+  lost: 'lost',
 };
 
 /** How it ended, in words and in tone. */
 export function howItEnded(session: Session): [string, string] {
-  if (session.status === 'failed') return ['could not be run', 'bad'];
+  if (session.status === 'failed') return ['failed to start', 'bad'];
   const special = session.end ? ENDS[session.end] : undefined;
   if (special) return [special, 'warn'];
   if (session.signal !== null) return [`signal ${session.signal}`, 'bad'];
@@ -32,11 +32,11 @@ export function howItEnded(session: Session): [string, string] {
 }
 
 export function SessionState({ session, waits }: { session: HeldSession; waits?: boolean }) {
-  if (session.ending) return <span className="chip warn">Being killed…</span>;
+  if (session.ending) return <span className="chip warn">Killing…</span>;
   if (session.status === 'running') {
-    return waits ? <span className="chip warn">Waits for input</span> : <span className="chip good">Running</span>;
+    return waits ? <span className="chip warn">Waiting for input</span> : <span className="chip good">Running</span>;
   }
-  if (isAlive(session)) return <span className="chip warn">Leftovers run</span>;
+  if (isAlive(session)) return <span className="chip warn">Background processes</span>;
   const [words, tone] = howItEnded(session);
   return <span className={`chip ${tone}`}>{words}</span>;
 }
@@ -103,7 +103,7 @@ export function KillButton({ session, compact }: { session: HeldSession; compact
           onYes={() => void kill(session.session_id)}
         >
           <WholeText className="command" text={session.command} label="Command" />
-          <p className="soft">It and everything it has started ends. Its log is kept.</p>
+          <p className="soft">This ends the command and every process it started. Its log is kept.</p>
         </Sure>
       )}
     </>

@@ -211,7 +211,7 @@ export default function Terminal({ id, pty, silent }: Props) {
     <section className="section" aria-label="Terminal">
       <div className="screen" ref={place} />
       <div className="facts" role="status">
-        <span data-testid="terminal-state">{silent && state === 'ended' ? 'Ended; it wrote nothing' : WORDS[state]}</span>
+        <span data-testid="terminal-state">{silent && state === 'ended' ? 'Ended without output' : WORDS[state]}</span>
         {size && pty && (
           <span className="numbers">
             {size[0]} × {size[1]}
@@ -222,7 +222,7 @@ export default function Terminal({ id, pty, silent }: Props) {
             <kbd>Shift</kbd> <kbd>Esc</kbd> leaves the terminal
           </span>
         )}
-        {!pty && state === 'live' && <span>It has no terminal of its own, so there is nothing to type into.</span>}
+        {!pty && state === 'live' && <span>This session has no terminal and takes no input.</span>}
       </div>
       {pty && (
         <div className="row-of-buttons">
@@ -231,7 +231,7 @@ export default function Terminal({ id, pty, silent }: Props) {
             className="button compact"
             data-after-terminal
             disabled={state !== 'live'}
-            title="Its agent sees the same size"
+            title="The agent sees the same size"
             onClick={fit}
           >
             Fit to this window
@@ -245,6 +245,6 @@ export default function Terminal({ id, pty, silent }: Props) {
 const WORDS: Record<State, string> = {
   connecting: 'Connecting…',
   live: 'Live',
-  ended: 'Ended; this is what it left',
-  broken: 'The connection broke; reconnecting…',
+  ended: 'Ended',
+  broken: 'Connection lost; reconnecting…',
 };

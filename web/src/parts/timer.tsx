@@ -66,7 +66,7 @@ export function TimerBar({ timer }: { timer: HeldTimer }) {
 
 function PausedUntil({ until }: { until: number }) {
   const now = useSecond();
-  return <>goes on {ahead(until, now)}</>;
+  return <>resumes {ahead(until, now)}</>;
 }
 
 const PAUSES: [string, number][] = [
@@ -104,9 +104,9 @@ function PauseBox({ id, onClose }: { id: string; onClose: () => void }) {
         <label className="field">
           <span>For how long</span>
           <input className="input" value={text} onChange={(event) => setText(event.target.value)} autoFocus />
-          <small>For instance 90s, 10m or 1h30m. It goes on by itself after that.</small>
+          <small>Such as 90s, 10m or 1h30m. It resumes by itself.</small>
         </label>
-        {length === null && <p className="fault">This is not a duration.</p>}
+        {length === null && <p className="fault">Not a valid duration.</p>}
         <div className="end">
           <button type="button" className="button" onClick={onClose}>
             Leave it
@@ -164,7 +164,7 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
         type="button"
         className="button compact"
         disabled={timer.status !== 'running'}
-        title="Nobody waits for it any longer; it runs on and tells its agent when it completes"
+        title="Stop waiting; the timer continues in the background and notifies its agent"
         onClick={() => void timerAct(id, 'cancel')}
       >
         Cancel
@@ -172,7 +172,7 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
       <button
         type="button"
         className="button compact bad"
-        title="It is over at once and tells nobody"
+        title="End the timer now; nobody is notified"
         onClick={() => void timerAct(id, 'stop')}
       >
         Stop
@@ -232,7 +232,7 @@ function Until({ timer, words }: { timer: HeldTimer; words: string }) {
       </span>
       {timer.last_look && (
         <span title={visible(timer.last_look)}>
-          <FewLines before="last look: " text={timer.last_look} prose />
+          <FewLines before="last check: " text={timer.last_look} prose />
         </span>
       )}
     </>
@@ -257,7 +257,7 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
         <span className="left">
           <Left timer={timer} />
         </span>
-        <span className="soft small">{timer.mission ? 'mission' : timer.standing_by ? 'standing by' : 'waiting'}</span>
+        <span className="soft small">{timer.mission ? 'mission' : timer.standing_by ? 'waiting' : 'waiting'}</span>
       </div>
       <TimerBar timer={timer} />
       <div className="facts">

@@ -50,7 +50,7 @@ export async function answer(id: string, word: 'yes' | 'no' | 'quiet'): Promise<
     await post(`/v1/questions/${id}/answer`, body);
     house.closeQuestion(id);
   };
-  return attempt(house.questions.lay(id, { answering: word }), work, 'Your answer was not taken');
+  return attempt(house.questions.lay(id, { answering: word }), work, 'Your answer was not accepted');
 }
 
 export type TimerAct = 'stop' | 'cancel' | 'pause' | 'resume';

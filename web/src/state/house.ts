@@ -65,7 +65,7 @@ export class House {
   readonly messages: Keyed<Message>;
   /** Goes up with every timer that ends. */
   readonly endedTimers = new Value(0);
-  /** Open timers that are not held, since there are too many. */
+  /** Active timers that are not held, since there are too many. */
   readonly moreTimers = new Value(0);
   /** Where older ended sessions and messages go on. */
   olderSessions: string | null = null;

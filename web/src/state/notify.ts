@@ -31,7 +31,7 @@ export function announce(question: Question, open: () => void): void {
   } catch {
     // There are browsers on phones that have notifications, but not for pages.
     setNotifying(false);
-    tell({ tone: 'bad', title: 'This browser shows no notifications of pages', text: 'Questions still show up here.' });
+    tell({ tone: 'bad', title: 'This browser does not support notifications', text: 'Questions still appear here.' });
     return;
   }
   shown.set(question.question_id, note);

@@ -26,9 +26,9 @@ export function Login({ refused }: { refused: string }) {
           <Mark /> abide
         </div>
         <div className="section">
-          <h1>Come in</h1>
+          <h1>Log in</h1>
           <p className="soft">
-            This page is for the person at this machine. In a terminal there, run this; it opens the page and lets you in:
+            Run this in a terminal on the machine where abide runs. It opens this page and logs you in:
           </p>
           <Try command="abide open" />
         </div>
@@ -39,7 +39,7 @@ export function Login({ refused }: { refused: string }) {
           }}
         >
           <label className="field">
-            <span>Or paste the link or code that it prints</span>
+            <span>Or paste the link or code it prints</span>
             <input
               className="input code"
               value={text}
@@ -56,7 +56,7 @@ export function Login({ refused }: { refused: string }) {
             </p>
           )}
           <button type="submit" className="button primary" disabled={busy || text.trim() === ''}>
-            Come in
+            Log in
           </button>
         </form>
       </div>

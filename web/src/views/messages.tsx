@@ -43,20 +43,20 @@ export function Messages() {
         <h1>Messages</h1>
         <div className="end">
           <label>
-            <span className="hidden">Which</span>
+            <span className="hidden">Filter</span>
             <select className="input" value={which} onChange={(event) => setWhich(event.target.value as Which)}>
               <option value="all">All</option>
-              <option value="unseen">Not seen yet</option>
-              <option value="failed">Waking failed</option>
+              <option value="unseen">Not seen</option>
+              <option value="failed">Delivery failed</option>
             </select>
           </label>
         </div>
       </header>
       {ids.length === 0 ? (
-        <Empty title={which === 'all' ? 'No messages yet' : 'No message is like that'}>
+        <Empty title={which === 'all' ? 'No messages yet' : 'No matching messages'}>
           {which === 'all' && (
             <>
-              <span>A timer that completes with nobody standing by leaves a message for its agent. Try one:</span>
+              <span>A timer that completes while no call is waiting sends a message to its agent. Try one:</span>
               <Try command="abide timer start 5s --mission 'look at the build'" />
             </>
           )}
@@ -98,7 +98,7 @@ function Told({ id }: { id: string }) {
       <Exact text={message.text} />
       <div className="message-head">
         {message.seen_at === null ? (
-          <span className="chip warn">Not seen yet</span>
+          <span className="chip warn">Not seen</span>
         ) : (
           <span className="chip good">Seen</span>
         )}

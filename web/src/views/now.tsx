@@ -97,16 +97,16 @@ function Said({ id }: { id: string }) {
 function Idle({ known }: { known: boolean }) {
   if (known) {
     return (
-      <Empty title="Nothing runs">
-        <span>Whatever an agent runs through abide shows up here.</span>
+      <Empty title="No running sessions">
+        <span>Commands that agents run with abide appear here.</span>
       </Empty>
     );
   }
   return (
-    <Empty title="Nothing runs">
-      <span>Whatever an agent runs through abide shows up here. Give your agent abide, if it has it not yet:</span>
+    <Empty title="No running sessions">
+      <span>Commands that agents run with abide appear here. Set up an agent first:</span>
       <Try command="abide setup claude-code" />
-      <span>Or run something yourself:</span>
+      <span>Or run a command yourself:</span>
       <Try command="abide run --idle 60s -- make test" />
     </Empty>
   );
@@ -152,7 +152,7 @@ export function Now() {
         <div className="now-main">
           <section className="section" aria-labelledby="now-sessions">
             <div className="section-head">
-              <h2 id="now-sessions">Sessions that run</h2>
+              <h2 id="now-sessions">Running sessions</h2>
               <span className="badge">{count(alive)}</span>
               <Link href="/sessions">All sessions</Link>
             </div>
@@ -170,7 +170,7 @@ export function Now() {
           {lately.length > 0 && (
             <section className="section" aria-labelledby="now-ended">
               <div className="section-head">
-                <h2 id="now-ended">Ended lately</h2>
+                <h2 id="now-ended">Recently finished</h2>
               </div>
               <ul className="card lately">
                 {lately.map((id) => (
@@ -186,8 +186,8 @@ export function Now() {
               <Link href="/timers">All timers</Link>
             </div>
             {timers.length === 0 ? (
-              <Empty title="Nobody waits">
-                <span>An agent that waits sets a timer. So can you:</span>
+              <Empty title="No active timers">
+                <span>Agents set timers to wait. You can, too:</span>
                 <Try command="abide timer start 10m --reason 'tea'" />
               </Empty>
             ) : (
@@ -207,7 +207,7 @@ export function Now() {
           </div>
           {messages.length === 0 ? (
             <Empty title="No messages">
-              <span>When a timer completes or a session is closed, its agent is told. You can read along here.</span>
+              <span>Agents get a message when a timer completes or a session ends. You can read them here.</span>
             </Empty>
           ) : (
             <ul className="card feed">
@@ -227,7 +227,7 @@ export function Now() {
 
 function headline(questions: number, sessions: number, timers: number): string {
   if (questions > 0) return questions === 1 ? 'One question for you' : `${questions} questions for you`;
-  if (sessions + timers === 0) return 'All is quiet';
+  if (sessions + timers === 0) return 'All quiet';
   const parts = [];
   if (sessions > 0) parts.push(`${plural(sessions, 'session')} running`);
   if (timers > 0) parts.push(`${plural(timers, 'timer')} waiting`);

@@ -44,7 +44,7 @@ export function Session({ id }: { id: string }) {
             <Link href="/sessions">All sessions</Link>
           </Empty>
         ) : (
-          <p className="soft">Reading…</p>
+          <p className="soft">Loading…</p>
         )}
       </div>
     );

@@ -53,7 +53,7 @@ export function Sessions() {
             />
           </label>
           <label>
-            <span className="hidden">Where to look</span>
+            <span className="hidden">Search in</span>
             <select
               className="input"
               value={inLogs ? 'logs' : 'names'}
@@ -65,7 +65,7 @@ export function Sessions() {
           </label>
           {!inLogs && (
             <label>
-              <span className="hidden">Which</span>
+              <span className="hidden">Filter</span>
               <select className="input" value={which} onChange={(event) => setWhich(event.target.value as Which)}>
                 <option value="all">All</option>
                 <option value="running">Running</option>
@@ -98,12 +98,12 @@ function List({ words, which }: { words: string; which: Which }) {
   useOlderOnes(words);
   if (ids.length === 0) {
     return words === '' && which !== 'ended' ? (
-      <Empty title="Nothing has run yet">
-        <span>Every command is a session, and its log is kept. Start one:</span>
+      <Empty title="No sessions yet">
+        <span>Every command runs in a session, and its log is kept. Start one:</span>
         <Try command="abide session start -- bash" />
       </Empty>
     ) : (
-      <Empty title="No session is like that" />
+      <Empty title="No matching sessions" />
     );
   }
   return (
@@ -249,15 +249,15 @@ function Matches({ pattern }: { pattern: string }) {
   }, [found, readOn]);
   if (pattern === '') {
     return (
-      <Empty title="Search what sessions wrote">
-        <span>Type a word or a regular expression, for instance</span>
+      <Empty title="Search session output">
+        <span>Type a word or a regular expression, such as</span>
         <code>error|warning</code>
       </Empty>
     );
   }
   if (fault) return <p className="fault" role="alert">{fault}</p>;
   if (found?.pattern !== pattern) return <p className="soft" role="status">Searching…</p>;
-  if (keys.length === 0) return <Empty title="No line of any log matches" />;
+  if (keys.length === 0) return <Empty title="No matching lines" />;
   return (
     <>
       <span className="soft small" role="status">
@@ -265,7 +265,7 @@ function Matches({ pattern }: { pattern: string }) {
       </span>
       <Virtual
         ids={keys}
-        label="Lines that match"
+        label="Matching lines"
         height={height}
         row={row}
         onEnd={onEnd}

@@ -151,14 +151,14 @@ function Open() {
       )}
       {ids.length === 0 ? (
         filtered ? (
-          <Empty title="No timer is like that">
+          <Empty title="No matching timers">
             <button type="button" className="button compact" onClick={showAll}>
               Show all
             </button>
           </Empty>
         ) : (
-          <Empty title="Nobody waits">
-            <span>A timer waits for a time or for something to become true. Try one:</span>
+          <Empty title="No active timers">
+            <span>A timer waits for a time or a condition. Try one:</span>
             <Try command="abide wait --port 3000 --for 5m" />
           </Empty>
         )
@@ -171,7 +171,7 @@ function Open() {
             <span>Time left</span>
             <span>Agent</span>
           </div>
-          <Virtual ids={ids} label="Open timers" height={height} row={openRow} />
+          <Virtual ids={ids} label="Active timers" height={height} row={openRow} />
         </>
       )}
     </>
@@ -257,11 +257,11 @@ function History() {
     if (next) void readOn(next);
   }, [next, readOn]);
   if (fault) return <p className="fault">{fault}</p>;
-  if (!past) return <p className="soft">Reading…</p>;
+  if (!past) return <p className="soft">Loading…</p>;
   if (ids.length === 0) {
     return (
-      <Empty title="No timer has ended yet">
-        <span>Those that complete or are stopped are kept here for 30 days.</span>
+      <Empty title="No finished timers">
+        <span>Timers that complete or are stopped are kept for 30 days.</span>
       </Empty>
     );
   }
@@ -274,7 +274,7 @@ function History() {
         <span>Ended</span>
         <span>Agent</span>
       </div>
-      <Virtual ids={ids} label="Timers that have ended" height={height} row={row} onEnd={onEnd} />
+      <Virtual ids={ids} label="Finished timers" height={height} row={row} onEnd={onEnd} />
     </>
   );
 }
@@ -351,7 +351,7 @@ function Statistics() {
   }, []);
   useReadWhenTimersEnd(read);
   if (fault) return <p className="fault">{fault}</p>;
-  if (!stats) return <p className="soft">Reading…</p>;
+  if (!stats) return <p className="soft">Loading…</p>;
   const days = stats.days ?? [];
   return (
     <>
@@ -368,7 +368,7 @@ function Statistics() {
         </p>
       )}
       {days.length > 0 && (
-        <Suspense fallback={<p className="soft">Drawing…</p>}>
+        <Suspense fallback={<p className="soft">Loading…</p>}>
           <Charts days={days} />
         </Suspense>
       )}
