@@ -71,12 +71,13 @@ fn session_of(said: &Value) -> String {
     plain.take(64).collect()
 }
 
-/// Whether anything runs that could send a message, or one is there.
+/// True if a message is there or something runs that could send one. Messages are asked for last: what ends
+/// in between has sent its message by then.
 async fn may_come(client: &Client) -> Result<bool, Trouble> {
     for (path, list) in [
-        ("/v1/messages?unseen=true&limit=1", "messages"),
         ("/v1/timers", "timers"),
         ("/v1/sessions", "sessions"),
+        ("/v1/messages?unseen=true&limit=1", "messages"),
     ] {
         if !is_empty(&client.get(path).await?[list]) {
             return Ok(true);
