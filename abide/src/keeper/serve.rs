@@ -183,11 +183,13 @@ impl Keeper {
                 run.feed_child();
             }
         }
+        // The reason for which the daemon has killed the tree must be known before the leader is reaped, which a
+        // signal, the control group or an order to kill can cause.
+        let may_reap = woken.signal || woken.group;
+        if may_reap || woken.line_in {
+            self.hear_why_forced(may_reap && woken.listener);
+        }
         if woken.signal {
-            // Why the daemon has ended the tree is heard before that it has.
-            if woken.line_in || woken.listener {
-                self.hear_why_forced(woken.listener);
-            }
             self.signalled();
         }
         if let Stage::Run(run) = &mut self.stage {
@@ -215,11 +217,11 @@ impl Keeper {
         if called {
             self.accept();
         }
-        let Some(line) = &mut self.line else {
+        let (Some(line), Stage::Run(run)) = (&mut self.line, &mut self.stage) else {
             return;
         };
         while line.receive() {}
-        if let (Some(end), Stage::Run(run)) = (line.forced(), &mut self.stage) {
+        if let Some(end) = line.forced() {
             run.obey(ToKeeper::Forced { end });
         }
     }
