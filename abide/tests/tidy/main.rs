@@ -144,7 +144,7 @@ fn no_channel_is_unbounded() {
 fn only_keepers_start_what_users_name() {
     // The daemon, the fork server, a person's browser, and a program that is asked for its version.
     let known = [
-        "daemon/life.rs",
+        "daemon/start.rs",
         "keepers/nursery.rs",
         "cli/open.rs",
         "world/machine.rs",
