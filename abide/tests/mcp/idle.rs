@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// The client's limit in these tests; a call is handed over after five sixths of it.
+/// The limit of a client whose calls are handed over, which happens after five sixths of it. No test of such a client
+/// has to do something before that.
 const LIMIT: [(&str, &str); 1] = [("ABIDE_CALL_LIMIT", "1.2")];
 
 /// A client whose limit falls before the idle limit.
@@ -13,17 +14,47 @@ fn hurried(home: &Home, era: Era) -> Client {
     Client::start(home, setup_in(era, &LIMIT))
 }
 
-/// Starts a command that says its process and writes nothing more, and waits for the handover.
-fn handed_over(home: &Home, client: &mut Client, idle: f64) -> Process {
+/// Starts a command that says its process and writes nothing more. Returns the call that waits for it.
+fn begun(home: &Home, client: &mut Client, idle: f64) -> (u64, Process) {
     let ear = home.ear(&format!("ear{}", client.front()));
     let say = "printf '\\033[32mgreen\\033[0m\\n'";
     let command = format!("{say}; echo $$ > {}; exec sleep 1000", ear.path());
     let arguments = json!({"command": command, "timeout": idle});
     let id = client.begin("execute_command", arguments);
-    let process = Process::said_by(&ear);
+    (id, Process::said_by(&ear))
+}
+
+/// The same, after its call was handed over.
+fn handed_over(home: &Home, client: &mut Client, idle: f64) -> Process {
+    let (id, process) = begun(home, client, idle);
     let result = client.result(id);
     assert_eq!(result["structuredContent"]["status"], "running", "{result}");
     process
+}
+
+/// The same after the client has given up its call, and with a question about it that is open. The client has no
+/// limit that matters here: a call waits for as long as the test needs to answer.
+fn asked_about(home: &Home, client: &mut Client) -> (Process, Value) {
+    let (id, process) = begun(home, client, 600.0);
+    let params = json!({"requestId": id, "reason": "Request timed out"});
+    client.notify("notifications/cancelled", params);
+    // What was said before has been heard when this is answered.
+    client.call("shell", json!({"command": "true"}));
+    home.be_impatient("200ms");
+    (process, the_question(home))
+}
+
+/// Arguments of a timer that completes when the test creates the file.
+fn until(home: &Home, file: &str) -> Value {
+    json!({"total_duration": 600, "reason": "the build", "until": {"file": home.path(file)}})
+}
+
+fn create(home: &Home, file: &str) {
+    std::fs::write(home.path(file), "").expect("a file");
+}
+
+fn is_question(message: &Value) -> bool {
+    message["method"] == "elicitation/create"
 }
 
 /// The open questions, as `abide answer --json` lists them once there are some.
@@ -107,73 +138,66 @@ fn extending_the_idle_limit_works_after_a_handover() {
 }
 
 #[test]
-fn next_waiting_call_shows_the_question_of_a_handed_over_command() {
+fn next_waiting_call_shows_the_question_of_a_command_that_runs_on() {
     let home = Home::new();
-    let mut client = hurried(&home, Era::Legacy);
-    let process = handed_over(&home, &mut client, 600.0);
-    home.be_impatient("200ms");
-    the_question(&home);
-    let wait = json!({"total_duration": 600, "reason": "the build"});
-    // The call is cut to the client's limit, and the question goes away with it.
-    let id = client.begin("timer", wait.clone());
+    let mut client = Client::start(&home, LEGACY);
+    let (process, _) = asked_about(&home, &mut client);
+    // The call is answered, and the question goes away with it.
+    let id = client.begin("timer", until(&home, "first"));
     let first = client.asked();
     let message = first["params"]["message"].as_str().expect("a message");
     let begin = "Command has been idle for 200ms. Continue waiting?\n";
     assert!(message.starts_with(begin), "{message}");
     assert!(message.ends_with("; last output: green"), "{message}");
-    let result = client.result(id);
-    assert_eq!(result["structuredContent"]["status"], "running", "{result}");
+    create(&home, "first");
+    client.result(id);
     let withdrawn = client.notified("notifications/cancelled");
     assert_eq!(withdrawn["requestId"], first["id"]);
     // Of two calls that wait at once one shows it.
-    let timers = [
-        client.begin("timer", wait.clone()),
-        client.begin("timer", wait),
-    ];
+    let timers = [(); 2].map(|()| client.begin("timer", until(&home, "second")));
     let second = client.asked();
     client.reply(&second, "decline");
     process.wait_gone();
+    create(&home, "second");
     for id in timers {
         client.result(id);
     }
-    let asked = |message: &Value| message["method"] == "elicitation/create";
-    assert!(!client.has_heard(asked), "asked twice about one session");
+    assert!(
+        !client.has_heard(is_question),
+        "asked twice about one session"
+    );
 }
 
 #[test]
 fn client_that_says_nobody_is_there_is_not_asked_the_same_again() {
     let home = Home::new();
-    let mut client = hurried(&home, Era::Legacy);
-    let process = handed_over(&home, &mut client, 600.0);
-    home.be_impatient("200ms");
-    let question = the_question(&home);
-    for round in 0..2 {
-        let wait = json!({"total_duration": 600, "reason": "the build"});
-        let id = client.begin("timer", wait);
-        if round == 0 {
-            let asked = client.asked();
-            client.reply(&asked, "cancel");
-        }
-        client.result(id);
-    }
-    let asked = |message: &Value| message["method"] == "elicitation/create";
-    assert!(!client.has_heard(asked), "asked again");
+    let mut client = Client::start(&home, LEGACY);
+    let (process, question) = asked_about(&home, &mut client);
+    let id = client.begin("timer", until(&home, "first"));
+    let asked = client.asked();
+    client.reply(&asked, "cancel");
+    client.call("shell", json!({"command": "true"}));
+    create(&home, "first");
+    client.result(id);
+    let wait = json!({"total_duration": 600, "timeout_duration": 1, "reason": "the build"});
+    client.call("timer", wait);
+    assert!(!client.has_heard(is_question), "asked again");
     assert_eq!(the_question(&home)["question_id"], question["question_id"]);
     assert!(process.is_alive());
 }
 
 #[test]
-fn another_connection_is_not_asked_about_a_handed_over_command() {
+fn another_connection_is_not_asked_about_a_command_that_runs_on() {
     let home = Home::new();
-    let mut client = hurried(&home, Era::Legacy);
-    handed_over(&home, &mut client, 600.0);
-    home.be_impatient("200ms");
-    the_question(&home);
-    let mut other = hurried(&home, Era::Legacy);
-    let wait = json!({"total_duration": 600, "reason": "the build"});
+    let mut client = Client::start(&home, LEGACY);
+    asked_about(&home, &mut client);
+    let mut other = Client::start(&home, LEGACY);
+    let wait = json!({"total_duration": 600, "timeout_duration": 1, "reason": "the build"});
     other.call("timer", wait);
-    let asked = |message: &Value| message["method"] == "elicitation/create";
-    assert!(!other.has_heard(asked), "asked in another conversation");
+    assert!(
+        !other.has_heard(is_question),
+        "asked in another conversation"
+    );
 }
 
 #[test]
