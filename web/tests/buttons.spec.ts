@@ -166,9 +166,9 @@ test('sessions are picked, opened and killed from their list and from their own 
   await page.keyboard.press('3');
   const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
   await expect(rows).toHaveCount(3);
-  await page.getByRole('combobox', { name: 'Which' }).selectOption('Ended');
+  await page.getByRole('combobox', { name: 'Filter' }).selectOption('Ended');
   await expect(rows).toHaveText([/echo over/]);
-  await page.getByRole('combobox', { name: 'Which' }).selectOption('Running');
+  await page.getByRole('combobox', { name: 'Filter' }).selectOption('Running');
   await expect(rows).toHaveText([/cat -v/, /cat -u/]);
   await rows.first().getByRole('button', { name: 'Kill' }).click();
   await page.getByRole('button', { name: 'Cancel' }).click();
@@ -206,7 +206,7 @@ test('older messages, and those that nobody has seen', async ({ abide, inside: p
   await page.getByRole('button', { name: 'Show older ones' }).click();
   await expect(messages).toHaveCount(120);
   await expect(page.getByRole('button', { name: 'Show older ones' })).toBeHidden();
-  await page.getByRole('combobox', { name: 'Which' }).selectOption('Not seen');
+  await page.getByRole('combobox', { name: 'Filter' }).selectOption('Not seen');
   await expect(messages).toHaveCount(120);
   const read = async () => (await abide.ask<{ more: number }>('POST', '/v1/tools/read_messages', {})).more;
   while ((await read()) > 0) await expect(messages).not.toHaveCount(120);

@@ -11,7 +11,7 @@ test('a message comes as it is written; where nothing wakes its agent, sending i
   await message.getByRole('button', { name: 'Send again' }).click();
   await told(page, 'The message was not sent again');
   await told(page, 'agent default');
-  await page.getByRole('combobox', { name: 'Which' }).selectOption('Delivery failed');
+  await page.getByRole('combobox', { name: 'Filter' }).selectOption('Delivery failed');
   await expect(page.getByText('No matching messages')).toBeVisible();
 });
 

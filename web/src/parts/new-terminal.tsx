@@ -81,7 +81,7 @@ function Form({ onClose }: { onClose: () => void }) {
       )}
       <div className="end">
         <button type="button" className="button" onClick={onClose}>
-          Leave it
+          Cancel
         </button>
         <button type="submit" className="button primary" disabled={busy || command.trim() === ''}>
           Start

@@ -109,7 +109,7 @@ function PauseBox({ id, onClose }: { id: string; onClose: () => void }) {
         {length === null && <p className="fault">Not a valid duration.</p>}
         <div className="end">
           <button type="button" className="button" onClick={onClose}>
-            Leave it
+            Cancel
           </button>
           <button type="submit" className="button primary" disabled={length === null}>
             Pause
