@@ -53,7 +53,7 @@ test('what happens now, light', async ({ abide, inside: page }) => {
   ask(abide);
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
   await expect(page.getByRole('group', { name: /^Last lines/ }).filter({ hasText: /row_\d+5 / }).first()).toBeVisible();
-  await expect(page.getByText('Check that the certificates')).toBeVisible();
+  await expect(page.getByText('Mission: Check that the certificates were renewed', { exact: true })).toBeVisible();
   await draw(page, 'page-light.png');
 });
 

@@ -1,4 +1,6 @@
-import { readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from './abide';
 
 test('a session shows its live tail and is killed after a question', async ({ abide, inside: page }) => {
@@ -17,6 +19,19 @@ test('a session shows its live tail and is killed after a question', async ({ ab
   await expect(page.getByText('No running sessions')).toBeVisible();
   await page.getByRole('link', { name: 'All sessions' }).click();
   await expect(page.getByRole('listitem').filter({ hasText: id })).toContainText('killed by a person');
+});
+
+test('the buttons of a card stay in place when its session writes', async ({ abide, inside: page }) => {
+  const fifo = join(abide.dir, 'go');
+  execFileSync('mkfifo', [fifo]);
+  abide.start('run', '--', 'cat go; cat go');
+  const card = page.getByRole('article', { name: 'cat go; cat go' });
+  const open = card.getByRole('link', { name: 'Open' });
+  const before = await open.boundingBox();
+  appendFileSync(fifo, '1\n2\n3\n4\n5\n6\n7\n8\n');
+  await expect(card.getByRole('group', { name: /^Last lines/ })).toContainText('8');
+  await expect(card).toContainText(/memory \d/);
+  expect(await open.boundingBox()).toEqual(before);
 });
 
 test('a terminal is started from the page, typed into, and left by key', async ({ inside: page }) => {

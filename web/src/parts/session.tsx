@@ -126,6 +126,13 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
       </div>
       <Tail lines={pulse?.tail ?? session.tail ?? []} label={`Last lines of ${id}`} unwrapped />
       <QuietBar session={session} pulse={pulse} />
+      {/* Above what grows with each number: a button that moves while it is pressed is not pressed. */}
+      <div className="row-of-buttons">
+        <Link className="button compact" href={`/sessions/${id}`}>
+          Open
+        </Link>
+        <KillButton session={session} compact />
+      </div>
       <div className="facts">
         <span>
           age{' '}
@@ -136,12 +143,6 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
         <Quiet session={session} pulse={pulse} />
         <Load pulse={pulse} />
         <span>agent {session.agent}</span>
-      </div>
-      <div className="row-of-buttons">
-        <Link className="button compact" href={`/sessions/${id}`}>
-          Open
-        </Link>
-        <KillButton session={session} compact />
       </div>
     </article>
   );
