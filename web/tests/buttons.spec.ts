@@ -75,7 +75,7 @@ test('a command to try is copied, or the page says that it cannot', async ({ ins
 });
 
 const PAUSES = ['1 minute', '5 minutes', '15 minutes', '1 hour', '1 day'];
-const GOES_ON = ['(1m|\\d+s)', '(5m|4m)', '(15m|14m)', '(1h|59m)', '(1d|23h)'];
+const RESUMES = ['(1m|\\d+s)', '(5m|4m)', '(15m|14m)', '(1h|59m)', '(1d|23h)'];
 
 test('the menu of a row has every act, and every length of a pause', async ({ abide, inside: page }) => {
   const [id] = await abide.timers({ total_duration: 600, reason: 'tea' });
@@ -121,7 +121,7 @@ test('a card has every length of a pause', async ({ abide, inside: page }) => {
   for (const [place, length] of PAUSES.entries()) {
     await card.getByRole('button', { name: 'Pause' }).click();
     await page.getByRole('menuitem', { name: length, exact: true }).click();
-    await expect(card).toContainText(new RegExp(`resumes in ${GOES_ON[place] ?? ''}`));
+    await expect(card).toContainText(new RegExp(`resumes in ${RESUMES[place] ?? ''}`));
     await card.getByRole('button', { name: 'Resume' }).click();
     await expect(card.getByText('Running')).toBeVisible();
   }

@@ -30,7 +30,7 @@ test('a terminal is there again after a restart', async ({ abide, inside: page }
   await page.goto(`http://${abide.address()}/sessions/${id}`);
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
   await abide.cli('stop');
-  await expect(page.getByTestId('terminal-state')).toHaveText(/broke/);
+  await expect(page.getByTestId('terminal-state')).toHaveText(/Connection lost/);
   await abide.cli('status');
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
   await page.locator('.xterm').click();
