@@ -15,11 +15,10 @@ use rmcp::{ErrorData, RoleServer};
 use tokio_util::sync::CancellationToken;
 
 use super::call::Answered;
-use super::out::{Out, Weight};
+use super::out::Out;
 use super::server::{Server, is_modern};
 use super::wire::{Note, line_of};
 use crate::door::tools::Receipt;
-use crate::world::ledger::Mark;
 
 /// What is not answered, by its id.
 #[derive(Default)]
@@ -30,29 +29,13 @@ pub struct Calls {
 /// A request that is not answered.
 struct Call {
     note: Weak<Note>,
-    ordinal: Option<u64>,
     /// Where it is made here: tells it that its client does not wait for it any more.
     given_up: Option<CancellationToken>,
-}
-
-impl Call {
-    /// How the answer is noted.
-    fn weight(&self) -> Weight {
-        match self.ordinal {
-            Some(ordinal) => Weight::Marked(Mark::Answered(ordinal)),
-            None => Weight::Front,
-        }
-    }
 }
 
 impl Calls {
     fn all(&self) -> MutexGuard<'_, HashMap<RequestId, Call>> {
         self.open.lock().expect("no holder panics")
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.all().len()
     }
 
     /// Whether a request under this id is not answered yet.
@@ -65,15 +48,14 @@ impl Calls {
     pub fn open(&self, id: RequestId, note: &Arc<Note>, given_up: Option<CancellationToken>) {
         let call = Call {
             note: Arc::downgrade(note),
-            ordinal: note.ordinal,
             given_up,
         };
         self.all().insert(id, call);
     }
 
-    /// The library answers it: how that is noted. `None`: nobody knows of it.
-    pub fn answered(&self, id: &RequestId) -> Option<Weight> {
-        self.all().remove(id).map(|call| call.weight())
+    /// The library answers it.
+    pub fn answered(&self, id: &RequestId) {
+        self.all().remove(id);
     }
 
     /// The client does not want the answer any more. The reason is there before the call hears of it.
@@ -89,13 +71,12 @@ impl Calls {
         }
     }
 
-    /// A call that is made here has come to its end. `None`: it was cancelled, and its id may be another's by
+    /// A call that is made here has come to its end. `false`: it was cancelled, and its id may be another's by
     /// now.
-    fn finish(&self, id: &RequestId, note: &Arc<Note>) -> Option<Call> {
+    fn finish(&self, id: &RequestId, note: &Arc<Note>) -> bool {
         let mut all = self.all();
         let own = |call: &Call| std::ptr::eq(call.note.as_ptr(), Arc::as_ptr(note));
-        all.get(id).filter(|call| own(call))?;
-        all.remove(id)
+        all.get(id).is_some_and(own) && all.remove(id).is_some()
     }
 }
 
@@ -139,8 +120,8 @@ pub fn make(
         if note.lost.is_cancelled() {
             return;
         }
-        if let Some(call) = back.calls.finish(&id, &note) {
-            back.answer(id, modern, answered, call.weight(), &note.lost);
+        if back.calls.finish(&id, &note) {
+            back.answer(id, modern, answered, &note.lost);
         }
     });
 }
@@ -151,7 +132,6 @@ impl Back {
         id: RequestId,
         modern: bool,
         answered: Result<Answered, ErrorData>,
-        weight: Weight,
         lost: &CancellationToken,
     ) {
         let (message, (receipt, turn)) = match answered {
@@ -170,14 +150,13 @@ impl Back {
             Err(error) => (JsonRpcMessage::error(error, Some(id)), (None, None)),
         };
         let message: TxJsonRpcMessage<RoleServer> = message;
-        match line_of(&message).and_then(|line| self.out.push(line, weight)) {
+        match line_of(&message).and_then(|line| self.out.push(line)) {
             Ok(()) => {
                 receipt.into_iter().for_each(Receipt::delivered);
                 drop(turn);
             }
             Err(_) => {
                 lost.cancel();
-                self.out.end_loan();
                 self.out.close();
             }
         }

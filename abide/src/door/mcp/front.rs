@@ -5,9 +5,6 @@
 //! then finds or starts the next, says again how the session with the client began and what has not
 //! been answered, each request under its old number, and the client notices nothing. For this it
 //! keeps the opening lines and the lines that wait for an answer, and nothing else.
-//!
-//! Where it can it does not even copy: it lends its client's ends to the daemon, and sleeps until they
-//! come back.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -20,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::batch;
+use super::control;
 use super::hello::{Hello, RESENT};
 use super::kept::State;
-use super::lend;
 use super::lines::{Lines, Piece};
 use super::pending::Output;
 use super::scan::{Kind, Outline};
@@ -30,7 +27,6 @@ use super::wire::{MESSAGE_LIMIT, refusal};
 use crate::config::Places;
 use crate::daemon::life::{self, Door};
 use crate::world::entropy;
-use crate::world::loan::is_lendable;
 
 /// Milliseconds to wait before each attempt to reach the daemon.
 const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
@@ -67,7 +63,6 @@ fn introduction(agent: String) -> io::Result<Hello> {
         cwd: std::env::current_dir()?,
         agent,
         env: std::env::vars_os().collect(),
-        lends: is_lendable(io::stdin().as_fd()) && is_lendable(io::stdout().as_fd()),
         ..Hello::default()
     })
 }
@@ -91,29 +86,12 @@ impl Front {
 
     fn pass_on(&self, input: File) -> io::Result<()> {
         let mut lines = Lines::new(MESSAGE_LIMIT);
-        // What came back is read on by hand, at least until the next line.
-        let mut may_lend = false;
         loop {
-            let left = (may_lend && lines.is_empty())
-                .then(|| self.lend(&input))
-                .flatten();
-            may_lend = false;
-            let more = match left {
-                Some(left) => {
-                    lines.put(&left);
-                    true
-                }
-                None => {
-                    self.wait_for_room(&input)?;
-                    lines.fill(&input)?
-                }
-            };
+            self.wait_for_room(&input)?;
+            let more = lines.fill(&input)?;
             while let Some(piece) = lines.next(!more) {
                 match piece {
-                    Piece::Line(line) => {
-                        may_lend = true;
-                        self.client_says(line);
-                    }
+                    Piece::Line(line) => self.client_says(line),
                     Piece::TooLong(outline) => {
                         self.write(&refusal(outline.id.as_deref(), -32600, &too_long()));
                     }
@@ -150,27 +128,9 @@ impl Front {
         }
     }
 
-    /// Lends the client to the daemon, where that can be, and waits until it comes back. What the daemon
-    /// had read and not taken up comes with it.
-    fn lend(&self, input: &File) -> Option<Vec<u8>> {
-        if !self.output().is_empty() {
-            return None;
-        }
-        let mut state = self.state();
-        if !state.lend(input.as_fd(), io::stdout().as_fd()) {
-            return None;
-        }
-        loop {
-            if let Some(left) = state.back() {
-                return Some(left);
-            }
-            state = self.changed.wait(state).expect("no holder panics");
-        }
-    }
-
     fn client_says(&self, line: &[u8]) {
-        // The daemon refuses what is no message, and must not take it for ours.
-        if line.starts_with(lend::ASIDE) {
+        // The daemon refuses it as no message, and must not take it for a control line of the front.
+        if line.starts_with(control::PREFIX) {
             return self.client_says(&[b" ", line].concat());
         }
         let mut out = Vec::new();
@@ -316,22 +276,18 @@ impl Front {
         let mut any = false;
         let mut out = Vec::new();
         while self.awaited(&link) && lines.fill(&link).unwrap_or(false) {
-            let mut passed = 0;
             while let Some(Piece::Line(line)) = lines.next(false) {
                 any = true;
-                if line.starts_with(lend::ASIDE) {
-                    self.daemon_says_aside(line);
+                if line.starts_with(control::PREFIX) {
+                    self.control(line);
                     continue;
                 }
-                passed += line.len() as u64;
                 self.daemon_says(line, &mut out);
             }
-            self.output().queue(&out, passed);
+            self.output().queue(&out);
             out.clear();
         }
-        let mut state = self.state();
-        state.see();
-        any || state.brought
+        any
     }
 
     /// Waits until the daemon says something. Meanwhile the client gets what waits for it: one that does
@@ -342,11 +298,10 @@ impl Front {
             let Ok(waiting) = output.write_some() else {
                 std::process::exit(0);
             };
-            let passed = output.take_passed();
             let room = output.has_room();
             drop(output);
             if !waiting {
-                self.wrote(passed);
+                self.wrote();
             }
             let mut asked = Vec::with_capacity(2);
             if room {
@@ -364,32 +319,16 @@ impl Front {
         }
     }
 
-    /// All answers have left, so many bytes of the daemon's more.
-    fn wrote(&self, passed: u64) {
-        let mut state = self.state();
-        if passed > 0 {
-            state.passed += passed;
-            state.tell_passed();
-        }
-        if std::mem::take(&mut state.writing) {
+    /// The client has all answers.
+    fn wrote(&self) {
+        if std::mem::take(&mut self.state().writing) {
             self.changed.notify_all();
         }
     }
 
-    /// What the daemon says to the front itself.
-    fn daemon_says_aside(&self, line: &[u8]) {
-        let mut state = self.state();
-        match std::str::from_utf8(line) {
-            Ok(lend::LENDS) => state.lends = state.hello.lends,
-            Ok(lend::FOLD) => state.fold(),
-            Ok(lend::ALIVE) => state.survived(),
-            Ok(said @ (lend::RETURN | lend::REFUSE)) => {
-                state.lends &= said == lend::RETURN;
-                drop(state);
-                self.end_loan();
-            }
-            // Of a later version, and nothing that this one has said it understands.
-            _ => {}
+    fn control(&self, line: &[u8]) {
+        if line == control::ALIVE.as_bytes() {
+            self.state().survived();
         }
     }
 
@@ -397,8 +336,6 @@ impl Front {
     fn daemon_says(&self, line: &[u8], out: &mut Vec<u8>) {
         let outline = Outline::of_the_daemons(line);
         let mut state = self.state();
-        // What is answered here may have been asked there.
-        state.see();
         match (outline.kind(), outline.id) {
             (Kind::Answer, Some(id)) => return state.answered(&id, line, out),
             (Kind::Request, Some(id)) => state.ask(id),
@@ -407,25 +344,12 @@ impl Front {
         out.extend_from_slice(line);
     }
 
-    /// The daemon has nothing of the client's any more. What it was about to say is said.
-    fn end_loan(&self) {
-        let staged = self.state().end_loan();
-        self.changed.notify_all();
-        let mut out = Vec::new();
-        if !staged.is_empty() {
-            self.daemon_says(&staged, &mut out);
-        }
-        self.output().queue(&out, 0);
-    }
-
     /// The connection is gone. What it had asked the client will be asked again under another id, so
     /// the old question is taken away. A request that stops every daemon is answered here.
     fn lost(&self) {
-        // First: what is not there cannot be lent to.
-        self.state().link = None;
-        self.end_loan();
         let mut out = Vec::new();
         let mut state = self.state();
+        state.link = None;
         state.stopped(&self.places.daemon_log(), &mut out);
         let asked = std::mem::take(&mut state.asked);
         drop(state);
@@ -437,8 +361,6 @@ impl Front {
             out.extend_from_slice(b",\"reason\":\"the question will be asked again\"}}\n");
         }
         self.write_answers(&out);
-        // The next daemon counts from nought.
-        self.output().take_passed();
     }
 
     /// Nothing can be done about the daemon now: whoever waits is told.
@@ -463,7 +385,7 @@ impl Front {
     /// Whoever waits for the last answers ends the program: only when they have left.
     fn write_answers(&self, lines: &[u8]) {
         self.write_all(lines);
-        self.wrote(0);
+        self.wrote();
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {
@@ -480,7 +402,7 @@ impl Front {
     /// These and all before them. A client that no longer reads has gone.
     fn write_all(&self, lines: &[u8]) {
         let mut output = self.output();
-        output.queue(lines, 0);
+        output.queue(lines);
         if output.write_all().is_err() {
             std::process::exit(0);
         }

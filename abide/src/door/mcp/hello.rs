@@ -35,8 +35,6 @@ pub struct Hello {
     pub resent: Vec<u64>,
     /// The number of the first request after those.
     pub next: u64,
-    /// Whether it lends its client's input and output to a daemon that takes them.
-    pub lends: bool,
 }
 
 impl Hello {
@@ -77,7 +75,6 @@ impl Hello {
             "connection": self.connection,
             "resent": self.resent,
             "next": self.next,
-            "lends": self.lends,
         })
     }
 
@@ -117,7 +114,6 @@ impl Hello {
                 .filter_map(Value::as_u64)
                 .collect(),
             next: number("next").unwrap_or(0),
-            lends: said.get("lends").and_then(Value::as_bool).unwrap_or(false),
         })
     }
 }
@@ -175,7 +171,6 @@ mod tests {
             env: vec![("A".into(), "1\n\"2".into())],
             connection: 2,
             resent: vec![3, 5],
-            lends: true,
             next: 9,
         }
     }

@@ -1,9 +1,7 @@
-//! What a front keeps: how its session with the client began, what has not been answered, and, while
-//! its client is lent to the daemon, where is noted what becomes of it. With this it takes up again
-//! what a daemon has left.
+//! State of a front: how its session with the client began, which requests are unanswered, and what the daemon
+//! has asked. From it the front replays to the next daemon what the last one has left.
 
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 use memchr::memmem;
@@ -11,13 +9,9 @@ use serde_json::Value;
 
 use super::batch::{self, Batches};
 use super::hello::Hello;
-use super::lend::Aside;
 use super::scan::{BOM, Kind, Outline, one_spelling};
 use super::trial::{self, Replay};
 use super::wire::TWICE;
-use crate::world::ledger::{Mark, Reader};
-use crate::world::loan::Stage;
-use crate::world::stream::hand_over;
 
 /// Lines that want no answer and wait for the next connection.
 const HELD: usize = 256;
@@ -43,24 +37,8 @@ pub struct State {
     pub batches: Batches,
     /// Answers are being written to the client.
     pub writing: bool,
-    /// Whether the daemon takes loans.
-    pub lends: bool,
-    /// Bytes of the daemon's lines that have left for the client.
-    pub passed: u64,
-    /// Where is noted what becomes of the client, while that is lent.
-    loan: Option<Lent>,
-    /// Whether the daemon has answered anything by itself over this connection.
-    pub brought: bool,
     /// Whether it has said over this connection that it is alive.
     pub alive: bool,
-    /// What the daemon had read from it and not taken up, when the loan ended.
-    left: Option<Vec<u8>>,
-}
-
-/// A client that is lent.
-struct Lent {
-    notes: Reader,
-    stage: Stage,
 }
 
 /// A request as it came.
@@ -90,12 +68,7 @@ impl State {
             takes_batches: false,
             batches: Batches::default(),
             writing: false,
-            lends: false,
-            passed: 0,
-            loan: None,
-            brought: false,
             alive: false,
-            left: None,
         }
     }
 
@@ -239,84 +212,8 @@ impl State {
             }
         }
         self.hello.connection += 1;
-        (self.lends, self.passed, self.brought, self.alive) = (false, 0, false, false);
+        self.alive = false;
         said
-    }
-
-    // ---- the loan
-
-    /// Whether the daemon can be left alone with the client: nothing of what is kept here is about to
-    /// matter.
-    fn is_steady(&self) -> bool {
-        let opened = self.opening.as_ref().is_none_or(|opening| {
-            let waits = |kept: &Line| kept.number == opening.number;
-            self.opened.is_some() && !self.unanswered.iter().any(waits)
-        });
-        self.lends
-            && self.loan.is_none()
-            && opened
-            && !self.takes_batches
-            && self.held.is_empty()
-            && self.swallow.is_none()
-            && !self
-                .unanswered
-                .iter()
-                .any(|line| line.replay == Replay::Held)
-    }
-
-    /// Lends the client's input and output, where that can be. Whether they are.
-    pub fn lend(&mut self, input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> bool {
-        let (true, Some(link)) = (self.is_steady(), &self.link) else {
-            return false;
-        };
-        let lent = Reader::create().and_then(|(notes, memory)| {
-            let stage = Stage::create()?;
-            let line = Aside::Lend(self.passed).line();
-            let [read, write] = stage.ends();
-            let handed = [input, output, memory.as_fd(), read, write];
-            hand_over(link, line.as_bytes(), &handed)?;
-            Ok(Lent { notes, stage })
-        });
-        // Where the connection turns out to be broken, the other thread hears of it too.
-        self.lends = lent.is_ok();
-        self.loan = lent.ok();
-        self.loan.is_some()
-    }
-
-    /// What is left of a loan that has ended. `None`: it has not.
-    pub fn back(&mut self) -> Option<Vec<u8>> {
-        self.left.take()
-    }
-
-    /// Sees what has become of the client since the last look.
-    pub fn see(&mut self) {
-        let Some(loan) = &mut self.loan else {
-            return;
-        };
-        let (marks, lines) = loan.notes.look();
-        for mark in &marks {
-            if let Mark::Asked(id) = mark {
-                self.ask(id.to_string().into_bytes());
-            }
-        }
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            self.took(&Outline::of(line), line);
-        }
-        self.brought |= marks.iter().any(|mark| matches!(mark, Mark::Answered(_)));
-        let answered = |kept: &Line| marks.contains(&Mark::Answered(kept.number));
-        self.unanswered.retain(|kept| !answered(kept));
-    }
-
-    /// Notes a line that the daemon has taken up itself.
-    fn took(&mut self, outline: &Outline, line: &[u8]) {
-        match outline.kind() {
-            Kind::Request => self.keep(outline, line),
-            Kind::Answer => self.asked.retain(|id| Some(id) != outline.id.as_ref()),
-            Kind::Notification if outline.is("notifications/cancelled") => {
-                self.forget_cancelled(line);
-            }
-            Kind::Notification | Kind::Unknown => {}
-        }
     }
 
     /// The daemon asks the client something.
@@ -324,41 +221,6 @@ impl State {
         if !self.asked.contains(&id) {
             self.asked.push(id);
         }
-    }
-
-    /// Sees what is noted, and says so.
-    pub fn fold(&mut self) {
-        self.see();
-        if let Some(seen) = self.loan.as_ref().map(|loan| loan.notes.seen()) {
-            self.say(Aside::Seen(seen));
-        }
-    }
-
-    /// Lets a daemon that writes to the client itself know what has left from here.
-    pub fn tell_passed(&mut self) {
-        if self.loan.is_some() {
-            self.say(Aside::Passed(self.passed));
-        }
-    }
-
-    fn say(&mut self, aside: Aside) {
-        if let Some(link) = &mut self.link {
-            // Where it is broken, the other thread hears of it too.
-            let _ = link.write_all(aside.line().as_bytes());
-        }
-    }
-
-    /// The loan is over, where there was one. What the daemon was about to give to the client is returned.
-    pub fn end_loan(&mut self) -> Vec<u8> {
-        self.see();
-        let Some(loan) = self.loan.take() else {
-            return Vec::new();
-        };
-        self.left = Some(loan.notes.rest());
-        let staged = loan.stage.take_out();
-        // Whoever sees that nothing is unanswered any more must see this too.
-        self.writing |= !staged.is_empty();
-        staged
     }
 }
 
@@ -477,22 +339,5 @@ mod tests {
         say(&mut state, r#"{"id":5,"result":{}}"#);
         let (_, _, said) = heard(&mut state);
         assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
-    }
-
-    /// Otherwise whoever waits for the last answers would end the program before this one has left.
-    #[test]
-    fn an_answer_that_a_daemon_left_on_the_stage_is_being_written() {
-        let (ours, _daemon) = UnixStream::pair().unwrap();
-        let (input, output) = std::io::pipe().unwrap();
-        let mut state = state();
-        (state.link, state.lends) = (Some(ours), true);
-        for said in [&b"answer\n"[..], b""] {
-            assert!(state.lend(input.as_fd(), output.as_fd()));
-            let lent = state.loan.as_ref().unwrap();
-            rustix::io::write(lent.stage.ends()[1], said).unwrap();
-            state.writing = false;
-            assert_eq!(state.end_loan(), said);
-            assert_eq!(state.writing, !said.is_empty());
-        }
     }
 }

@@ -45,16 +45,6 @@ impl Lines {
         }
     }
 
-    /// Whether nothing of an unfinished line is here.
-    pub fn is_empty(&self) -> bool {
-        self.used == self.buffer.len() && self.skipping.is_none()
-    }
-
-    /// Takes what was read elsewhere.
-    pub fn put(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
-    }
-
     /// Reads once. Whether there was anything: nothing is the end.
     pub fn fill(&mut self, from: &File) -> io::Result<bool> {
         self.buffer.drain(..self.used);

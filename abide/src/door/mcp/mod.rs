@@ -1,9 +1,8 @@
 //! MCP, for agents: both generations of the protocol, one service per connection.
 //!
-//! `abide mcp` is the [`front()`]: it copies lines between its client and the daemon's socket, or lends the
-//! client's own ends to the daemon, and knows just enough of what is said to take up again what a daemon
-//! that went away has left unanswered. Everything else is [`serve`], inside the daemon; clients that speak
-//! HTTP come to [`Http`].
+//! `abide mcp` is the [`front()`]: it copies lines between its client and the daemon's socket, and knows just
+//! enough of what is said to replay what a daemon that went away has left unanswered. Everything else is
+//! [`serve`], inside the daemon; clients that speak HTTP come to [`Http`].
 
 mod ask;
 mod batch;
@@ -11,12 +10,12 @@ mod call;
 mod calls;
 mod cancel;
 pub(crate) mod client;
+mod control;
 mod decode;
 mod front;
 mod hello;
 mod http;
 mod kept;
-mod lend;
 mod limits;
 mod lines;
 mod news;

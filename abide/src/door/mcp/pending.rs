@@ -20,8 +20,6 @@ pub struct Output {
     waiting: Vec<u8>,
     /// Bytes of `waiting` that have left.
     written: usize,
-    /// Bytes of the daemon's of which it is to be told when all of this has left.
-    passed: u64,
 }
 
 impl Output {
@@ -31,24 +29,17 @@ impl Output {
             file: File::from(file),
             waiting: Vec::new(),
             written: 0,
-            passed: 0,
         }
     }
 
-    /// Puts whole lines behind what waits. So many bytes of the daemon's are done with when they have left.
-    pub fn queue(&mut self, lines: &[u8], passed: u64) {
+    /// Puts whole lines behind what waits.
+    pub fn queue(&mut self, lines: &[u8]) {
         // A client that always leaves something unread must not make this grow without end.
         if self.written > self.waiting.len() / 2 {
             self.waiting.drain(..self.written);
             self.written = 0;
         }
         self.waiting.extend_from_slice(lines);
-        self.passed += passed;
-    }
-
-    /// Whether the client has everything.
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
     }
 
     /// Whether more may be queued.
@@ -105,14 +96,6 @@ impl Output {
             Err(e) => Err(e),
         }
     }
-
-    /// How many bytes of the daemon's have left, where all have.
-    pub fn take_passed(&mut self) -> u64 {
-        match self.is_empty() {
-            true => std::mem::take(&mut self.passed),
-            false => 0,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -126,21 +109,18 @@ mod tests {
         let (mut read, write) = std::io::pipe().unwrap();
         let mut output = Output::new(write.into());
         let line: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
-        output.queue(&line, 7);
+        output.queue(&line);
         assert!(output.write_some().unwrap());
-        assert_eq!(output.take_passed(), 0);
         let reader = std::thread::spawn(move || {
             let mut got = Vec::new();
             read.read_to_end(&mut got).unwrap();
             got
         });
         output.write_all().unwrap();
-        assert_eq!(output.take_passed(), 7);
-        output.queue(b"more", 1);
+        output.queue(b"more");
         while output.write_some().unwrap() {
             until(output.file.as_fd(), PollFlags::OUT).unwrap();
         }
-        assert_eq!(output.take_passed(), 1);
         drop(output);
         assert_eq!(reader.join().unwrap(), [&line[..], b"more"].concat());
     }
@@ -149,16 +129,16 @@ mod tests {
     fn output_that_is_never_empty_stays_small() {
         let (mut read, write) = std::io::pipe().unwrap();
         let mut output = Output::new(write.into());
-        output.queue(&[b'x'; 1 << 20], 0);
+        output.queue(&[b'x'; 1 << 20]);
         for _ in 0..100 {
-            output.queue(&[b'x'; PIECE], 0);
+            output.queue(&[b'x'; PIECE]);
             assert!(output.write_some().unwrap());
             read.read_exact(&mut [0; PIECE]).unwrap();
             assert!(output.waiting.len() <= 3 << 20);
         }
         let mut got = vec![0; 1 << 20];
         for _ in 0..20 {
-            output.queue(&got, 0);
+            output.queue(&got);
             let mut left = got.len();
             while left > 0 {
                 assert!(output.write_some().unwrap());

@@ -5,15 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
+use rmcp::model::{JsonRpcMessage, ServerNotification};
 use rmcp::service::TxJsonRpcMessage;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Calls;
-use super::out::{Out, Weight};
+use super::out::Out;
 use super::wire::{Receipts, line_of};
 use crate::door::tools::Receipt;
-use crate::world::ledger::Mark;
 
 /// Sends what the library says.
 pub struct Sender {
@@ -34,44 +33,25 @@ impl Sender {
 
     /// Sends a message now.
     pub fn send(&self, item: &TxJsonRpcMessage<RoleServer>) -> io::Result<()> {
-        let weight = self.weight(item);
         let answered = match item {
             JsonRpcMessage::Response(answer) => Some(&answer.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
         let receipt = answered.and_then(|id| {
+            self.calls.answered(id);
             let mut receipts = self.receipts.lock().expect("no holder panics");
             receipts.remove(id)
         });
-        let sent = line_of(item).and_then(|line| self.out.push(line, weight));
+        let sent = line_of(item).and_then(|line| self.out.push(line));
         match &sent {
             Ok(()) => receipt.into_iter().for_each(Receipt::delivered),
             Err(_) => {
                 self.lost.cancel();
-                self.out.end_loan();
                 self.out.close();
             }
         }
         sent
-    }
-
-    /// What is to be noted of a message that leaves.
-    fn weight(&self, item: &TxJsonRpcMessage<RoleServer>) -> Weight {
-        let answered = match item {
-            JsonRpcMessage::Notification(_) => return Weight::None,
-            JsonRpcMessage::Request(asked) => {
-                return match asked.id {
-                    RequestId::Number(id) => Weight::Marked(Mark::Asked(id.unsigned_abs())),
-                    RequestId::String(_) => Weight::Front,
-                };
-            }
-            JsonRpcMessage::Response(answer) => self.calls.answered(&answer.id),
-            JsonRpcMessage::Error(error) => {
-                error.id.as_ref().and_then(|id| self.calls.answered(id))
-            }
-        };
-        answered.unwrap_or(Weight::Front)
     }
 }
 

@@ -11,8 +11,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::control::Control;
 use super::kept::{Line, State};
-use super::lend::Aside;
 use super::wire::{answer, refusal};
 use crate::world::entropy;
 
@@ -40,7 +40,7 @@ pub enum Replay {
 /// Asks the daemon to say that it is alive.
 pub fn check() -> String {
     let spread = entropy::bits() % (TRIAL.end - TRIAL.start);
-    Aside::Check(TRIAL.start + spread).line()
+    Control::Check(TRIAL.start + spread).line()
 }
 
 /// A line without the time that was drawn for it.
@@ -74,7 +74,7 @@ impl State {
         let held = |line: &&mut Line| line.replay == Replay::Held;
         if let Some(line) = self.unanswered.iter_mut().find(held) {
             line.replay = Replay::Trial;
-            let mut said = Aside::Again(line.number).line().into_bytes();
+            let mut said = Control::Again(line.number).line().into_bytes();
             said.extend_from_slice(&line.bytes);
             said.extend_from_slice(check().as_bytes());
             self.send(&said);

@@ -10,7 +10,6 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::future::{Future, ready};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -29,14 +28,15 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::{self, Back, Calls};
+use super::control::{self, Control};
 use super::decode::{self, Unread};
 use super::hello::Hello;
-use super::lend::{self, Aside, Heard, Loan};
-use super::out::{Out, Turn, Weight};
+use super::out::{Out, Turn};
 use super::scan::{Kind, Outline, Scanner};
 use super::sender::{self, Sender};
 use super::server::Server;
 use crate::door::tools::Receipt;
+use crate::keeper::crash_point;
 use crate::world::clock::pause;
 use crate::world::stream::Stream;
 
@@ -47,9 +47,6 @@ const READ: usize = 16 << 10;
 /// The daemon's own requests are numbered from here on for each connection of a front, so that an
 /// answer to one that was asked before a break can never pass for the answer to another.
 const IDS_PER_CONNECTION: i64 = 1_000_000;
-
-/// With so many requests unanswered, the front keeps count of them.
-const MANY: usize = 1_024;
 
 const BATCH: &str = "a batch is not taken; send each message on a line of its own";
 /// Said of a request whose id is in use.
@@ -142,11 +139,6 @@ impl Note {
 /// One connection.
 pub struct Wire {
     stream: Arc<Stream>,
-    /// Whether the front lends what its client reads and writes.
-    lends: bool,
-    loan: Option<Loan>,
-    /// What it has handed over for the next.
-    handed: Vec<OwnedFd>,
     /// Where bytes arrive.
     chunk: Box<[u8]>,
     read: BytesMut,
@@ -217,13 +209,10 @@ impl Wire {
     pub fn new(stream: Stream, read: BytesMut, hello: &Hello) -> Self {
         let stream = Arc::new(stream);
         let out = Out::new(stream.clone());
-        out.tell_front(lend::LENDS);
+        out.tell_front(control::ACCEPTED);
         Wire {
             out,
             stream,
-            lends: hello.lends,
-            loan: None,
-            handed: Vec::new(),
             chunk: vec![0; READ].into(),
             read,
             searched: 0,
@@ -254,25 +243,13 @@ impl Wire {
     async fn line(&mut self) -> Option<BytesMut> {
         loop {
             if let Some(at) = memchr(b'\n', &self.read[self.searched..]) {
-                if self.out.is_seeing() {
-                    self.hear().await?;
-                    continue;
-                }
-                let end = self.searched + at + 1;
-                let many = self.calls.count() >= MANY;
-                if self.loan.is_some() && (many || lend::is_for_the_front(&self.read[..end])) {
-                    self.give_back();
-                    continue;
-                }
-                let line = self.read.split_to(end);
+                let line = self.read.split_to(self.searched + at + 1);
                 self.searched = 0;
-                if self.loan.is_some() {
-                    let left = self.read.len();
-                    self.out.with_ledger(|ledger| ledger.took_all_but(left));
-                } else if line.starts_with(lend::ASIDE) {
-                    self.front_says(&line);
+                if line.starts_with(control::PREFIX) {
+                    self.control(&line);
                     continue;
                 }
+                crash_point("mcp.received");
                 match self.skipping.take() {
                     None if line.len() <= MESSAGE_LIMIT => return Some(line),
                     skipped => self.skipped(skipped.unwrap_or_default(), &line),
@@ -286,61 +263,23 @@ impl Wire {
                 self.read.clear();
                 self.searched = 0;
             }
-            self.hear().await?;
-        }
-    }
-
-    /// Reads some more, from the client where that is lent and else from the front. `None`: there will be
-    /// no more.
-    async fn hear(&mut self) -> Option<()> {
-        let Some(loan) = &mut self.loan else {
-            self.handed.truncate(lend::HANDED);
-            let heard = self.stream.read_handed(&mut self.chunk, &mut self.handed);
-            let count = heard.await.ok()?;
-            self.read.extend_from_slice(&self.chunk[..count]);
-            return (count > 0).then_some(());
-        };
-        match loan.hear(&self.stream, &self.out, &mut self.read).await {
-            Heard::Client => {}
-            Heard::Front(lines) => lines.iter().for_each(|line| self.front_says(line)),
-            Heard::End => self.give_back(),
-            Heard::Lost => return None,
-        }
-        Some(())
-    }
-
-    /// What the front says for itself.
-    fn front_says(&mut self, line: &[u8]) {
-        match lend::read(line) {
-            Some(Aside::Lend(passed)) if self.lends && self.loan.is_none() => {
-                self.loan = Loan::take(std::mem::take(&mut self.handed), &self.out, passed);
-                let Some(loan) = &mut self.loan else {
-                    return self.out.tell_front(lend::REFUSE);
-                };
-                // What has come from the front behind this is no word of its client's.
-                let said = loan.put(&std::mem::take(&mut self.read));
-                said.iter().for_each(|line| self.front_says(line));
+            if receive(&self.stream, &mut self.chunk, &mut self.read).await? == 0 {
+                return None;
             }
-            Some(Aside::Passed(bytes)) => self.out.passed(bytes),
-            Some(Aside::Seen(seen)) => self.out.seen(seen),
-            Some(Aside::Again(number)) => self.numbers.resent.push_back(number),
-            Some(Aside::Check(millis)) => {
+        }
+    }
+
+    fn control(&mut self, line: &[u8]) {
+        match Control::read(line) {
+            Some(Control::Again(number)) => self.numbers.resent.push_back(number),
+            Some(Control::Check(millis)) => {
                 let out = self.out.clone();
                 tokio::spawn(async move {
                     pause(Duration::from_millis(millis)).await;
-                    out.tell_front(lend::ALIVE);
+                    out.tell_front(control::ALIVE);
                 });
             }
-            Some(Aside::Lend(_)) | None => {}
-        }
-    }
-
-    /// Ends the loan: the front reads on from where this ended. What it had said for itself goes on.
-    fn give_back(&mut self) {
-        if let Some(loan) = self.loan.take() {
-            self.read = loan.give_back(&self.out);
-            self.searched = 0;
-            self.out.tell_front(lend::RETURN);
+            None => {}
         }
     }
 
@@ -503,13 +442,7 @@ impl Wire {
 
     fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
         let line = refusal(outline.id.as_deref(), code, sentence);
-        let _ = self.out.push(line, Weight::Front);
-    }
-
-    /// Before the front can know that the connection is over, nothing of its client's is touched any more.
-    fn end_loan(&mut self) {
-        self.out.end_loan();
-        self.loan = None;
+        let _ = self.out.push(line);
     }
 
     /// What a message needs to leave.
@@ -601,8 +534,6 @@ impl Transport<RoleServer> for Wire {
         loop {
             let Some(line) = self.line().await else {
                 self.lost.cancel();
-                // The library still waits for its calls. The client must not wait for them too.
-                self.end_loan();
                 return None;
             };
             if let Some(message) = self.message(&line) {
@@ -615,7 +546,6 @@ impl Transport<RoleServer> for Wire {
 
     async fn close(&mut self) -> io::Result<()> {
         self.lost.cancel();
-        self.end_loan();
         Ok(())
     }
 }
@@ -623,6 +553,5 @@ impl Transport<RoleServer> for Wire {
 impl Drop for Wire {
     fn drop(&mut self) {
         self.lost.cancel();
-        self.end_loan();
     }
 }

@@ -1,0 +1,56 @@
+//! Control lines: what a front and the daemon tell each other on their socket besides MCP. They begin with
+//! [`PREFIX`], which no JSON value begins with.
+
+/// First byte of every control line.
+pub const PREFIX: &[u8] = b"!";
+/// From the daemon: it has read the hello and serves this connection.
+pub const ACCEPTED: &str = "!accepted\n";
+/// From the daemon: it is alive, as asked for by [`Control::Check`].
+pub const ALIVE: &str = "!alive\n";
+
+/// Control line from a front.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// The next line is a replayed request with this number.
+    Again(u64),
+    /// Asks the daemon to send [`ALIVE`] this many milliseconds after it has read everything before this line.
+    Check(u64),
+}
+
+impl Control {
+    /// Encodes the line, with its newline.
+    pub fn line(self) -> String {
+        match self {
+            Control::Again(number) => format!("!again {number}\n"),
+            Control::Check(millis) => format!("!check {millis}\n"),
+        }
+    }
+
+    /// Decodes a line. `None`: unknown.
+    pub fn read(line: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
+        let (word, number) = (words.next()?, words.next()?.parse().ok()?);
+        match word {
+            "!again" => Some(Control::Again(number)),
+            "!check" => Some(Control::Check(number)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_lines_decode_to_what_was_encoded() {
+        for control in [Control::Again(7), Control::Check(8)] {
+            let line = control.line();
+            assert_eq!(Control::read(line.as_bytes()), Some(control));
+            assert!(line.as_bytes().starts_with(PREFIX));
+        }
+        for unknown in ["!", "!again", "!again x", "!check -1", "!other 1", "\u{0}"] {
+            assert_eq!(Control::read(unknown.as_bytes()), None, "{unknown}");
+        }
+    }
+}
