@@ -523,7 +523,7 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
         Ok((address, listener, token)) => {
             if !address.ip().is_loopback() {
                 tracing::warn!(
-                    "HTTP is served at {address}, which other machines may reach; whoever has the \
+                    "HTTP is served at {address}, which other machines may reach; anyone with the \
                      token can run commands here, and the token travels unencrypted"
                 );
             }

@@ -69,6 +69,6 @@ pub fn say_ready(handed: &Handed) {
         _ => socket.send_to(b"READY=1", path),
     });
     if let Err(fault) = told {
-        tracing::warn!("whoever started this could not be told that it is ready: {fault}");
+        tracing::warn!("cannot report readiness to the parent process: {fault}");
     }
 }

@@ -142,7 +142,7 @@ mod tests {
             // Each name was looked up once for all who wanted it.
             assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE);
             let _ = addresses(&name(0), silent).await;
-            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE + 1, "and anew");
+            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE + 1, "and again");
         });
     }
     #[test]

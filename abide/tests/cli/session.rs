@@ -211,7 +211,7 @@ fn s13_a_command_cannot_move_its_own_limits() {
         assert_eq!(output.status.code(), Some(1), "{extend}: {output:?}");
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(
-            said.contains("a command cannot move its own limits"),
+            said.contains("a command cannot change its own limits"),
             "{extend}: {said}"
         );
     }
@@ -240,7 +240,7 @@ END
         let words = ["run", "--timeout", "10m", "--", "bash", "-c", &command];
         let output = abide.output(words);
         let said = text(&output.stdout);
-        let wanted = "a command cannot move its own limits";
+        let wanted = "a command cannot change its own limits";
         assert!(said.contains(wanted), "{extend}: {output:?}");
     }
 }

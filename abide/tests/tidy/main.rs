@@ -204,3 +204,42 @@ fn the_core_does_not_know_the_doors() {
     });
     none(found, "A door's word in the core:");
 }
+
+/// Words that users stumbled over, or that say less than the usual ones.
+const REFUSED: [&str; 8] = [
+    "anew",
+    "mend",
+    "lately",
+    "whoever",
+    "somebody",
+    "put to you",
+    "tells nobody",
+    "makes no sense",
+];
+
+#[test]
+fn strings_have_no_refused_words() {
+    let is_refused = |line: &str| {
+        let code = line.trim_start();
+        let strings = code.split('"').skip(1).step_by(2);
+        !code.starts_with("//")
+            && strings
+                .flat_map(|text| REFUSED.iter().map(move |word| (text, word)))
+                .any(|(text, word)| contains_word(&text.to_lowercase(), word))
+    };
+    none(
+        wrong(
+            &["crates/core/src", "crates/output/src", "abide/src"],
+            is_refused,
+        ),
+        "Say these in plain English (CONTRIBUTING.md):",
+    );
+}
+
+fn contains_word(text: &str, word: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphabetic);
+    text.match_indices(word).any(|(at, _)| {
+        !is_letter(text[..at].chars().next_back())
+            && !is_letter(text[at + word.len()..].chars().next())
+    })
+}

@@ -161,7 +161,7 @@ function listen(take: (text: string) => void, signal: AbortSignal): Promise<bool
       try {
         take(message.data);
       } catch (fault) {
-        failed(fault instanceof Error ? fault : new Error('what was said makes no sense'));
+        failed(fault instanceof Error ? fault : new Error('invalid event from the daemon'));
         leave();
       }
     };

@@ -130,9 +130,7 @@ mod tests {
             assert!(leads_to_itself(&alone));
             let listener = TcpListener::bind(any).await.expect("a port");
             let there = listener.local_addr().expect("an address");
-            let stream = reach(TcpStream::connect(there))
-                .await
-                .expect("somebody listens");
+            let stream = reach(TcpStream::connect(there)).await.expect("a listener");
             assert!(!leads_to_itself(&stream));
         });
     }

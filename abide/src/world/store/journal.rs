@@ -125,7 +125,7 @@ mod tests {
         assert!(!journal.is_long());
         assert!(
             journal.pages.load(Ordering::Relaxed) < LONG,
-            "it has begun anew"
+            "it has restarted"
         );
     }
 
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(journal.is_long(), long, "{pages} {copied}");
         }
         journal.has(1);
-        assert!(!journal.is_long(), "it has begun anew");
+        assert!(!journal.is_long(), "it has restarted");
         journal.has(LONG);
         assert!(journal.is_long());
     }

@@ -136,7 +136,7 @@ fn act_input(more: Value) -> Value {
     let mut required = vec!["timer_id"];
     let mut fields = json!({
         "timer_id": {"type": "string", "description": "Which timer."},
-        "reason": {"type": "string", "description": "Why; whoever stands by is told."}
+        "reason": {"type": "string", "description": "Why; shown to the waiting call."}
     });
     if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
         required.extend(

@@ -201,7 +201,7 @@ impl Desk {
 }
 
 /// Said to a command that would move the limits it is under: one that it can move by itself is none.
-pub(crate) const OWN_LIMITS: &str = "a command cannot move its own limits; whoever runs it can";
+pub(crate) const OWN_LIMITS: &str = "a command cannot change its own limits";
 
 /// The session whose limits a call is to move, where it is such a call.
 pub(crate) fn moves_limits_of<'a>(

@@ -127,7 +127,7 @@ pub(super) fn on_mission(tells: Tells) -> &'static str {
 
 fn what_next(act: Act, status: &str, tells: Tells) -> String {
     match act {
-        Act::Stop => "It is over and tells nobody.".into(),
+        Act::Stop => "It has stopped; nobody is notified.".into(),
         Act::Cancel => {
             let told = match tells {
                 Tells::Waking => "a message wakes you when it completes",
