@@ -7,22 +7,22 @@ use std::sync::Arc;
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Millis, Mono, QuestionId, Request, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
+use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
-    ClientResult, ContentBlock, InputRequest, InputRequiredResult, InputResponses, RequestId,
-    ServerRequest,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock,
+    InputRequest, InputRequiredResult, InputResponses, RequestId, RequestMetaObject,
 };
-use rmcp::service::{Peer, PeerRequestOptions, RequestContext, ServiceError};
-use rmcp::{ErrorData, RoleServer};
 use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
 
 use super::ask::{self, Reply};
+use super::in_flight::InFlight;
 use super::other_questions::{Claim, Other, OtherQuestions};
 use super::out::Turn;
+use super::peer::Peer;
 use super::progress::Progress;
 use super::seal::{Round, Subject};
-use super::server::{Origin, Server, Way, is_modern};
-use super::wire::Note;
+use super::server::{Origin, Server, Way};
 use super::{cancel, client, limits};
 use crate::daemon::QuestionView;
 use crate::door::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolResult, ToolStep};
@@ -72,15 +72,27 @@ impl From<Said> for CallToolResponse {
     }
 }
 
-/// Answers a `tools/call`, of which `note` knows more.
+/// Facts of one `tools/call` besides its parameters.
+pub struct CallContext {
+    /// Where it comes from.
+    pub origin: Arc<Origin>,
+    /// Where questions and notifications go.
+    pub peer: Peer,
+    pub client: Client,
+    pub meta: RequestMetaObject,
+    /// The client does not wait for the answer any more.
+    pub cancelled: CancellationToken,
+    /// The request, unless it came over HTTP without a session.
+    pub in_flight: Option<Arc<InFlight>>,
+}
+
+/// Answers a `tools/call`.
 pub async fn run(
     server: &Server,
     request: CallToolRequestParams,
-    cx: RequestContext<RoleServer>,
-    note: Option<Arc<Note>>,
+    cx: CallContext,
 ) -> Result<Answered, ErrorData> {
-    let client = Client::of(&cx);
-    let origin = server.origin(&cx)?;
+    let origin = cx.origin.clone();
     let named = client::note_call(&server.handle, &origin, &cx.meta);
     let conversation = named.or_else(|| origin.conversation.clone());
     if let Some(conversation) = &conversation {
@@ -106,18 +118,18 @@ pub async fn run(
         agent: origin.agent.clone(),
         root: origin.root.clone(),
         env: origin.env.clone(),
-        asking: match client.person {
+        asking: match cx.client.person {
             Some(Person::ByAsking) => Asking::Here,
             Some(Person::ByReturning) if rounds < MOST_ROUNDS => Asking::ByReturning,
             Some(Person::ByReturning) | None => Asking::Elsewhere,
         },
         standby: limits::standby(
-            &client.name,
+            &cx.client.name,
             &origin.way,
             cx.meta.get_progress_token().is_some(),
             |name| origin.var(name),
         ),
-        request_key: request_key(&origin, note.as_deref()),
+        request_key: request_key(&origin, cx.in_flight.as_deref()),
         conversation,
         client: match &origin.way {
             Way::Front(front) => Some(front.clone()),
@@ -128,7 +140,7 @@ pub async fn run(
         files_before: BTreeMap::new(),
     };
     // Sealing needs the arguments again, where the call can return to ask.
-    let kept = matches!(client.person, Some(Person::ByReturning)).then(|| arguments.clone());
+    let kept = matches!(cx.client.person, Some(Person::ByReturning)).then(|| arguments.clone());
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
         Some(Round { session, .. }) => {
@@ -144,7 +156,7 @@ pub async fn run(
             return Err(ErrorData::invalid_params(unknown.to_string(), None));
         }
     };
-    let others = client.can_show_others().then(|| {
+    let others = cx.client.can_show_others().then(|| {
         let (handle, shown) = (server.handle.clone(), server.shown.clone());
         OtherQuestions::of(handle, shown, origin.clone())
     });
@@ -155,8 +167,6 @@ pub async fn run(
         arguments: kept.unwrap_or_default(),
         rounds,
         call,
-        client,
-        note,
         began: SystemClock.mono(),
         asked: None,
         asked_for: Millis(0),
@@ -191,8 +201,8 @@ pub async fn run(
 
 /// Under which a front may say the request again. Over HTTP nothing is said twice: a stream that
 /// broke is taken up again.
-fn request_key(origin: &Origin, note: Option<&Note>) -> Option<String> {
-    match (&origin.way, note?.ordinal) {
+fn request_key(origin: &Origin, request: Option<&InFlight>) -> Option<String> {
+    match (&origin.way, request?.ordinal) {
         (Way::Front(front), Some(ordinal)) => Some(client::key(front, ordinal)),
         (Way::Front(_) | Way::Http, _) => None,
     }
@@ -218,8 +228,8 @@ fn reopened(
     })
 }
 
-/// What matters of the client.
-struct Client {
+/// Facts of the client that calls depend on.
+pub struct Client {
     name: String,
     person: Option<Person>,
 }
@@ -234,20 +244,16 @@ enum Person {
 }
 
 impl Client {
-    fn of(cx: &RequestContext<RoleServer>) -> Self {
-        let forms = cx
-            .client_capabilities()
+    /// Client of this name, which may be asked in the way of its generation if it has forms.
+    pub fn new(name: String, capabilities: Option<ClientCapabilities>, modern: bool) -> Self {
+        let forms = capabilities
             .and_then(|capabilities| capabilities.elicitation)
             .is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
-        let person = match (forms, is_modern(cx)) {
+        let person = match (forms, modern) {
             (false, _) => None,
             (true, false) => Some(Person::ByAsking),
             (true, true) => Some(Person::ByReturning),
         };
-        let name = cx
-            .client_info()
-            .map(|client| client.name)
-            .unwrap_or_default();
         Client { name, person }
     }
 
@@ -266,8 +272,6 @@ struct Wait<'a> {
     arguments: Map<String, Value>,
     rounds: u32,
     call: ToolCall,
-    client: Client,
-    note: Option<Arc<Note>>,
     began: Mono,
     /// The question that the client shows now.
     asked: Option<Asked>,
@@ -286,7 +290,7 @@ struct Wait<'a> {
     progress: Option<Progress>,
     /// The turn to render the answer.
     turn: Option<Turn>,
-    cx: RequestContext<RoleServer>,
+    cx: CallContext,
 }
 
 /// How a wait has ended.
@@ -361,17 +365,17 @@ impl Wait<'_> {
     /// Waits until the client has read enough of its earlier answers for this one to be rendered. `false`: it
     /// does not want this one any more, or is gone.
     async fn takes_turn(&mut self) -> bool {
-        let Some(note) = &self.note else {
+        let Some(request) = &self.cx.in_flight else {
             return true;
         };
         tokio::select! {
             biased;
-            turn = note.turn() => {
+            turn = request.turn() => {
                 self.turn = turn;
                 true
             }
-            () = self.cx.ct.cancelled() => false,
-            () = note.lost.cancelled() => false,
+            () = self.cx.cancelled.cancelled() => false,
+            () = request.lost.cancelled() => false,
         }
     }
 
@@ -383,11 +387,11 @@ impl Wait<'_> {
     }
 
     async fn what_happens(&mut self) -> Happened {
-        let lost = self.note.as_ref().map(|note| note.lost.cancelled());
+        let lost = (self.cx.in_flight.as_ref()).map(|request| request.lost.cancelled());
         tokio::select! {
             biased;
             step = self.call.next() => Happened::Step(step),
-            () = self.cx.ct.cancelled() => Happened::Cancelled,
+            () = self.cx.cancelled.cancelled() => Happened::Cancelled,
             Some(()) = OptionFuture::from(lost) => Happened::Cancelled,
             Some(reply) = OptionFuture::from(self.asked.as_mut().map(|asked| &mut asked.reply)) => {
                 Happened::Replied(reply)
@@ -417,7 +421,7 @@ impl Wait<'_> {
         if self.nobody || self.settled == Some(question.id) {
             return None;
         }
-        match self.client.person? {
+        match self.cx.client.person? {
             Person::ByAsking => {
                 match &mut self.asked {
                     Some(asked) if asked.outlives => asked.now = Some(question),
@@ -435,9 +439,9 @@ impl Wait<'_> {
 
     async fn put(&mut self, question: Arc<QuestionView>) {
         self.withdraw_all().await;
-        match Asked::put(&self.cx.peer, question, &self.client.name).await {
-            Ok(asked) => self.asked = Some(asked),
-            Err(_) => self.nobody_there(),
+        match Asked::put(&self.cx.peer, question, &self.cx.client.name).await {
+            Some(asked) => self.asked = Some(asked),
+            None => self.nobody_there(),
         }
     }
 
@@ -445,9 +449,9 @@ impl Wait<'_> {
     async fn other(&mut self, other: Other) {
         match other {
             Other::Open(question, claim) if self.asked.is_none() => {
-                match Asked::put(&self.cx.peer, question, &self.client.name).await {
-                    Ok(asked) => self.other = Some((asked, claim)),
-                    Err(_) => self.others = None,
+                match Asked::put(&self.cx.peer, question, &self.cx.client.name).await {
+                    Some(asked) => self.other = Some((asked, claim)),
+                    None => self.others = None,
                 }
             }
             Other::Open(..) => {}
@@ -548,9 +552,8 @@ impl Wait<'_> {
 
     async fn take_back(&mut self, asked: Asked) {
         self.asked_for.0 += asked.shown_for().0;
-        let reason = Some("the question can no longer be answered here".into());
-        let told = CancelledNotificationParam::new(Some(asked.request), reason);
-        let _ = self.cx.peer.notify_cancelled(told).await;
+        let reason = "the question can no longer be answered here";
+        self.cx.peer.withdraw(asked.request, reason).await;
     }
 
     /// Nobody wants the answer any more. Only a person's interruption ends the command as well; that
@@ -558,7 +561,7 @@ impl Wait<'_> {
     async fn let_go(mut self) -> ErrorData {
         let waited = SystemClock.mono().since(self.began);
         let waited = Millis(waited.0.saturating_sub(self.asked_for.0));
-        let cancelled = self.note.as_ref().and_then(|note| note.cancelled());
+        let cancelled = (self.cx.in_flight.as_ref()).and_then(|request| request.reason());
         if let Some(reason) = cancelled {
             let interrupted = !cancel::time_ran_out(reason, waited);
             self.withdraw_all().await;
@@ -573,9 +576,9 @@ impl Wait<'_> {
     /// The daemon makes way. The front takes the call up again with the next one, so this one stays
     /// unanswered until the connection ends.
     async fn stopping(self) -> ErrorData {
-        let lost = self.note.as_ref().map(|note| note.lost.cancelled());
+        let lost = (self.cx.in_flight.as_ref()).map(|request| request.lost.cancelled());
         tokio::select! {
-            () = self.cx.ct.cancelled() => {}
+            () = self.cx.cancelled.cancelled() => {}
             Some(()) = OptionFuture::from(lost) => {}
         }
         ErrorData::internal_error("the daemon is stopping; the command goes on", None)
@@ -612,31 +615,23 @@ struct Asked {
 }
 
 impl Asked {
-    async fn put(
-        peer: &Peer<RoleServer>,
-        question: Arc<QuestionView>,
-        client: &str,
-    ) -> Result<Self, ServiceError> {
-        let request = ServerRequest::ElicitRequest(ask::request(&question));
-        let options = PeerRequestOptions::no_options();
-        let sent = peer.send_cancellable_request(request, options).await?;
+    /// Asks the client's person. `None`: the client is gone.
+    async fn put(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
+        let sent = peer.elicit(ask::request(&question)).await?;
         let at = SystemClock.mono();
-        let request = sent.id.clone();
         let outlives = ask::outlives(client);
         let client = client.to_owned();
         let reply = Box::pin(async move {
-            match sent.await_response().await {
-                Ok(ClientResult::ElicitResult(result)) => {
-                    ask::meaning(&result, &client, SystemClock.mono().since(at))
-                }
-                Ok(_) | Err(_) => Reply::Nobody,
+            match sent.answer.await {
+                Some(result) => ask::meaning(&result, &client, SystemClock.mono().since(at)),
+                None => Reply::Nobody,
             }
         });
-        Ok(Asked {
+        Some(Asked {
             shown: question.id,
             now: Some(question),
             outlives,
-            request,
+            request: sent.id,
             at,
             reply,
         })

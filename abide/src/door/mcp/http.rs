@@ -57,7 +57,7 @@ impl Http {
             .with_allowed_origins(origins)
             .enforce_origin_validation()
             .with_max_request_body_bytes(MESSAGE_LIMIT);
-        let server = move || Ok(Server::over_http(handle.clone(), seal.clone()));
+        let server = move || Ok(Server::new(handle.clone(), seal.clone()));
         let sessions = Arc::<Sessions>::default();
         Http {
             service: StreamableHttpService::new(server, sessions.clone(), config),

@@ -45,11 +45,31 @@ impl Lines {
         }
     }
 
-    /// Reads once. Whether there was anything: nothing is the end.
-    pub fn fill(&mut self, from: &File) -> io::Result<bool> {
+    /// Sets another limit.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Whether a line over the limit has begun.
+    pub fn is_skipping(&self) -> bool {
+        self.skipping.is_some()
+    }
+
+    /// Takes bytes that were read elsewhere.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.drop_used();
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    fn drop_used(&mut self) {
         self.buffer.drain(..self.used);
         self.searched -= self.used;
         self.used = 0;
+    }
+
+    /// Reads once. Whether there was anything: nothing is the end.
+    pub fn fill(&mut self, from: &File) -> io::Result<bool> {
+        self.drop_used();
         self.buffer.reserve(READ);
         loop {
             match rustix::io::read(from, spare_capacity(&mut self.buffer)) {

@@ -1,4 +1,4 @@
-//! MCP, for agents: both generations of the protocol, one service per connection.
+//! MCP, for agents: both generations of the protocol.
 //!
 //! `abide mcp` is the [`front()`]: it copies lines between its client and the daemon's socket, and knows just
 //! enough of what is said to replay what a daemon that went away has left unanswered. Everything else is
@@ -7,27 +7,28 @@
 mod ask;
 mod batch;
 mod call;
-mod calls;
 mod cancel;
 pub(crate) mod client;
 mod control;
 mod decode;
+mod dispatch;
 mod front;
 mod hello;
 mod http;
+mod in_flight;
 mod kept;
 mod limits;
 mod lines;
-mod news;
+mod message_notifications;
 mod other_questions;
 mod out;
+mod peer;
 mod pending;
 mod prime;
 mod progress;
 mod prompt;
 mod scan;
 mod seal;
-mod sender;
 mod server;
 mod sessions;
 mod slip;
@@ -39,7 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::Agent;
-use rmcp::ServiceExt;
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -54,6 +54,7 @@ use crate::daemon::life::is_owner;
 use crate::world::clock::pause;
 use crate::world::peer::Peer;
 use crate::world::stream::Stream;
+use dispatch::{Dispatch, Opening};
 use server::Server;
 
 /// Fronts connected at once.
@@ -98,7 +99,7 @@ async fn converse(
     seal: Arc<Seal>,
     _place: OwnedSemaphorePermit,
 ) {
-    let Some((hello, read)) = wire::hello(&stream).await else {
+    let Some((hello, opening)) = Opening::hello(stream).await else {
         tracing::debug!("a connection that did not say hello was closed");
         return;
     };
@@ -111,11 +112,10 @@ async fn converse(
         Agent(hello.agent.as_str().into()),
         client::conversation(&hello),
     );
-    let wire = wire::Wire::new(stream, read, &hello);
-    let server = Server::of_a_front(handle, seal, Origin::of_a_front(hello, peer));
+    let origin = Arc::new(Origin::of_a_front(hello.clone(), peer));
+    let server = Server::new(handle, seal);
     server.speaks_in(&agent, &conversation).await;
-    match server.clone().serve(wire.served_by(server)).await {
-        Ok(running) => drop(running.waiting().await),
-        Err(e) => tracing::debug!("a client left before it began: {e}"),
-    }
+    Dispatch::new(&opening, &hello, server, origin)
+        .run(opening)
+        .await;
 }

@@ -8,8 +8,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Buf, BytesMut};
+use rmcp::RoleServer;
+use rmcp::service::TxJsonRpcMessage;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
+use super::wire::encode;
 use crate::keeper::crash_point;
 use crate::world::stream::Stream;
 
@@ -28,6 +32,8 @@ pub struct Out {
     turns: Arc<Semaphore>,
     /// Fewer bytes than [`BACKLOG`] are unsent again.
     drained: Notify,
+    /// The connection is lost.
+    pub lost: CancellationToken,
 }
 
 /// Leave to render one answer, until the answer is pushed.
@@ -47,6 +53,7 @@ impl Out {
             state: Mutex::default(),
             turns: Arc::new(Semaphore::new(RENDERED)),
             drained: Notify::new(),
+            lost: CancellationToken::new(),
         })
     }
 
@@ -55,39 +62,51 @@ impl Out {
         self.state().unsent.len() < BACKLOG
     }
 
-    /// Waits until another answer may be made. It never ends where the connection is lost.
-    pub async fn room(&self) {
+    /// Waits until another answer may be made. `false`: the connection is lost.
+    pub async fn room(&self) -> bool {
         loop {
             let mut drained = pin!(self.drained.notified());
             drained.as_mut().enable();
             if self.has_room() {
-                return;
+                return true;
             }
-            drained.await;
+            tokio::select! {
+                () = drained => {}
+                () = self.lost.cancelled() => return false,
+            }
         }
     }
 
     /// Waits for the turn to render an answer. `None`: never.
     pub async fn turn(&self) -> Option<Turn> {
         let turn = self.turns.clone().acquire_owned().await.ok()?;
-        self.room().await;
-        Some(Turn(turn))
+        self.room().await.then_some(Turn(turn))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no holder panics")
     }
 
-    /// Sends a message.
-    pub fn push(self: &Arc<Self>, line: Vec<u8>) -> io::Result<()> {
+    /// Sends a message. `false`: the connection is lost.
+    pub fn send(self: &Arc<Self>, message: &TxJsonRpcMessage<RoleServer>) -> bool {
+        let sent = encode(message).is_ok_and(|line| self.send_line(line));
+        if !sent {
+            self.close();
+        }
+        sent
+    }
+
+    /// Sends an encoded message. `false`: the connection is lost.
+    pub fn send_line(self: &Arc<Self>, line: Vec<u8>) -> bool {
         crash_point("mcp.answer");
-        let sent = self.send(&mut self.state(), line);
+        let sent = self.push(&mut self.state(), line).is_ok();
         crash_point("mcp.sent");
         sent
     }
 
     /// Closes the connection for both sides.
     pub fn close(&self) {
+        self.lost.cancel();
         self.stream.close();
     }
 
@@ -95,10 +114,10 @@ impl Out {
     pub fn tell_front(self: &Arc<Self>, line: &str) {
         let mut state = self.state();
         // A connection that is broken is noticed by whoever reads from it.
-        let _ = self.send(&mut state, line.into());
+        let _ = self.push(&mut state, line.into());
     }
 
-    fn send(self: &Arc<Self>, state: &mut State, mut line: Vec<u8>) -> io::Result<()> {
+    fn push(self: &Arc<Self>, state: &mut State, mut line: Vec<u8>) -> io::Result<()> {
         let unsent = &mut state.unsent;
         if !unsent.is_empty() {
             if unsent.len() > UNSENT_LIMIT {

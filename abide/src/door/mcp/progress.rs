@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use abide_core::Millis;
 use futures_util::future::BoxFuture;
-use rmcp::RoleServer;
-use rmcp::model::{ProgressNotificationParam, ProgressToken};
-use rmcp::service::{Peer, RequestContext};
+use rmcp::model::{
+    ProgressNotification, ProgressNotificationParam, ProgressToken, ServerNotification,
+};
 
+use super::call::CallContext;
+use super::peer::Peer;
 use crate::world::clock::{Clock, SystemClock, pause};
 
 /// How often a client hears that the call is alive.
@@ -19,7 +21,7 @@ pub const FIRST: Duration = Duration::from_millis(100);
 /// Tells a client that asked for it that its call is alive: once the command is there, or the call is not answered
 /// at once, and then every so often. A call that is taken up again goes on counting where it was: what is told must grow.
 pub struct Progress {
-    peer: Peer<RoleServer>,
+    peer: Peer,
     token: ProgressToken,
     /// When the command began, on the calendar.
     since: u64,
@@ -35,7 +37,7 @@ enum Doing {
 }
 
 impl Progress {
-    pub fn new(cx: &RequestContext<RoleServer>) -> Option<Self> {
+    pub fn new(cx: &CallContext) -> Option<Self> {
         Some(Progress {
             peer: cx.peer.clone(),
             token: cx.meta.get_progress_token()?,
@@ -61,7 +63,9 @@ impl Progress {
             .with_message(format!("{} for {whole}", self.what));
         let peer = self.peer.clone();
         Doing::Telling(Box::pin(async move {
-            let _ = peer.notify_progress(told).await;
+            let told = ProgressNotification::new(told);
+            peer.notify(ServerNotification::ProgressNotification(told))
+                .await;
         }))
     }
 

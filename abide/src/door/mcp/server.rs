@@ -1,11 +1,11 @@
-//! What the MCP library asks of a server: who it is, what tools and prompts it has, and to call one.
+//! Answers to every method of MCP, for one client. Fronts come through `dispatch`, HTTP through the library.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use abide_core::{Agent, Conversation};
 use futures_util::FutureExt;
@@ -13,24 +13,25 @@ use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult,
     DiscoverResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse,
     Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, RequestMetaObject,
-    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
+    Tool, ToolAnnotations,
 };
-use rmcp::service::{self, NotificationContext, RequestContext};
+use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::call::{self, Answered};
+use super::call::{self, Answered, CallContext};
 use super::hello::Hello;
-use super::news::{Level, Listener};
+use super::in_flight::InFlight;
+use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Level, Listener};
 use super::other_questions::Shown;
+use super::peer::Peer;
 use super::seal::Seal;
 use super::slip::Slip;
-use super::wire::Note;
-use super::{client, news, prompt};
+use super::{client, prompt};
 use crate::daemon::{Handle, Present};
 use crate::door::tools;
-use crate::world::peer::Peer;
+use crate::world::peer;
 
 /// How long a client may keep the lists: they change with the version only.
 const FRESH_MS: u64 = 5 * 60 * 1_000;
@@ -41,13 +42,9 @@ pub struct Server {
     pub(super) handle: Handle,
     pub(super) seal: Arc<Seal>,
     pub(super) shown: Arc<Shown>,
-    /// `None`: every request over HTTP brings its own.
-    origin: Option<Arc<Origin>>,
     level: Arc<Level>,
     /// Somebody brings its client messages already.
     listens: Arc<AtomicBool>,
-    /// Its client, once the library knows it.
-    client: Arc<OnceLock<Client>>,
     /// The conversations that speak over this connection.
     speaks: Arc<Speaks>,
 }
@@ -76,13 +73,6 @@ impl Speaks {
     }
 }
 
-/// A client as the library knows it.
-struct Client {
-    peer: service::Peer<RoleServer>,
-    /// It has opened its session with a handshake, so its requests need not say of themselves what they are.
-    shook_hands: bool,
-}
-
 /// Where a client's calls come from.
 #[derive(Debug)]
 pub struct Origin {
@@ -97,7 +87,7 @@ pub struct Origin {
     /// What commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
     /// Who is at the other end.
-    pub peer: Peer,
+    pub peer: peer::Peer,
 }
 
 /// How a client reaches the daemon.
@@ -111,7 +101,7 @@ pub enum Way {
 
 impl Origin {
     /// The front that said this hello, at whose end is `peer`.
-    pub fn of_a_front(hello: Hello, peer: Peer) -> Self {
+    pub fn of_a_front(hello: Hello, peer: peer::Peer) -> Self {
         Origin {
             conversation: Some(client::conversation(&hello)),
             way: Way::Front(hello.front),
@@ -137,46 +127,21 @@ impl Origin {
 impl Origin {
     /// Whether its client listens to a channel.
     fn has_channel(&self) -> bool {
-        self.var(news::CHANNEL).is_some_and(|value| value == "1")
+        self.var(CHANNEL).is_some_and(|value| value == "1")
     }
 }
 
 impl Server {
-    /// For the client of a front.
-    pub fn of_a_front(handle: Handle, seal: Arc<Seal>, origin: Origin) -> Self {
+    /// For one client.
+    pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
         Server {
             handle,
             seal,
-            origin: Some(Arc::new(origin)),
             level: Arc::default(),
             listens: Arc::default(),
             shown: Arc::default(),
-            client: Arc::default(),
             speaks: Arc::default(),
         }
-    }
-
-    /// For a client whose requests come over HTTP, each with an [`Origin`] among its extensions.
-    pub fn over_http(handle: Handle, seal: Arc<Seal>) -> Self {
-        Server {
-            handle,
-            seal,
-            origin: None,
-            level: Arc::default(),
-            listens: Arc::default(),
-            shown: Arc::default(),
-            client: Arc::default(),
-            speaks: Arc::default(),
-        }
-    }
-
-    /// Where this request comes from.
-    pub(super) fn origin(
-        &self,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<Arc<Origin>, ErrorData> {
-        let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
-        self.origin_of(&context.extensions).ok_or_else(unknown)
     }
 
     /// A conversation speaks over this connection, and is connected while that lives.
@@ -187,42 +152,13 @@ impl Server {
         }
     }
 
-    /// The library knows the client of this front.
-    fn know(&self, peer: &service::Peer<RoleServer>, shook_hands: bool) {
-        if self.origin.is_some() {
-            self.client.get_or_init(|| Client {
-                peer: peer.clone(),
-                shook_hands,
-            });
-        }
-    }
-
-    /// The client, where the library has nothing to say to a call with this meta, in a session that was opened
-    /// without a handshake or with one.
-    pub(super) fn client_for(
-        &self,
-        meta: Option<&RequestMetaObject>,
-        inline: bool,
-    ) -> Option<service::Peer<RoleServer>> {
-        let client = self.client.get()?;
-        let plain = match meta.and_then(|meta| Some((meta, meta.protocol_version()?))) {
-            None => client.shook_hands && !inline,
-            Some((meta, version)) => {
-                let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
-                missing.is_empty() && self.supported_protocol_versions().contains(&version)
-            }
-        };
-        plain.then(|| client.peer.clone())
-    }
-
     /// Calls a tool. A panic is answered too: without this, its call would never be.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-        note: Option<Arc<Note>>,
+        context: CallContext,
     ) -> Result<Answered, ErrorData> {
-        let called = call::run(self, request, context, note);
+        let called = call::run(self, request, context);
         let caught = AssertUnwindSafe(called).catch_unwind().await;
         caught.unwrap_or_else(|_| {
             let sentence = "the call failed inside abide; what it had started goes on, and the \
@@ -231,13 +167,97 @@ impl Server {
         })
     }
 
-    fn origin_of(&self, extensions: &Extensions) -> Option<Arc<Origin>> {
-        let brought = || {
-            let parts = extensions.get::<axum::http::request::Parts>()?;
-            parts.extensions.get::<Arc<Origin>>().cloned()
-        };
-        self.origin.clone().or_else(brought)
+    /// Answers `initialize`: the older generations, in which a client can be told of messages at any time.
+    pub(super) fn initialize_result(
+        &self,
+        request: &InitializeRequestParams,
+        origin: &Origin,
+    ) -> Result<InitializeResult, ErrorData> {
+        let mut answer = self.negotiate_initialize(request)?;
+        answer.capabilities.logging = Some(JsonObject::new());
+        if origin.has_channel() {
+            let channel = (CHANNEL_CAPABILITY.to_owned(), JsonObject::new());
+            answer.capabilities.experimental = Some([channel].into());
+        }
+        Ok(answer)
     }
+
+    /// The client is ready: it is told of messages from now on, once however often it says so.
+    pub(super) async fn initialized(&self, origin: &Origin, peer: Peer) {
+        if self.listens.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(conversation) = &origin.conversation {
+            self.speaks_in(&origin.agent, conversation).await;
+        }
+        let listener = Listener {
+            agent: origin.agent.clone(),
+            peer,
+            level: self.level.clone(),
+            channel: origin.has_channel(),
+            speaks: Arc::downgrade(&self.speaks),
+        };
+        tokio::spawn(message_notifications::bring(self.handle.clone(), listener));
+    }
+
+    /// Takes `logging/setLevel`.
+    #[expect(deprecated, reason = "clients of the older generations set it")]
+    pub(super) fn set_log_level(&self, request: &rmcp::model::SetLevelRequestParams) {
+        let level = serde_json::to_value(request.level).unwrap_or_default();
+        self.level.set(&level);
+    }
+
+    /// Answers `server/discover` of the client of this name.
+    pub(super) fn discover_result(&self, client: &str) -> DiscoverResult {
+        let versions = ProtocolVersion::known_up_to(&newest_for(client)).to_vec();
+        DiscoverResult::from_server_info(versions, self.get_info())
+    }
+
+    /// Answers `tools/list`.
+    pub(super) fn tools(modern: bool) -> ListToolsResult {
+        let list = ListToolsResult::with_all_items(TOOLS.clone());
+        match modern {
+            true => list
+                .with_ttl_ms(FRESH_MS)
+                .with_cache_scope(CacheScope::Public),
+            false => list,
+        }
+    }
+
+    /// Answers `prompts/list`.
+    pub(super) fn prompts(modern: bool) -> ListPromptsResult {
+        let list = ListPromptsResult::with_all_items(prompt::list());
+        match modern {
+            true => list
+                .with_ttl_ms(FRESH_MS)
+                .with_cache_scope(CacheScope::Public),
+            false => list,
+        }
+    }
+
+    /// Answers a request that is not decoded as one that is known: its method is unknown, or its params are
+    /// wrong.
+    pub(super) fn not_decoded(method: &str, modern: bool) -> ErrorData {
+        let is_older = !modern && OLDER_METHODS.contains(&method);
+        if !is_older && !METHODS.contains(&method) {
+            let sentence = format!("there is no method '{method}'");
+            return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None);
+        }
+        let sentence = format!("the params of {method} are not what it takes");
+        ErrorData::invalid_params(sentence, None)
+    }
+}
+
+/// Where a request over HTTP comes from.
+fn origin_of(extensions: &Extensions) -> Result<Arc<Origin>, ErrorData> {
+    let parts = extensions.get::<axum::http::request::Parts>();
+    let origin = parts.and_then(|parts| parts.extensions.get::<Arc<Origin>>());
+    let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
+    origin.cloned().ok_or_else(unknown)
+}
+
+fn is_modern_request(context: &RequestContext<RoleServer>) -> bool {
+    is_modern(context.protocol_version().as_ref())
 }
 
 impl ServerHandler for Server {
@@ -252,40 +272,19 @@ impl ServerHandler for Server {
             .with_instructions(prompt::INSTRUCTIONS)
     }
 
-    /// The older generations, in which a client can be told of messages at any time.
     async fn initialize(
         &self,
         request: InitializeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<InitializeResult, ErrorData> {
+        let origin = origin_of(&context.extensions)?;
         context.peer.set_peer_info(request.clone());
-        let mut answer = self.negotiate_initialize(&request)?;
-        self.know(&context.peer, true);
-        answer.capabilities.logging = Some(JsonObject::new());
-        let origin = self.origin_of(&context.extensions);
-        if origin.is_some_and(|origin| origin.has_channel()) {
-            let channel = (news::CHANNEL_CAPABILITY.to_owned(), JsonObject::new());
-            answer.capabilities.experimental = Some([channel].into());
-        }
-        Ok(answer)
+        self.initialize_result(&request, &origin)
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Some(origin) = self.origin_of(&context.extensions)
-            // However often a client says that it is ready, it hears of each message once.
-            && !self.listens.swap(true, Ordering::Relaxed)
-        {
-            if let Some(conversation) = &origin.conversation {
-                self.speaks_in(&origin.agent, conversation).await;
-            }
-            let listener = Listener {
-                agent: origin.agent.clone(),
-                peer: context.peer,
-                level: self.level.clone(),
-                channel: origin.has_channel(),
-                speaks: Arc::downgrade(&self.speaks),
-            };
-            tokio::spawn(news::bring(self.handle.clone(), listener));
+        if let Ok(origin) = origin_of(&context.extensions) {
+            self.initialized(&origin, Peer::Http(context.peer)).await;
         }
     }
 
@@ -295,8 +294,7 @@ impl ServerHandler for Server {
         request: rmcp::model::SetLevelRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let level = serde_json::to_value(request.level).unwrap_or_default();
-        self.level.set(&level);
+        self.set_log_level(&request);
         Ok(())
     }
 
@@ -305,9 +303,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<DiscoverResult, ErrorData> {
         let client = context.client_info().map(|client| client.name);
-        let newest = newest_for(client.as_deref().unwrap_or_default());
-        let versions = ProtocolVersion::known_up_to(&newest).to_vec();
-        Ok(DiscoverResult::from_server_info(versions, self.get_info()))
+        Ok(self.discover_result(client.as_deref().unwrap_or_default()))
     }
 
     async fn list_tools(
@@ -315,13 +311,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let list = ListToolsResult::with_all_items(TOOLS.clone());
-        Ok(match is_modern(&context) {
-            true => list
-                .with_ttl_ms(FRESH_MS)
-                .with_cache_scope(CacheScope::Public),
-            false => list,
-        })
+        Ok(Server::tools(is_modern_request(&context)))
     }
 
     async fn list_prompts(
@@ -329,13 +319,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let list = ListPromptsResult::with_all_items(prompt::list());
-        Ok(match is_modern(&context) {
-            true => list
-                .with_ttl_ms(FRESH_MS)
-                .with_cache_scope(CacheScope::Public),
-            false => list,
-        })
+        Ok(Server::prompts(is_modern_request(&context)))
     }
 
     async fn get_prompt(
@@ -346,38 +330,38 @@ impl ServerHandler for Server {
         prompt::get(&request).map(GetPromptResponse::from)
     }
 
-    /// What has a name that is known, but cannot be read as what it names, is not unknown but wrong.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let method = request.method;
-        let of_older = !is_modern(&context) && OLDER_METHODS.contains(&method.as_str());
-        if !of_older && !METHODS.contains(&method.as_str()) {
-            let sentence = format!("there is no method '{method}'");
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None));
-        }
-        let sentence = format!("the params of {method} are not what it takes");
-        Err(ErrorData::invalid_params(sentence, None))
+        let modern = is_modern_request(&context);
+        Err(Server::not_decoded(&request.method, modern))
     }
 
-    /// A call that the library has something to say to, or that comes over HTTP.
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.know(&context.peer, false);
-        let note = context.extensions.get::<Arc<Note>>().cloned();
         let slip = slip(&context.extensions);
-        let mut answered = self.call(request, context, note.clone()).await?;
-        if let Some(receipt) = answered.receipt.take() {
-            match (slip, note) {
-                (Some(slip), _) => slip.leave(receipt),
-                (None, Some(note)) => note.leave(receipt),
-                (None, None) => {}
-            }
+        let name = context.client_info().map(|client| client.name);
+        let client = call::Client::new(
+            name.unwrap_or_default(),
+            context.client_capabilities(),
+            is_modern_request(&context),
+        );
+        let context = CallContext {
+            origin: origin_of(&context.extensions)?,
+            client,
+            in_flight: context.extensions.get::<Arc<InFlight>>().cloned(),
+            peer: Peer::Http(context.peer),
+            meta: context.meta,
+            cancelled: context.ct,
+        };
+        let mut answered = self.call(request, context).await?;
+        if let (Some(slip), Some(receipt)) = (slip, answered.receipt.take()) {
+            slip.leave(receipt);
         }
         Ok(answered.said.into())
     }
@@ -406,10 +390,9 @@ fn newest_for(client: &str) -> ProtocolVersion {
     }
 }
 
-/// Whether a request is of the generation without a handshake.
-pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    let version = context.protocol_version();
-    version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+/// Whether a version is of the generation without a handshake.
+pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
+    version.is_some_and(|version| !version.has_initialize())
 }
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| tools::all().iter().map(published).collect());

@@ -1,5 +1,5 @@
 //! The sessions of clients that speak HTTP in the generations up to 2025-11-25. The library keeps
-//! them; this stands before it, as [`super::wire`] does for fronts, and notes which calls are under
+//! them; this stands before it and notes which calls are under
 //! way, so that a cancelled one finds the reason. It also bounds how many there are.
 
 use std::collections::HashMap;
@@ -19,8 +19,8 @@ use rmcp::transport::streamable_http_server::session::{ServerSseMessage, Session
 use tokio_util::sync::CancellationToken;
 
 use super::batch;
+use super::in_flight::InFlight;
 use super::told::Told;
-use super::wire::Note;
 
 /// Sessions at once. One more takes the place of the one that was quiet for longest.
 const SESSIONS: usize = 1_024;
@@ -45,7 +45,7 @@ struct Session {
     /// Whether the version that was agreed upon has batches.
     takes_batches: bool,
     lost: CancellationToken,
-    calls: HashMap<RequestId, Weak<Note>>,
+    calls: HashMap<RequestId, Weak<InFlight>>,
     told: Told,
 }
 
@@ -107,9 +107,7 @@ impl Session {
         match message {
             JsonRpcMessage::Request(asked) => {
                 self.calls.retain(|_, note| note.strong_count() > 0);
-                // Receipts are signed where the answer's stream ends, which is nearer to the client.
-                let (id, lost) = (asked.id.clone(), self.lost.clone());
-                let note = Arc::new(Note::new(None, id, lost, Arc::default()));
+                let note = Arc::new(InFlight::over_http(self.lost.clone()));
                 self.calls.insert(asked.id.clone(), Arc::downgrade(&note));
                 asked.request.extensions_mut().insert(note);
             }
@@ -268,7 +266,7 @@ mod tests {
         }
         let id = RequestId::Number(1);
         let lost = CancellationToken::new();
-        let note = Arc::new(Note::new(None, id.clone(), lost, Arc::default()));
+        let note = Arc::new(InFlight::over_http(lost));
         let session = known.used(&a).unwrap();
         session.calls.insert(id, Arc::downgrade(&note));
         known.used(&b);

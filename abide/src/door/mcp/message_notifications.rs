@@ -6,12 +6,11 @@ use std::sync::{Arc, Weak};
 
 use abide_core::Agent;
 use abide_core::message::About;
-use rmcp::RoleServer;
 use rmcp::model::{CustomNotification, ServerNotification};
-use rmcp::service::Peer;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
+use super::peer::Peer;
 use super::server::Speaks;
 use crate::daemon::{Change, Handle};
 use crate::door::tools::message_words;
@@ -48,7 +47,7 @@ pub struct Listener {
     /// Whose messages.
     pub agent: Agent,
     /// Where to.
-    pub peer: Peer<RoleServer>,
+    pub peer: Peer,
     /// What it wants to hear of.
     pub level: Arc<Level>,
     /// Whether it listens to a channel.
@@ -62,7 +61,7 @@ pub async fn bring(handle: Handle, listener: Listener) {
     let mut changes = handle.board().follow();
     loop {
         let change = changes.recv().await;
-        if listener.peer.is_transport_closed() {
+        if listener.peer.is_closed() {
             return;
         }
         match change {
@@ -113,6 +112,6 @@ impl Listener {
     async fn send(&self, method: &str, params: Value) -> bool {
         let told = CustomNotification::new(method, Some(params));
         let told = ServerNotification::CustomNotification(told);
-        self.peer.send_notification(told).await.is_ok()
+        self.peer.notify(told).await
     }
 }
