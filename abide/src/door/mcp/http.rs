@@ -12,14 +12,14 @@ use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
+use super::ack_on_body_end::AckOnBodyEnd;
 use super::batch::is_one;
 use super::decode;
-use super::prime::{EVENTS, primed};
 use super::scan::{Kind, Outline};
 use super::seal::Seal;
 use super::server::{Origin, Server};
 use super::sessions::Sessions;
-use super::slip::Slip;
+use super::sse_keepalive::{EVENTS, with_keepalive};
 use super::wire::{MESSAGE_LIMIT, TWICE, refusal};
 use crate::daemon::Handle;
 
@@ -92,18 +92,18 @@ impl Http {
         let calls = is_call(&head.headers);
         let answer = self.pass(head, body);
         match calls {
-            true => primed(answer).await,
+            true => with_keepalive(answer).await,
             false => answer.await,
         }
     }
 
     /// Passes one message on.
     async fn pass(self, mut head: Parts, body: Bytes) -> Response {
-        let slip = Arc::<Slip>::default();
-        head.extensions.insert(slip.clone());
+        let ack = Arc::<AckOnBodyEnd>::default();
+        head.extensions.insert(ack.clone());
         let request = Request::from_parts(head, Body::from(body));
         let answer = self.service.handle(request).await.map(Body::new);
-        slip.signed_with(answer)
+        ack.attach(answer)
     }
 
     /// Why a request is not passed on that can be read: of two under one id the library would answer one.

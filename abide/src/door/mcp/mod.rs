@@ -4,6 +4,7 @@
 //! enough of what is said to replay what a daemon that went away has left unanswered. Everything else is
 //! [`serve`], inside the daemon; clients that speak HTTP come to [`Http`].
 
+mod ack_on_body_end;
 mod ask;
 mod batch;
 mod call;
@@ -24,15 +25,14 @@ mod other_questions;
 mod out;
 mod peer;
 mod pending;
-mod prime;
 mod progress;
 mod prompt;
 mod scan;
 mod seal;
 mod server;
 mod sessions;
-mod slip;
-mod told;
+mod sse_keepalive;
+mod sse_replay;
 mod trial;
 mod wire;
 

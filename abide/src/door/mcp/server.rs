@@ -20,6 +20,7 @@ use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
+use super::ack_on_body_end::AckOnBodyEnd;
 use super::call::{self, Answered, CallContext};
 use super::hello::Hello;
 use super::in_flight::InFlight;
@@ -27,7 +28,6 @@ use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Level, Lis
 use super::other_questions::Shown;
 use super::peer::Peer;
 use super::seal::Seal;
-use super::slip::Slip;
 use super::{client, prompt};
 use crate::daemon::{Handle, Present};
 use crate::door::tools;
@@ -344,7 +344,7 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let slip = slip(&context.extensions);
+        let ack = ack_of(&context.extensions);
         let name = context.client_info().map(|client| client.name);
         let client = call::Client::new(
             name.unwrap_or_default(),
@@ -360,15 +360,15 @@ impl ServerHandler for Server {
             cancelled: context.ct,
         };
         let mut answered = self.call(request, context).await?;
-        if let (Some(slip), Some(receipt)) = (slip, answered.receipt.take()) {
-            slip.leave(receipt);
+        if let (Some(ack), Some(receipt)) = (ack, answered.receipt.take()) {
+            ack.put(receipt);
         }
         Ok(answered.said.into())
     }
 }
 
 /// Where the receipt goes of a call that came over HTTP.
-fn slip(extensions: &Extensions) -> Option<Arc<Slip>> {
+fn ack_of(extensions: &Extensions) -> Option<Arc<AckOnBodyEnd>> {
     let parts = extensions.get::<axum::http::request::Parts>()?;
     parts.extensions.get().cloned()
 }

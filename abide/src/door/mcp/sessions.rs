@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch;
 use super::in_flight::InFlight;
-use super::told::Told;
+use super::sse_replay::SseReplay;
 
 /// Sessions at once. One more takes the place of the one that was quiet for longest.
 const SESSIONS: usize = 1_024;
@@ -46,7 +46,7 @@ struct Session {
     takes_batches: bool,
     lost: CancellationToken,
     calls: HashMap<RequestId, Weak<InFlight>>,
-    told: Told,
+    replay: SseReplay,
 }
 
 /// Why there is no session.
@@ -86,7 +86,7 @@ impl Known {
             takes_batches: false,
             lost: CancellationToken::new(),
             calls: HashMap::new(),
-            told: Told::default(),
+            replay: SseReplay::default(),
         };
         self.sessions.insert(id, session);
     }
@@ -162,11 +162,11 @@ impl Sessions {
         }
     }
 
-    /// What is said in this session; nothing, where there is no such session.
-    fn told(&self, id: &SessionId) -> Told {
+    /// Recorded streams of a session; empty if there is no such session.
+    fn replay(&self, id: &SessionId) -> SseReplay {
         let known = self.known();
         let session = known.sessions.get(id);
-        session.map_or_else(Told::default, |session| session.told.clone())
+        session.map_or_else(SseReplay::default, |session| session.replay.clone())
     }
 
     async fn make_room(&self) -> Result<(), SessionTrouble> {
@@ -221,8 +221,8 @@ impl SessionManager for Sessions {
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionTrouble> {
         self.note(id, &mut message);
-        let told = self.told(id);
-        Ok(told.keep(self.kept.create_stream(id, message).await?))
+        let replay = self.replay(id);
+        Ok(replay.record(self.kept.create_stream(id, message).await?))
     }
 
     async fn accept_message(
@@ -246,7 +246,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionTrouble> {
-        Ok(match self.told(id).after(&last_event_id) {
+        Ok(match self.replay(id).after(&last_event_id) {
             Some(rest) => rest.left_stream(),
             None => self.kept.resume(id, last_event_id).await?.right_stream(),
         })

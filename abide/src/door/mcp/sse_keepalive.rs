@@ -1,5 +1,5 @@
-//! A first sign of life on an answer that takes its time. The library opens the stream of an answer
-//! with its first message; clients that count the time to the first byte would give up a silent call.
+//! SSE comments on the response to a call that takes long. The library sends the response head with the first
+//! message; clients that limit the time to the first byte would give up a silent call.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use futures_util::{FutureExt, StreamExt, stream};
 
 use crate::world::clock::pause;
 
-/// An answer that is there by then goes out as it is, with a status of its own.
+/// A response that is ready by then is sent unchanged, with its own status.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How often a stream that has begun shows that it is alive.
+/// Interval of comments.
 const ALIVE: Duration = Duration::from_secs(15);
-/// A comment, which every reader of event streams skips.
+/// SSE comment, which readers skip.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
-/// The kind of a stream of events.
+/// Content type of SSE.
 pub const EVENTS: &str = "text/event-stream";
-/// The longest answer that is not a stream.
+/// Longest response that is not a stream, in bytes.
 const ANSWER_LIMIT: usize = 64 << 20;
 
-/// The answer, or a stream of events that begins now and will hold it. Dropping that drops the
-/// answer's future as well.
-pub async fn primed(answer: impl Future<Output = Response> + Send + 'static) -> Response {
+/// Returns the response, or an event stream that begins now and will contain it. Dropping the stream drops the
+/// response's future.
+pub async fn with_keepalive(answer: impl Future<Output = Response> + Send + 'static) -> Response {
     let mut answer = answer.boxed();
     tokio::select! {
         biased;
@@ -44,7 +44,7 @@ pub async fn primed(answer: impl Future<Output = Response> + Send + 'static) -> 
     (head, Body::from_stream(parts)).into_response()
 }
 
-/// What is still to be sent.
+/// State of the event stream.
 enum Rest {
     Opening(BoxFuture<'static, Response>),
     Waiting(BoxFuture<'static, Response>),
@@ -67,7 +67,7 @@ impl Rest {
     }
 }
 
-/// The answer has come. One that is no stream becomes the one event of this one.
+/// Continues with the response. One that is not a stream becomes a single event.
 async fn begin(answer: Response) -> Option<(Bytes, Rest)> {
     let kind = answer.headers().get(header::CONTENT_TYPE);
     let is_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(EVENTS.as_bytes()));
