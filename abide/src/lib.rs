@@ -22,7 +22,6 @@
 pub mod config;
 pub mod daemon;
 pub mod door;
-pub mod keeper;
 pub mod world;
 
 pub use door::library::{Abide, Call, Error, Held, Person, Question, Questions, Session};
@@ -35,6 +34,6 @@ pub fn keep_if_asked() {
         .nth(1)
         .is_some_and(|word| word == "keeper")
     {
-        keeper::main();
+        abide_session::main();
     }
 }

@@ -18,7 +18,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::board::{Board, QuestionView, SessionView};
 use crate::config::Config;
-use crate::keeper::frame::Heritage;
 use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
 use crate::world::facts::{Facts, Looks};
@@ -27,6 +26,7 @@ use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
 use crate::world::unread::Records;
+use abide_session::frame::Heritage;
 
 /// What the loop takes in.
 pub enum Input {

@@ -22,7 +22,6 @@ use super::sight::Sight;
 use super::start;
 use crate::config::{Config, Handed, Places, TcpDoor};
 use crate::door::{http, mcp, wake};
-use crate::keeper::mark;
 use crate::world::clients::Clients;
 use crate::world::clock::{Clock, SystemClock, boot_id};
 use crate::world::handed::{self, Sockets};
@@ -31,6 +30,7 @@ use crate::world::probe::Prober;
 use crate::world::store::{self, Opened, StoreFault};
 use crate::world::web::Web;
 use crate::world::{apart, descriptors, entropy, heap, oom, secret, socket};
+use abide_session::mark;
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,15 +18,15 @@ use super::board::{QuestionView, SessionView};
 use super::drive::OpenCall;
 use super::handle::{Handle, Launch, News, Stdin};
 use crate::config::Containment;
-use crate::keeper::crash_point;
-use crate::keeper::folder::{self, Meta};
-use crate::keeper::frame::{self, ToKeeper};
 use crate::world::clock::pause;
 use crate::world::facts::facts;
 use crate::world::keepers::{Keepers, Recalled};
 use crate::world::limits::Moved;
 use crate::world::store::{Store, StoreFault};
 use crate::world::tail;
+use abide_session::crash_point;
+use abide_session::folder::{self, Meta};
+use abide_session::frame::{self, ToKeeper};
 
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);

@@ -13,9 +13,9 @@ use abide_core::time::{Boot, Wall};
 use abide_core::{Event, Millis, Mono, Now, SessionId, limit};
 
 use super::{Handle, SessionView};
-use crate::keeper::crash_point;
 use crate::world::clock::{Clock, pause};
 use crate::world::store::Store;
+use abide_session::crash_point;
 
 /// How often the past is looked through where nothing ends.
 const ROUND: Millis = Millis(3_600_000);

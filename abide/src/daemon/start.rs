@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Timespec};
 
 use crate::config::Places;
-use crate::keeper::folder::{self, CTL};
-use crate::keeper::proc::{self, Held};
-use crate::keeper::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
+use abide_session::folder::{self, CTL};
+use abide_session::proc::{self, Held};
+use abide_session::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
 
 /// The descriptor on which a daemon that its client started says that it is ready, or what is wrong.
 const READY_FD: i32 = 3;

@@ -83,7 +83,7 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsFd;
 
-    use crate::keeper::log as keeper;
+    use abide_session::log as keeper;
 
     fn written(folder: &std::path::Path, chunks: &[(log::Stream, &str)]) -> Log {
         let place = std::fs::File::open(folder).unwrap();

@@ -130,7 +130,7 @@ mod tests {
         let (from, to) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
         let (Some(found), Some(own)) = (
             tcp_creator_group(from, to),
-            crate::keeper::cgroup::own_folder(),
+            abide_session::cgroup::own_folder(),
         ) else {
             eprintln!("skipped: this kernel does not tell");
             return;

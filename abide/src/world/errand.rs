@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::keeper::folder;
+use abide_session::folder;
 
 const FILE: &str = "errands";
 /// Of how many it is known. Only what a daemon that died has not answered is asked for again.

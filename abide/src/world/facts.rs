@@ -5,9 +5,9 @@ use abide_core::{Millis, Mono};
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
 
-use crate::keeper::folder::Meta;
-use crate::keeper::proc::{self, Stat};
-use crate::keeper::tree;
+use abide_session::folder::Meta;
+use abide_session::proc::{self, Stat};
+use abide_session::tree;
 
 /// What the processes of a session do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

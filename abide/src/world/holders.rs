@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use crate::keeper::cgroup;
+use abide_session::cgroup;
 
 /// The processes of our own user that hold one end of a connection.
 #[derive(Debug, PartialEq, Eq)]

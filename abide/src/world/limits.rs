@@ -7,7 +7,7 @@ use std::path::Path;
 use abide_core::{Millis, Mono};
 
 use super::secret;
-use crate::keeper::folder;
+use abide_session::folder;
 
 const FILE: &str = "limits";
 

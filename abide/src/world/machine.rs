@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Signal};
 
-use crate::keeper::cgroup::{self, Leaf};
-use crate::keeper::proc;
 use crate::world::facts;
+use abide_session::cgroup::{self, Leaf};
+use abide_session::proc;
 
 /// How long a program may take to say its version.
 const PATIENCE: i64 = 5;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use crate::keeper::oom;
+use abide_session::oom;
 
 /// What programs are to have that this process starts.
 static GIVEN: OnceLock<Option<&'static CStr>> = OnceLock::new();

@@ -2,7 +2,7 @@
 
 use rustix::process::Pid;
 
-use crate::keeper::proc;
+use abide_session::proc;
 
 /// What it uses.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,9 +11,9 @@ use abide_core::SessionId;
 use super::diag;
 use super::facts::processes;
 use super::holders::{self, Holders, holders};
-use crate::keeper::folder::Meta;
-use crate::keeper::mark::{self, Mark};
-use crate::keeper::proc::{self, Held};
+use abide_session::folder::Meta;
+use abide_session::mark::{self, Mark};
+use abide_session::proc::{self, Held};
 
 /// Who connected.
 #[derive(Clone, Debug)]

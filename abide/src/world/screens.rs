@@ -20,7 +20,7 @@ use super::log::{Log, Piece};
 use super::pts;
 use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
 use super::secret;
-use crate::keeper::folder;
+use abide_session::folder;
 
 /// Screens held ready at once.
 const AWAKE: usize = 32;

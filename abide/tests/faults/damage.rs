@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use abide::keeper::{cgroup, proc};
+use abide_session::{cgroup, proc};
 
 use crate::harness::{Abide, Handle, look_for, said_to};
 

@@ -135,7 +135,7 @@ struct Group(PathBuf);
 
 impl Group {
     fn make() -> Option<Self> {
-        let own = abide::keeper::cgroup::own_folder()?;
+        let own = abide_session::cgroup::own_folder()?;
         let path = own.join(format!("abide-test-tunnel-{}", std::process::id()));
         std::fs::create_dir(&path).ok()?;
         Some(Group(path))

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use abide::keeper::frame::ToKeeper;
+use abide_session::frame::ToKeeper;
 use serde_json::Value;
 
 use crate::harness::{Abide, Handle, fifo};
@@ -76,7 +76,7 @@ impl Installed {
 
     fn keeper(&self, session: &str) -> i32 {
         let folder = self.folder().join("sessions").join(session);
-        let meta = abide::keeper::folder::read_meta(&folder);
+        let meta = abide_session::folder::read_meta(&folder);
         let meta = meta.expect("it is read").expect("a record");
         i32::try_from(meta.keeper.pid).expect("a pid")
     }

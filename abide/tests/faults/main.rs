@@ -17,7 +17,7 @@ mod wary;
 use std::io::{BufRead, Write};
 use std::os::unix::net::UnixListener;
 
-use abide::keeper::proc;
+use abide_session::proc;
 use harness::{Abide, Handle, comes_to_life, line_with, living, look_for, receive};
 use serde_json::{Value, json};
 
@@ -86,7 +86,7 @@ fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
         .body;
     let session = result["session_id"].as_str().expect("an id");
     let folder = abide.path("sessions").join(session);
-    let meta = abide::keeper::folder::read_meta(&folder).expect("it is read");
+    let meta = abide_session::folder::read_meta(&folder).expect("it is read");
     let keeper = meta.expect("a record").keeper.pid;
     let keeper = Handle::if_alive(i32::try_from(keeper).expect("a pid"));
     abide.kill_daemon();

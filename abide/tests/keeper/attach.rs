@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 
-use abide::keeper::folder;
-use abide::keeper::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
+use abide_session::folder;
+use abide_session::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
 
 use crate::harness::{Nursery, marked, output, wait_gone};
 
@@ -188,12 +188,12 @@ fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
     let leader = keeper.leader;
     let away = keeper.hang_up();
     assert_eq!(away.ending(), None);
-    abide::keeper::tree::end_orphans(&meta);
+    abide_session::tree::end_orphans(&meta);
     wait_gone(leader);
-    for process in abide::keeper::tree::processes(&meta) {
+    for process in abide_session::tree::processes(&meta) {
         wait_gone(process.pid);
     }
-    abide::keeper::tree::end_orphans(&meta);
+    abide_session::tree::end_orphans(&meta);
     // Where no group can be made, the nursery ends them, a moment later.
     while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
     assert_eq!(marked(&away.folder), Vec::<String>::new());
@@ -219,12 +219,12 @@ fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
         let (meta, leader) = (keeper.meta(), keeper.leader);
         let away = keeper.hang_up();
         assert_eq!(away.ending(), None);
-        abide::keeper::tree::end_orphans(&meta);
+        abide_session::tree::end_orphans(&meta);
         wait_gone(leader);
-        for process in abide::keeper::tree::processes(&meta) {
+        for process in abide_session::tree::processes(&meta) {
             wait_gone(process.pid);
         }
-        abide::keeper::tree::end_orphans(&meta);
+        abide_session::tree::end_orphans(&meta);
         // Where no group can be made, the nursery ends them, a moment later.
         while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
         assert_eq!(marked(&away.folder), Vec::<String>::new());

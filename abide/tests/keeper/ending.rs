@@ -1,9 +1,9 @@
 //! How commands end, and what is known of it afterwards.
 
-use abide::keeper::folder::{self, EndingFile};
-use abide::keeper::frame::{FromKeeper, Hold, ToKeeper};
 use abide::world::log::Stream;
 use abide_core::{Containment, End, Exit};
+use abide_session::folder::{self, EndingFile};
+use abide_session::frame::{FromKeeper, Hold, ToKeeper};
 
 use crate::harness::{Nursery, marked, wait_gone};
 
@@ -102,7 +102,7 @@ fn c3_a_leftover_is_reported_at_once_and_lives_on() {
         (exited.bytes, exited.empty, exited.closed),
         (6, false, false)
     );
-    let left = abide::keeper::tree::processes(&keeper.meta());
+    let left = abide_session::tree::processes(&keeper.meta());
     assert_eq!(left.len(), 1, "{left:?}");
     std::fs::write(&fifo, b"go\n").unwrap();
     let ran = keeper.wind_up(exited);
@@ -214,7 +214,7 @@ fn a_deadline_can_be_moved_and_removed() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();
     let mut launch = keeper.shell("read line; exit 0");
-    launch.stdin = abide::keeper::frame::Stdin::Open;
+    launch.stdin = abide_session::frame::Stdin::Open;
     launch.deadline_ms = Some(3_600_000);
     keeper.start(launch);
     keeper.expect_started();

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use abide::keeper::frame::{Size, Stdin, ToKeeper};
 use abide::world::facts::{Doing, facts};
 use abide_core::End;
+use abide_session::frame::{Size, Stdin, ToKeeper};
 
 use crate::harness::{Keeper, Nursery, PATIENCE};
 

@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use abide::keeper::folder::{self, EndingFile, Meta};
-use abide::keeper::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide::world::log::{Log, Piece, Stream};
+use abide_session::folder::{self, EndingFile, Meta};
+use abide_session::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -177,7 +177,7 @@ impl Drop for Nursery {
     fn drop(&mut self) {
         self.kill();
         // Keepers that were made to die could not take their groups away.
-        let Some(group) = abide::keeper::cgroup::own_folder() else {
+        let Some(group) = abide_session::cgroup::own_folder() else {
             return;
         };
         for session in self.sessions.take() {

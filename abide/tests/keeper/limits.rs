@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use abide::keeper::frame::{FromKeeper, Hold, ToKeeper};
 use abide_core::{End, Exit};
+use abide_session::frame::{FromKeeper, Hold, ToKeeper};
 
 use crate::harness::{Keeper, Nursery, PATIENCE, marked};
 

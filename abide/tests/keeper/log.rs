@@ -10,15 +10,15 @@ fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
     let nursery = Nursery::new();
     let mut keeper = nursery.ready();
     let mut launch = keeper.shell("cat; echo err >&2; cat /nope; echo out");
-    launch.stdin = abide::keeper::frame::Stdin::Open;
+    launch.stdin = abide_session::frame::Stdin::Open;
     keeper.start(launch);
     keeper.expect_started();
-    keeper.say(&abide::keeper::frame::ToKeeper::Input {
+    keeper.say(&abide_session::frame::ToKeeper::Input {
         bytes: b"in\n".to_vec(),
         once: None,
     });
     keeper.expect_growth(2);
-    keeper.say(&abide::keeper::frame::ToKeeper::CloseInput);
+    keeper.say(&abide_session::frame::ToKeeper::CloseInput);
     let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"in\nout\n");
     let stderr = ran.output(Stream::Stderr);
@@ -163,7 +163,7 @@ fn a_reader_follows_the_writer_without_a_gap() {
     let mut pieces = Log::open(&keeper.folder).pieces(0, None);
     let mut read = 0;
     let exited = loop {
-        keeper.say(&abide::keeper::frame::ToKeeper::Watch { beyond: read });
+        keeper.say(&abide_session::frame::ToKeeper::Watch { beyond: read });
         let heard = keeper.next();
         for piece in pieces.by_ref() {
             match piece.unwrap() {
@@ -174,7 +174,7 @@ fn a_reader_follows_the_writer_without_a_gap() {
                 Piece::Gap { from, to } => panic!("{from} to {to}"),
             }
         }
-        if let abide::keeper::frame::FromKeeper::Exited(exited) = heard {
+        if let abide_session::frame::FromKeeper::Exited(exited) = heard {
             break exited;
         }
     };

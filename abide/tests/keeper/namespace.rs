@@ -1,10 +1,10 @@
 //! Commands in a process namespace of their own.
 
-use abide::keeper::folder::{self, EndingFile};
-use abide::keeper::frame::{FromKeeper, Hold, Launch, Size, Stdin, ToKeeper};
-use abide::keeper::tree;
 use abide::world::log::Stream;
 use abide_core::{Containment, End, Exit};
+use abide_session::folder::{self, EndingFile};
+use abide_session::frame::{FromKeeper, Hold, Launch, Size, Stdin, ToKeeper};
+use abide_session::tree;
 
 use crate::harness::{Keeper, Nursery, Ran, marked, wait_gone};
 
@@ -172,7 +172,7 @@ fn a_deadline_ends_everybody() {
 #[test]
 fn c16_who_leaves_the_group_is_ended_too() {
     let nursery = Nursery::new();
-    let Some(group) = abide::keeper::cgroup::own_folder() else {
+    let Some(group) = abide_session::cgroup::own_folder() else {
         return;
     };
     let procs = group.join("cgroup.procs");

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
-use abide::keeper::folder::{self, EndingFile};
-use abide::keeper::frame::ToKeeper;
-use abide::keeper::tree;
 use abide::world::log::Stream;
 use abide_core::{End, Exit};
+use abide_session::folder::{self, EndingFile};
+use abide_session::frame::ToKeeper;
+use abide_session::tree;
 
 use crate::harness::{Nursery, output, wait_gone};
 

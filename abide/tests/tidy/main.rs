@@ -58,11 +58,12 @@ fn none(found: Vec<String>, rule: &str) {
 }
 
 /// Folders with sources and tests of all crates.
-const ALL: [&str; 6] = [
+const ALL: [&str; 7] = [
     "crates/core/src",
     "crates/core/tests",
     "crates/output/src",
     "crates/output/tests",
+    "crates/session/src",
     "abide/src",
     "abide/tests",
 ];
@@ -80,7 +81,13 @@ fn every_file_is_read_in_one_sitting() {
 
 #[test]
 fn every_file_opens_with_what_it_is_for() {
-    let silent = ["crates/core/src", "crates/output/src", "abide/src"]
+    let folders = [
+        "crates/core/src",
+        "crates/output/src",
+        "crates/session/src",
+        "abide/src",
+    ];
+    let silent = folders
         .iter()
         .flat_map(|folder| sources(folder))
         .filter(|(_, text)| !text.starts_with("//!"))
@@ -188,6 +195,26 @@ fn output_does_no_io_and_depends_on_no_other_crate_of_ours() {
     none(
         found,
         "abide-output works on bytes; its callers do the I/O:",
+    );
+}
+
+#[test]
+fn session_depends_on_the_core_only_and_has_no_async_runtime() {
+    let manifest = root().join("crates/session/Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).expect("its manifest");
+    let ours: Vec<&str> = manifest
+        .lines()
+        .filter(|line| line.contains("path = "))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert_eq!(
+        ours,
+        ["abide-core"],
+        "abide-session depends on abide-core and on no other crate of this workspace"
+    );
+    assert!(
+        !manifest.contains("tokio"),
+        "a keeper is a process without an async runtime"
     );
 }
 

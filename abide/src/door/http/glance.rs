@@ -10,10 +10,10 @@ use abide_output::mask::Mask;
 use serde_json::{Map, Value, json};
 
 use crate::daemon::{Handle, SessionView};
-use crate::keeper::folder;
 use crate::world::clock::{SystemClock, pause};
 use crate::world::facts::{Facts, facts};
 use crate::world::tail;
+use abide_session::folder;
 
 /// Lines in a tail.
 const LINES: usize = 6;

@@ -23,8 +23,8 @@ use super::{State, glance, listing};
 use crate::config;
 use crate::daemon::SessionView;
 use crate::door::tools::{self, count_again, leftovers, session_facts};
-use crate::keeper::log::LOG_FOLDER;
 use crate::world::clock::{Clock, SystemClock};
+use abide_session::log::LOG_FOLDER;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

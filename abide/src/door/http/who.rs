@@ -17,10 +17,10 @@ use super::{State, wire};
 use crate::config;
 use crate::daemon::SessionView;
 use crate::door::tools;
-use crate::keeper::folder;
-use crate::keeper::frame::Heritage;
 use crate::world::logins::LoginId;
 use crate::world::peer::{Inside, Peer};
+use abide_session::folder;
+use abide_session::frame::Heritage;
 
 /// The longest name of an agent, in bytes.
 const AGENT_LIMIT: usize = 200;

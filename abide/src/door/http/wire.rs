@@ -10,8 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::keeper::frame as launch;
 use crate::world::probe::Fingerprint;
+use abide_session::frame as launch;
 
 /// Names the agent on whose behalf a request comes.
 pub const AGENT_HEADER: &str = "abide-agent";

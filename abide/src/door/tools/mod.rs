@@ -43,8 +43,8 @@ pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
-use crate::keeper::frame::Heritage;
 use crate::world::probe::{Condition, Fingerprint};
+use abide_session::frame::Heritage;
 use std::sync::Arc;
 
 /// Everything a call brings besides its arguments.

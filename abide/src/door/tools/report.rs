@@ -18,11 +18,11 @@ use super::output::Output;
 use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
 use crate::daemon::{Handle, Launch, SessionView};
-use crate::keeper::folder;
-use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::facts::{self, Doing, Facts};
 use crate::world::log::{Log, Next, Stream};
+use abide_session::folder;
+use abide_session::tree;
 
 /// The most a call may ask for, in characters a stream.
 pub(super) const MAX_OUTPUT: u64 = 1_000_000;

@@ -9,10 +9,10 @@ use rustix::process::Signal;
 
 use super::link::{Life, Link};
 use super::{Keepers, found};
-use crate::keeper::frame::ToKeeper;
-use crate::keeper::proc::{self, Held};
-use crate::keeper::{folder, tree};
 use crate::world::clock::{Clock, SystemClock, pause};
+use abide_session::frame::ToKeeper;
+use abide_session::proc::{self, Held};
+use abide_session::{folder, tree};
 
 /// How long a keeper may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);

@@ -13,12 +13,12 @@ use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Found, Keepers, Recalled, hello};
-use crate::keeper::folder::{self, EndingFile, Meta, Record};
-use crate::keeper::frame::Exited;
-use crate::keeper::{cgroup, tree};
 use crate::world::limits::{self, Moved};
 use crate::world::log::Log;
 use crate::world::socket;
+use abide_session::folder::{self, EndingFile, Meta, Record};
+use abide_session::frame::Exited;
+use abide_session::{cgroup, tree};
 
 /// How long a keeper that is there may take to say so: it has to be given time first.
 const GREETING: Duration = Duration::from_secs(10);

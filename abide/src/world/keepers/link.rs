@@ -10,11 +10,11 @@ use rustix::process::Signal;
 use tokio::sync::{Notify, Semaphore, watch};
 
 use super::{Keepers, forced, starting};
-use crate::keeper::crash_point;
-use crate::keeper::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
-use crate::keeper::proc::{self, Held};
 use crate::world::clock::SystemClock;
 use crate::world::stream::Stream;
+use abide_session::crash_point;
+use abide_session::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
+use abide_session::proc::{self, Held};
 
 /// Bytes read from a keeper at once; its frames are small.
 const READ: usize = 4 << 10;

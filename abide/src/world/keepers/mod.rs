@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 
 pub use link::{Follower, Tide};
 
-use crate::keeper::crash_point;
-use crate::keeper::folder;
-use crate::keeper::frame::{Launch, Once, ToKeeper};
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::limits::{self, Moved};
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
+use abide_session::crash_point;
+use abide_session::folder;
+use abide_session::frame::{Launch, Once, ToKeeper};
 use link::Link;
 use nursery::Nursery;
 use starting::Starting;

@@ -16,9 +16,9 @@ use rustix::net::{
 };
 use rustix::process::Signal;
 
-use crate::keeper::proc::{self, Held};
 use crate::world::stream::Stream;
 use crate::world::{descriptors, oom};
+use abide_session::proc::{self, Held};
 
 /// The descriptor on which the nursery hears what to make.
 const NURSERY_FD: i32 = 3;

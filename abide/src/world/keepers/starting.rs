@@ -10,9 +10,9 @@ use abide_core::{Millis, SessionId};
 use tokio::task::AbortHandle;
 
 use super::Keepers;
-use crate::keeper::folder::{self, EndingFile};
-use crate::keeper::tree;
 use crate::world::clock::{Clock, SystemClock, pause};
+use abide_session::folder::{self, EndingFile};
+use abide_session::tree;
 
 /// How long a start may take, and how often it is looked whether one takes longer.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,8 +3,8 @@
 use rusqlite::Connection;
 
 use super::StoreFault;
-use crate::keeper::crash_point;
 use crate::world::entropy;
+use abide_session::crash_point;
 
 /// Each entry brings the tables from one version to the next. Old entries are never edited.
 const MIGRATIONS: &[&str] = &[

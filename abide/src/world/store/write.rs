@@ -8,7 +8,7 @@ use abide_core::timer::{self, Course, Place, Status};
 use rusqlite::{Connection, params};
 
 use super::{StoreFault, at_once};
-use crate::keeper::crash_point;
+use abide_session::crash_point;
 
 /// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
 const TIDY_AT_ONCE: usize = 2_000;

@@ -16,12 +16,12 @@ use crate::daemon::{Pending, SessionView};
 use crate::door::lines::{self, Cursor, Page, PartialLine, ResumeState};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
-use crate::keeper::folder;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::keepers::{Follower, Tide};
 use crate::world::log::Log;
 use crate::world::search::Pattern;
 use crate::world::unread::Unread;
+use abide_session::folder;
 
 pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
 
@@ -541,7 +541,7 @@ mod tests {
         let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
         let (from, mut to) = std::io::pipe().unwrap();
         to.write_all(b"one\r\n$ ").unwrap();
-        let mut written = crate::keeper::log::Log::new(place, 1 << 20);
+        let mut written = abide_session::log::Log::new(place, 1 << 20);
         written.take(from.as_fd(), crate::world::log::Stream::Pty, 7);
         let mut reading = Reading {
             log: Log::open(folder.path()),

@@ -8,10 +8,10 @@ use super::{Args, BadInput, Desk, Done, DoneReading, Finished, Named, ended, fie
 use crate::daemon::SessionView;
 use crate::door::signals;
 use crate::door::tools::report;
-use crate::keeper::folder;
-use crate::keeper::frame::ToKeeper;
 use crate::world::peer::Peer;
 use crate::world::screen::Size;
+use abide_session::folder;
+use abide_session::frame::ToKeeper;
 
 pub(in crate::door::tools) struct Extend {
     deadline: Option<Millis>,

@@ -8,10 +8,10 @@ use super::settled::Settled;
 use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report, unreadable};
 use crate::daemon::SessionView;
 use crate::door::keys;
-use crate::keeper::frame::Once;
 use crate::world::clock::pause;
 use crate::world::log::Log;
 use crate::world::screen::Modes;
+use abide_session::frame::Once;
 
 pub(super) const FIELDS: &str = "action, session_id, input, keys";
 

@@ -79,7 +79,7 @@ fn hard(limits: &str) -> Option<u64> {
 }
 
 /// The limit that marks the processes of a session.
-pub(crate) fn value(session: &str) -> u64 {
+pub fn value(session: &str) -> u64 {
     let bits = session.parse().map_or(0, |id: SessionId| id.0.bits());
     PREFIX | bits
 }
