@@ -12,7 +12,7 @@ use abide_core::{
 };
 use tokio::sync::{Notify, broadcast, watch};
 
-use crate::world::facts::Facts;
+use abide_session::facts::Facts;
 
 /// The newest view of everything, and a stream of what changed.
 pub struct Board {

@@ -20,13 +20,13 @@ use super::board::{Board, QuestionView, SessionView};
 use crate::config::Config;
 use crate::world::clients::{Client, Clients};
 use crate::world::clock::{Clock, SystemClock};
-use crate::world::facts::{Facts, Looks};
 use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
-use crate::world::unread::Records;
+use abide_session::facts::{Facts, Looks};
 use abide_session::frame::Heritage;
+use abide_session::read_cursors::Records;
 
 /// What the loop takes in.
 pub enum Input {

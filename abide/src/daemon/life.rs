@@ -29,8 +29,9 @@ use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::store::{self, Opened, StoreFault};
 use crate::world::web::Web;
-use crate::world::{apart, descriptors, entropy, heap, oom, secret, socket};
+use crate::world::{entropy, heap, secret, socket};
 use abide_session::mark;
+use abide_session::{descriptors, ext4_placement, oom};
 
 /// Which of the daemon's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ pub fn connect_running(places: &Places, door: Door) -> io::Result<UnixStream> {
 fn make_folders(places: &Places) -> io::Result<()> {
     socket::own_folder(&places.state)?;
     socket::private_folder(&places.runtime)?;
-    apart::make(&places.sessions());
+    ext4_placement::make(&places.sessions());
     socket::private_folder(&places.sessions())
 }
 
@@ -130,7 +131,7 @@ pub fn serve(
 ) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
     descriptors::as_many_as_allowed();
-    oom::step_back();
+    oom::protect_this_process();
     secret::keep_memory();
     mark::note_own();
     heap::keep_large_blocks_apart();

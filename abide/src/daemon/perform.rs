@@ -19,14 +19,14 @@ use super::drive::OpenCall;
 use super::handle::{Handle, Launch, News, Stdin};
 use crate::config::Containment;
 use crate::world::clock::pause;
-use crate::world::facts::facts;
 use crate::world::keepers::{Keepers, Recalled};
-use crate::world::limits::Moved;
 use crate::world::store::{Store, StoreFault};
-use crate::world::tail;
+use abide_session::changed_limits::Moved;
 use abide_session::crash_point;
+use abide_session::facts::facts;
 use abide_session::folder::{self, Meta};
 use abide_session::frame::{self, ToKeeper};
+use abide_session::log::tail;
 
 /// How far apart the two looks are that tell how busy a command is.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);

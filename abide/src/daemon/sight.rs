@@ -16,7 +16,7 @@ use crate::config;
 use crate::door::tools::{last_lines, refusal_sentence, short_command};
 use crate::world::keepers::Follower;
 use crate::world::probe::{Closing, Command, Openers, Owner, Sessions, TRY_LIMIT, Tried};
-use crate::world::tail;
+use abide_session::log::tail;
 
 /// A future that others may hold.
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -5,7 +5,7 @@ use std::io;
 use abide_output::lines::{Chunk, LineReader, MAX_LINE_BYTES, Stream};
 pub use abide_output::lines::{Cursor, Page, PartialLine, ResumeState};
 
-use crate::world::log::{self, Log, Piece};
+use abide_session::log::{self, Log, Piece};
 
 /// Reads on from a cursor, up to `max_lines` lines, in the log of a session that has written at least
 /// `known` bytes. Bytes up to there that are not in the log are reported as missing.
@@ -88,7 +88,7 @@ mod tests {
     fn written(folder: &std::path::Path, chunks: &[(log::Stream, &str)]) -> Log {
         let place = std::fs::File::open(folder).unwrap();
         let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
-        let mut log = keeper::Log::new(place, 1 << 30);
+        let mut log = keeper::LogWriter::new(place, 1 << 30);
         for (stream, text) in chunks {
             let (from, mut to) = std::io::pipe().unwrap();
             to.write_all(text.as_bytes()).unwrap();

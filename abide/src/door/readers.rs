@@ -10,7 +10,7 @@
 
 use super::lines::Cursor;
 use super::mcp::front_of;
-use crate::world::unread::Marks;
+use abide_session::read_cursors::Marks;
 
 /// Callers that are not connected.
 const CALLERS: &str = "-";

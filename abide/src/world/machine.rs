@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Signal};
 
-use crate::world::facts;
 use abide_session::cgroup::{self, Leaf};
+use abide_session::facts;
 use abide_session::proc;
 
 /// How long a program may take to say its version.

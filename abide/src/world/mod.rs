@@ -1,30 +1,21 @@
 //! The hands: everything that makes a system call, reads a clock, touches disk, process, database
 //! or socket. It decides nothing.
 
-pub mod apart;
 pub mod clients;
 pub mod clock;
-pub mod descriptors;
 pub mod diag;
 pub mod entropy;
-pub mod errand;
 pub mod exit;
-pub mod facts;
 pub mod handed;
 pub mod heap;
-pub mod heritage;
 pub mod holders;
 pub mod keepers;
-pub mod limits;
-pub mod log;
 pub mod logins;
 pub mod machine;
 pub mod names;
-pub mod oom;
 pub mod own;
 pub mod peer;
 pub mod probe;
-pub mod pts;
 pub mod rewrite;
 pub mod screen;
 pub mod screens;
@@ -33,7 +24,5 @@ pub mod secret;
 pub mod socket;
 pub mod store;
 pub mod stream;
-pub mod tail;
 pub mod terminal;
-pub mod unread;
 pub mod web;

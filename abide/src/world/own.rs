@@ -17,7 +17,7 @@ pub struct Usage {
 pub fn usage() -> Usage {
     let me = rustix::process::getpid();
     proc::stat(Pid::as_raw(Some(me))).map_or_else(Usage::default, |stat| Usage {
-        memory: stat.resident_pages * super::facts::page_size(),
-        cpu_seconds: stat.cpu_ticks as f64 / super::facts::ticks_per_second() as f64,
+        memory: stat.resident_pages * abide_session::facts::page_size(),
+        cpu_seconds: stat.cpu_ticks as f64 / abide_session::facts::ticks_per_second() as f64,
     })
 }

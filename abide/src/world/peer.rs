@@ -9,8 +9,8 @@ use std::sync::Arc;
 use abide_core::SessionId;
 
 use super::diag;
-use super::facts::processes;
 use super::holders::{self, Holders, holders};
+use abide_session::facts::processes;
 use abide_session::folder::Meta;
 use abide_session::mark::{self, Mark};
 use abide_session::proc::{self, Held};

@@ -16,11 +16,11 @@ use tokio::sync::broadcast;
 
 use super::clock::pause;
 use super::keepers::Keepers;
-use super::log::{Log, Piece};
-use super::pts;
 use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
 use super::secret;
 use abide_session::folder;
+use abide_session::log::{Log, Piece};
+use abide_session::pts;
 
 /// Screens held ready at once.
 const AWAKE: usize = 32;

@@ -12,7 +12,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
-use super::log::{Log, Piece};
+use abide_session::log::{Log, Piece};
 
 /// Bytes searched at once. A line longer than this is searched in parts.
 const BLOCK: usize = 256 << 10;

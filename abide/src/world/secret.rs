@@ -1,11 +1,12 @@
 //! Secrets in files that only their owner can read.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::entropy;
+
+pub use abide_session::private_file::write;
 
 /// Bytes in a token; twice as many digits are written.
 const TOKEN: usize = 32;
@@ -73,22 +74,6 @@ pub fn keep_memory() {
     if let Err(fault) = rustix::process::set_dumpable_behavior(wanted) {
         tracing::warn!("the memory of this process can be looked into: {fault}");
     }
-}
-
-/// Writes a file that only its owner can read, whole or not at all.
-pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    let new = path.with_added_extension("new");
-    match std::fs::remove_file(&new) {
-        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
-        _ => {}
-    }
-    let mut file = File::options()
-        .create_new(true)
-        .write(true)
-        .mode(0o600)
-        .open(&new)?;
-    file.write_all(text.as_bytes())?;
-    std::fs::rename(&new, path)
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::io::{Read, Write};
 
-use abide::world::log::Stream;
 use abide_core::{End, Exit};
 use abide_session::folder;
 use abide_session::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
+use abide_session::log::Stream;
 
 use crate::harness::{Nursery, marked, output, wait_gone};
 

@@ -1,9 +1,9 @@
 //! How commands end, and what is known of it afterwards.
 
-use abide::world::log::Stream;
 use abide_core::{Containment, End, Exit};
 use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{FromKeeper, Hold, ToKeeper};
+use abide_session::log::Stream;
 
 use crate::harness::{Nursery, marked, wait_gone};
 

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use abide::world::facts::{Doing, facts};
 use abide_core::End;
+use abide_session::facts::{Doing, facts};
 use abide_session::frame::{Size, Stdin, ToKeeper};
 
 use crate::harness::{Keeper, Nursery, PATIENCE};

@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use abide::world::log::{Log, Piece, Stream};
 use abide_session::folder::{self, EndingFile, Meta};
 use abide_session::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
+use abide_session::log::{Log, Piece, Stream};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,

@@ -1,7 +1,7 @@
 //! What is kept of the output, and what is said of the rest.
 
-use abide::world::log::{Log, Piece, Stream};
 use abide_core::Exit;
+use abide_session::log::{Log, Piece, Stream};
 
 use crate::harness::{Nursery, output};
 

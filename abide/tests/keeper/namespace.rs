@@ -1,9 +1,9 @@
 //! Commands in a process namespace of their own.
 
-use abide::world::log::Stream;
 use abide_core::{Containment, End, Exit};
 use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{FromKeeper, Hold, Launch, Size, Stdin, ToKeeper};
+use abide_session::log::Stream;
 use abide_session::tree;
 
 use crate::harness::{Keeper, Nursery, Ran, marked, wait_gone};

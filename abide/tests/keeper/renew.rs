@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use abide::world::log::Stream;
 use abide_core::{End, Exit};
 use abide_session::folder::{self, EndingFile};
 use abide_session::frame::ToKeeper;
+use abide_session::log::Stream;
 use abide_session::tree;
 
 use crate::harness::{Nursery, output, wait_gone};

@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use abide::world::log::Stream;
 use abide_core::{Containment, Exit};
 use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{FromKeeper, Hold, Launch, ToKeeper};
+use abide_session::log::Stream;
 
 use crate::harness::{Nursery, wait_gone};
 

@@ -1,8 +1,8 @@
 //! Input, terminals, and being told of output.
 
-use abide::world::log::Stream;
 use abide_core::{End, Exit};
 use abide_session::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
+use abide_session::log::Stream;
 
 use crate::harness::{Nursery, output};
 

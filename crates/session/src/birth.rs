@@ -267,7 +267,7 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::umask(plan.umask);
         if let Some(score) = plan.oom_score {
-            oom::set(score);
+            oom::set_score(score);
         }
         if let Some(procs) = &plan.enter {
             let entered = libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);

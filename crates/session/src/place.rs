@@ -113,7 +113,7 @@ impl Surroundings {
     pub fn new(umask: libc::mode_t) -> Self {
         Surroundings {
             umask,
-            oom_score: oom::step_back(),
+            oom_score: oom::lower_score(),
             group: cgroup::own_folder(),
             oom_file: cgroup::oom_file(),
             boot_id: boot_id(),

@@ -14,7 +14,7 @@ use super::feed::Feed;
 use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
-use super::log::{Log, Stream, Taken};
+use super::log::{LogWriter, Stream, Taken};
 use super::nsinit::Namespace;
 use super::place::OomWatch;
 use super::proc;
@@ -55,7 +55,7 @@ pub struct Run {
     strangers: bool,
     oom: OomWatch,
     record: Rc<OwnedFd>,
-    log: Log,
+    log: LogWriter,
     streams: [Option<Source>; 2],
     /// Those that have ended, until there is time to close them.
     ended: Vec<Source>,
@@ -174,7 +174,7 @@ impl Run {
             strangers: false,
             oom: own.oom,
             record: own.record,
-            log: Log::new(own.log_folder, launch.log_quota),
+            log: LogWriter::new(own.log_folder, launch.log_quota),
             streams: [sources.next(), sources.next()],
             ended: Vec::with_capacity(2),
             pty: spawned.pty,

@@ -21,9 +21,9 @@ use super::wire::PtySize;
 use crate::daemon::SessionView;
 use crate::door::signals;
 use crate::door::tools::{self, Args, BadInput};
-use crate::world::errand::Errand;
 use crate::world::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
+use abide_session::idempotency_log::Errand;
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
 

@@ -21,7 +21,7 @@ use super::who::Who;
 use super::{State, body_while_let_in};
 use crate::daemon::{Attached, Handle, Pending, SessionView};
 use crate::world::keepers::Follower;
-use crate::world::log::{Log, Piece, Pieces, Stream};
+use abide_session::log::{Log, Piece, Pieces, Stream};
 
 /// How much is read at once.
 const PAGE: usize = 256 << 10;

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::daemon::{Handle, SessionView};
 use crate::world::clock::{SystemClock, pause};
-use crate::world::facts::{Facts, facts};
-use crate::world::tail;
+use abide_session::facts::{Facts, facts};
 use abide_session::folder;
+use abide_session::log::tail;
 
 /// Lines in a tail.
 const LINES: usize = 6;

@@ -16,7 +16,7 @@ use super::body::query;
 use super::follow::{self, Tail};
 use super::problem::Problem;
 use super::who::Who;
-use crate::world::log::Log;
+use abide_session::log::Log;
 
 /// Whatever is in it, a browser runs none of it.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";

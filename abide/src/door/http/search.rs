@@ -19,8 +19,8 @@ use super::who::Who;
 use super::{State, listing};
 use crate::daemon::{Handle, SessionView};
 use crate::world::clock::SystemClock;
-use crate::world::log::Log;
 use crate::world::search::{self, Pattern};
+use abide_session::log::Log;
 
 /// How long it may take in all; what is left by then is not searched, and that is said.
 const PATIENCE: Millis = Millis::from_secs(5);

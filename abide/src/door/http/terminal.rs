@@ -26,8 +26,8 @@ use super::who::Who;
 use super::{State, login_ends};
 use crate::daemon::{Pending, SessionView};
 use crate::world::clock::pause;
-use crate::world::log::Log;
 use crate::world::screen::Size;
+use abide_session::log::Log;
 
 /// The most that is taken from a page at once.
 const MESSAGE_LIMIT: usize = 1 << 20;

@@ -5,7 +5,7 @@ use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
 use crate::daemon::{Handle, SessionView};
-use crate::world::tail;
+use abide_session::log::tail;
 
 /// So many lines.
 const LINES: usize = 10;

@@ -19,9 +19,9 @@ use super::{Args, BadInput, Context, ToolResult};
 use crate::config::{self, Config};
 use crate::daemon::{Handle, Launch, SessionView};
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::facts::{self, Doing, Facts};
-use crate::world::log::{Log, Next, Stream};
+use abide_session::facts::{self, Doing, Facts};
 use abide_session::folder;
+use abide_session::log::{Log, Next, Stream};
 use abide_session::tree;
 
 /// The most a call may ask for, in characters a stream.

@@ -15,8 +15,8 @@ use super::{clients, webhook};
 use crate::config::{self, WakerConfig, WakingWay};
 use crate::daemon::{Handle, Launch, Stdin};
 use crate::door::tools::message_words;
-use crate::world::tail;
 use crate::world::web::Web;
+use abide_session::log::tail;
 
 /// A command that has run for so long has taken the message and works on it.
 const TAKEN: Millis = Millis::from_secs(10);

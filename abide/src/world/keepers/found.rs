@@ -13,11 +13,11 @@ use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Found, Keepers, Recalled, hello};
-use crate::world::limits::{self, Moved};
-use crate::world::log::Log;
 use crate::world::socket;
+use abide_session::changed_limits::{self, Moved};
 use abide_session::folder::{self, EndingFile, Meta, Record};
 use abide_session::frame::Exited;
+use abide_session::log::Log;
 use abide_session::{cgroup, tree};
 
 /// How long a keeper that is there may take to say so: it has to be given time first.
@@ -229,7 +229,7 @@ fn recalled(
     bytes: u64,
     damage: Option<Arc<str>>,
 ) -> Session {
-    let limits = limits::moved(&keepers.folder(id)).unwrap_or(Moved {
+    let limits = changed_limits::moved(&keepers.folder(id)).unwrap_or(Moved {
         idle: meta.idle_ms.map(Millis),
         inactivity: meta.inactivity_ms.map(Millis),
         deadline: meta.deadline_ms.map(Millis),

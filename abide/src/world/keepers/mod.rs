@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 pub use link::{Follower, Tide};
 
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::limits::{self, Moved};
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
+use abide_session::changed_limits::{self, Moved};
 use abide_session::crash_point;
 use abide_session::folder;
 use abide_session::frame::{Launch, Once, ToKeeper};
@@ -283,7 +283,7 @@ impl Keepers {
 
     /// Writes limits down that were moved: the next daemon goes by them too.
     pub fn keep_limits(&self, id: SessionId, moved: Moved) {
-        if let Err(fault) = limits::remember(&self.folder(id), moved) {
+        if let Err(fault) = changed_limits::remember(&self.folder(id), moved) {
             tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
         }
     }

@@ -17,8 +17,8 @@ use rustix::net::{
 use rustix::process::Signal;
 
 use crate::world::stream::Stream;
-use crate::world::{descriptors, oom};
 use abide_session::proc::{self, Held};
+use abide_session::{descriptors, oom};
 
 /// The descriptor on which the nursery hears what to make.
 const NURSERY_FD: i32 = 3;
@@ -49,7 +49,7 @@ impl Nursery {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         descriptors::as_before(&mut command);
-        oom::as_before(&mut command);
+        oom::restore_score(&mut command);
         let fd = theirs.as_raw_fd();
         // SAFETY: only dup2 and fcntl run between fork and exec; both are async-signal-safe.
         unsafe {

@@ -13,7 +13,7 @@ use super::pattern::{Window, pattern};
 use super::{Boxed, Slots, Tools};
 use crate::world::clock::pause;
 use crate::world::keepers::Follower;
-use crate::world::log::{Log, Piece, Pieces};
+use abide_session::log::{Log, Piece, Pieces};
 
 /// Where sessions can be looked at.
 pub trait Sessions: Send + Sync {

@@ -27,8 +27,9 @@ use crate::door::http::frame::Frame;
 use crate::door::http::wire::{
     Bound, HERITAGE_HEADER, Heritage, OsText, PtySize, RunBody, StdinKind,
 };
+use crate::world::entropy;
 use crate::world::terminal::Terminal;
-use crate::world::{entropy, heritage};
+use abide_session::inherited_limits;
 use control::Control;
 use screen::{Gone, Screen};
 
@@ -229,8 +230,8 @@ pub(super) fn heritage() -> Heritage {
         hard,
     };
     Heritage {
-        umask: heritage::mask(),
-        limits: heritage::limits().into_iter().map(bound).collect(),
+        umask: inherited_limits::mask(),
+        limits: inherited_limits::limits().into_iter().map(bound).collect(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::hub::Channel;
 use crate::daemon::{Handle, SessionView};
 use crate::door::http::glance::{self, Look, Meter};
 use crate::world::clock::pause;
-use crate::world::log::Log;
+use abide_session::log::Log;
 
 /// Between two rounds.
 const ROUND: Duration = Duration::from_millis(500);

@@ -10,7 +10,7 @@ use super::{Args, BadInput, Desk, ToolResult, fields};
 use crate::daemon::SessionView;
 use crate::door::tools::report::{code_of, signal_of};
 use crate::world::clock::{Clock, SystemClock};
-use crate::world::log::Log;
+use abide_session::log::Log;
 
 pub(super) const FIELDS: &str = "action, include_ended, max_lines";
 

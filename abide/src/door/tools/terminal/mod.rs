@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use super::{Args, BadInput, Context, Finished, Remains, ToolResult, output, report};
 use crate::config::Config;
 use crate::daemon::{Handle, Pending, SessionView};
-use crate::world::errand::Errand;
+use abide_session::idempotency_log::Errand;
 
 /// The actions, in the order in which they are described.
 pub(super) const ACTIONS: [&str; 10] = [

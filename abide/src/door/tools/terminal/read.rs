@@ -18,10 +18,10 @@ use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::keepers::{Follower, Tide};
-use crate::world::log::Log;
 use crate::world::search::Pattern;
-use crate::world::unread::Unread;
 use abide_session::folder;
+use abide_session::log::Log;
+use abide_session::read_cursors::Unread;
 
 pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
 
@@ -541,8 +541,8 @@ mod tests {
         let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
         let (from, mut to) = std::io::pipe().unwrap();
         to.write_all(b"one\r\n$ ").unwrap();
-        let mut written = abide_session::log::Log::new(place, 1 << 20);
-        written.take(from.as_fd(), crate::world::log::Stream::Pty, 7);
+        let mut written = abide_session::log::LogWriter::new(place, 1 << 20);
+        written.take(from.as_fd(), abide_session::log::Stream::Pty, 7);
         let mut reading = Reading {
             log: Log::open(folder.path()),
             lossy: false,

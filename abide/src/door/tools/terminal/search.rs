@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
 use crate::world::clock::SystemClock;
-use crate::world::log::Log;
 use crate::world::search::{self, Finds, Line, Pattern};
+use abide_session::log::Log;
 
 pub(super) const FIELDS: &str = "action, session_id, pattern, context, max_lines";
 

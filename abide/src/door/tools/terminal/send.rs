@@ -9,9 +9,9 @@ use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report, unr
 use crate::daemon::SessionView;
 use crate::door::keys;
 use crate::world::clock::pause;
-use crate::world::log::Log;
 use crate::world::screen::Modes;
 use abide_session::frame::Once;
+use abide_session::log::Log;
 
 pub(super) const FIELDS: &str = "action, session_id, input, keys";
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::log::{Log, Piece};
+use super::{Log, Piece};
 
 /// How far back a last line is looked for.
 const REACH: u64 = 4 << 10;

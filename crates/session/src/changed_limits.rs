@@ -6,8 +6,7 @@ use std::path::Path;
 
 use abide_core::{Millis, Mono};
 
-use super::secret;
-use abide_session::folder;
+use super::{folder, private_file};
 
 const FILE: &str = "limits";
 
@@ -33,7 +32,7 @@ pub fn moved(folder: &Path) -> Option<Moved> {
 
 /// Writes it down, whole or not at all.
 pub fn remember(folder: &Path, moved: Moved) -> io::Result<()> {
-    secret::write(&folder.join(FILE), &text(moved))
+    private_file::write(&folder.join(FILE), &text(moved))
 }
 
 fn text(moved: Moved) -> String {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use abide_session::folder;
+use super::folder;
 
 const FILE: &str = "errands";
 /// Of how many it is known. Only what a daemon that died has not answered is asked for again.

@@ -5,9 +5,9 @@ use abide_core::{Millis, Mono};
 
 use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags};
 
-use abide_session::folder::Meta;
-use abide_session::proc::{self, Stat};
-use abide_session::tree;
+use super::folder::Meta;
+use super::proc::{self, Stat};
+use super::tree;
 
 /// What the processes of a session do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -376,12 +376,12 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(super) fn page_size() -> u64 {
+pub fn page_size() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 
-pub(super) fn ticks_per_second() -> u64 {
+pub fn ticks_per_second() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
         .unwrap_or(100)

@@ -8,8 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use abide_session::log::Stream;
-use abide_session::log::{ENTRY_SIZE, Entry, LOG_FOLDER, data_name, index_name};
+use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
 
 /// No chunk is longer.
 pub const CHUNK_LIMIT: usize = 64 << 10;

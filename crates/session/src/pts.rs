@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{self, LocalModes};
 
-use abide_session::folder::Meta;
+use super::folder::Meta;
 
 /// Whether what is typed is gathered into lines before the program gets any of it, as it is unless a program
 /// says otherwise. Whoever waits for an answer of the terminal has said so.

@@ -1,11 +1,4 @@
 //! The writer of a session's log.
-//!
-//! The log is a row of segments in the folder `log`. A segment is two files named after the logical
-//! offset of its first byte: the raw bytes in the order they came, and a fixed-width index that says
-//! which of them came when and from which stream. A byte exists for a reader once the index covers
-//! it. The first segment is the head and stays; behind it lie the newest tail segments. What is
-//! covered by no index is a gap: it fell out of the quota, or the disk refused it. Offsets never
-//! move.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,39 +9,10 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
-use super::clock::wall_ms;
-use super::crash::crash_point;
+use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
+use crate::clock::wall_ms;
+use crate::crash::crash_point;
 
-/// Where a chunk of output came from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// A terminal, which does not tell the two apart.
-    Pty,
-}
-
-/// One line of an index: a run of bytes that came from one stream at one time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Logical offset of its first byte.
-    pub offset: u64,
-    /// When that byte came.
-    pub at_wall_ms: u64,
-    /// How many bytes.
-    pub len: u32,
-    /// From where.
-    pub stream: Stream,
-    /// Bytes before it that are not in the log.
-    pub dropped: u64,
-}
-
-/// Width of an index line on disk.
-pub const ENTRY_SIZE: usize = 32;
-/// The folder of the segments within a session's folder.
-pub const LOG_FOLDER: &str = "log";
 /// Chunks of one stream that come within this time share an index line.
 const COALESCE_MS: u64 = 10;
 /// Tail segments that are kept, the one being written included.
@@ -60,67 +24,6 @@ const READ_SIZE: usize = 16 << 10;
 /// What is read at once of a flood. That is copied, which is quicker than it looks: the pipe uses its
 /// pages again, and both ends find them in the processor's cache. Spliced, each would be a new one.
 const FLOOD_READ_SIZE: usize = 256 << 10;
-
-impl Entry {
-    /// As it lies on disk.
-    pub fn to_bytes(self) -> [u8; ENTRY_SIZE] {
-        let mut out = [0; ENTRY_SIZE];
-        out[..8].copy_from_slice(&self.offset.to_le_bytes());
-        out[8..16].copy_from_slice(&self.at_wall_ms.to_le_bytes());
-        out[16..24].copy_from_slice(&self.run_bytes());
-        out[24..].copy_from_slice(&self.dropped.to_le_bytes());
-        out
-    }
-
-    /// The offset after its last byte.
-    pub fn end(self) -> u64 {
-        self.offset + u64::from(self.len)
-    }
-
-    /// The part that changes when the entry grows: one aligned word, which no reader sees half
-    /// written.
-    fn run_bytes(self) -> [u8; 8] {
-        let stream: u32 = match self.stream {
-            Stream::Stdout => 0,
-            Stream::Stderr => 1,
-            Stream::Pty => 2,
-        };
-        let mut out = [0; 8];
-        out[..4].copy_from_slice(&self.len.to_le_bytes());
-        out[4..].copy_from_slice(&stream.to_le_bytes());
-        out
-    }
-
-    /// `None`: not an entry.
-    pub fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Option<Self> {
-        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
-        let (offset, run) = (word(0), word(16));
-        let len = run as u32;
-        offset.checked_add(u64::from(len))?;
-        Some(Entry {
-            offset,
-            at_wall_ms: word(8),
-            len,
-            dropped: word(24),
-            stream: match run >> 32 {
-                0 => Stream::Stdout,
-                1 => Stream::Stderr,
-                2 => Stream::Pty,
-                _ => return None,
-            },
-        })
-    }
-}
-
-/// The name of a segment's bytes.
-pub fn data_name(base: u64) -> String {
-    format!("{base:016x}")
-}
-
-/// The name of a segment's index.
-pub fn index_name(base: u64) -> String {
-    format!("{base:016x}.index")
-}
 
 /// What one attempt to take output brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +37,7 @@ pub enum Taken {
 }
 
 /// The log of one session, being written.
-pub struct Log {
+pub struct LogWriter {
     folder: Rc<OwnedFd>,
     quota: u64,
     end: u64,
@@ -161,10 +64,10 @@ struct Past {
     indexed: u64,
 }
 
-impl Log {
+impl LogWriter {
     /// A log in a session's folder. Nothing is created before there is output.
     pub fn new(folder: Rc<OwnedFd>, quota: u64) -> Self {
-        Log {
+        LogWriter {
             folder,
             quota,
             end: 0,

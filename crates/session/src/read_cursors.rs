@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use abide_session::{crash_point, folder};
+use super::{crash_point, folder};
 
 const FILE: &str = "read";
 /// Most cursors are shorter. All are written at this length, so that the same readers' lines lie one

@@ -12,8 +12,6 @@ use std::path::Path;
 
 use rustix::fs::{CWD, IFlags, RenameFlags};
 
-use super::entropy;
-
 /// What the kernel calls ext4 (and ext2 and ext3, which do it the same way).
 const EXT4: rustix::fs::FsWord = 0xEF53;
 
@@ -31,12 +29,13 @@ pub fn make(path: &Path) {
 
 /// The mark is put on a folder that is only made for it: the other one may be somebody else's work.
 fn make_in_root(parent: &Path, path: &Path) -> io::Result<()> {
-    let random = || format!("{:016x}", entropy::bits());
-    let root = parent.join(format!(".apart-{}", random()));
+    let random = || getrandom::u64().map(|bits| format!("{bits:016x}"));
+    let (root_name, name) = (random()?, random()?);
+    let root = parent.join(format!(".abide-{root_name}"));
     let mut private = std::fs::DirBuilder::new();
     private.mode(0o700).create(&root)?;
     // The name decides which part of the disk is looked at first.
-    let made = root.join(random());
+    let made = root.join(name);
     let moved = mark(&root)
         .and_then(|()| private.create(&made))
         .and_then(|()| {

@@ -1,0 +1,107 @@
+//! A session's log on disk: its format, its writer and its readers.
+//!
+//! The log is a row of segments in the directory `log`. A segment is two files named after the logical
+//! offset of its first byte: the raw bytes in order of arrival, and an index of fixed-width entries that
+//! record when each run of bytes arrived and from which stream. A byte exists for a reader once the index
+//! covers it. The first segment is the head and is never deleted; behind it lie the newest tail segments.
+//! Bytes that no index covers are a gap: the quota dropped them, or the disk refused them. Offsets never
+//! change.
+
+mod reader;
+pub mod tail;
+mod writer;
+
+pub use reader::{CHUNK_LIMIT, Chunk, Log, Next, Page, Piece, Pieces};
+pub use writer::{LogWriter, Taken};
+
+/// Where a chunk of output came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+    /// A terminal, which does not tell the two apart.
+    Pty,
+}
+
+/// One line of an index: a run of bytes that came from one stream at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Logical offset of its first byte.
+    pub offset: u64,
+    /// When that byte came.
+    pub at_wall_ms: u64,
+    /// How many bytes.
+    pub len: u32,
+    /// From where.
+    pub stream: Stream,
+    /// Bytes before it that are not in the log.
+    pub dropped: u64,
+}
+
+/// Width of an index line on disk.
+pub const ENTRY_SIZE: usize = 32;
+/// The folder of the segments within a session's folder.
+pub const LOG_FOLDER: &str = "log";
+
+impl Entry {
+    /// As it lies on disk.
+    pub fn to_bytes(self) -> [u8; ENTRY_SIZE] {
+        let mut out = [0; ENTRY_SIZE];
+        out[..8].copy_from_slice(&self.offset.to_le_bytes());
+        out[8..16].copy_from_slice(&self.at_wall_ms.to_le_bytes());
+        out[16..24].copy_from_slice(&self.run_bytes());
+        out[24..].copy_from_slice(&self.dropped.to_le_bytes());
+        out
+    }
+
+    /// The offset after its last byte.
+    pub fn end(self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    /// The part that changes when the entry grows: one aligned word, which no reader sees half
+    /// written.
+    fn run_bytes(self) -> [u8; 8] {
+        let stream: u32 = match self.stream {
+            Stream::Stdout => 0,
+            Stream::Stderr => 1,
+            Stream::Pty => 2,
+        };
+        let mut out = [0; 8];
+        out[..4].copy_from_slice(&self.len.to_le_bytes());
+        out[4..].copy_from_slice(&stream.to_le_bytes());
+        out
+    }
+
+    /// `None`: not an entry.
+    pub fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Option<Self> {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let (offset, run) = (word(0), word(16));
+        let len = run as u32;
+        offset.checked_add(u64::from(len))?;
+        Some(Entry {
+            offset,
+            at_wall_ms: word(8),
+            len,
+            dropped: word(24),
+            stream: match run >> 32 {
+                0 => Stream::Stdout,
+                1 => Stream::Stderr,
+                2 => Stream::Pty,
+                _ => return None,
+            },
+        })
+    }
+}
+
+/// The name of a segment's bytes.
+pub fn data_name(base: u64) -> String {
+    format!("{base:016x}")
+}
+
+/// The name of a segment's index.
+pub fn index_name(base: u64) -> String {
+    format!("{base:016x}.index")
+}
