@@ -263,7 +263,7 @@ fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
 }
 
 #[test]
-fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_nursery() {
+fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_fork_server() {
     let abide = Abide::new();
     abide.start();
     let line = format!("sleep 1414{}", std::process::id());
@@ -278,10 +278,10 @@ fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_nur
     }
     let left = comes_to_life(&line);
     let keeper = parent(left);
-    let (left, nursery) = (Handle::on(left), Handle::on(parent(keeper)));
+    let (left, fork_server) = (Handle::on(left), Handle::on(parent(keeper)));
     let keeper = Handle::on(keeper);
-    nursery.kill();
-    nursery.wait_gone();
+    fork_server.kill();
+    fork_server.wait_gone();
     keeper.kill();
     left.wait_gone();
 }
@@ -309,8 +309,8 @@ fn k14_a_keeper_that_stands_still_before_its_command_starts_is_given_up() {
     let dead = abide.path("dead");
     std::fs::create_dir(&dead).expect("a folder");
     let keeper = look_for("a keeper that was made in advance", || {
-        let nursery = *proc::children(abide.pid()).first()?;
-        proc::children(nursery).first().copied()
+        let fork_server = *proc::children(abide.pid()).first()?;
+        proc::children(fork_server).first().copied()
     });
     let keeper = Handle::on(keeper);
     let call = json!({"command": "echo ran", "cwd": dead, "timeout": 1});

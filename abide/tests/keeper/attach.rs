@@ -7,7 +7,7 @@ use abide_session::folder;
 use abide_session::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
 use abide_session::log::Stream;
 
-use crate::harness::{Nursery, marked, output, wait_gone};
+use crate::harness::{ForkServer, marked, output, wait_gone};
 
 /// The start of a session whose input is open is told at once, before anything else happens to it.
 fn talked_to(launch: Launch) -> Launch {
@@ -19,8 +19,8 @@ fn talked_to(launch: Launch) -> Launch {
 
 #[test]
 fn k3_a_keeper_is_found_again_by_its_socket() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("read line; echo $line; exit 4");
     launch.stdin = Stdin::Open;
     keeper.start(launch);
@@ -41,8 +41,8 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
 
 #[test]
 fn k3_whoever_only_connects_takes_nobodys_place() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("read line; echo $line");
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.fed("read line; echo $line");
     for said in ["", "GET / HTTP/1.1\r\n\r\n", "\x05\0\0\0"] {
         let mut stray = keeper.call();
         stray.write_all(said.as_bytes()).unwrap();
@@ -64,26 +64,26 @@ fn k3_whoever_only_connects_takes_nobodys_place() {
 
 #[test]
 fn k2_nothing_is_started_for_a_daemon_that_has_gone() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let ran = keeper.folder.with_extension("ran");
     let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
     // It hears of the command when there is nobody any more to be told of it. The fork server is stopped too, because it
     // continues a keeper that is stopped.
-    nursery.signal(rustix::process::Signal::STOP);
+    fork_server.signal(rustix::process::Signal::STOP);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     keeper.start(keeper.shell(&format!("echo > {}", ran.display())));
     let away = keeper.hang_up();
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
-    nursery.signal(rustix::process::Signal::CONT);
+    fork_server.signal(rustix::process::Signal::CONT);
     wait_gone(away.pid);
     assert!(!ran.exists() && !away.folder.exists());
 }
 
 #[test]
 fn k4_no_byte_is_lost_or_doubled_while_daemons_come_and_go() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("seq 1 2000000"));
     keeper.expect_started();
     for _ in 0..20 {
@@ -106,8 +106,8 @@ fn k4_no_byte_is_lost_or_doubled_while_daemons_come_and_go() {
 #[test]
 fn k5_deadline_is_enforced_without_a_daemon() {
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let nursery = Nursery::new();
-        let mut keeper = nursery.ready();
+        let fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper
             .shell("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 1000; done");
         launch.deadline_ms = Some(3_600_000);
@@ -128,8 +128,8 @@ fn k5_deadline_is_enforced_without_a_daemon() {
 #[test]
 fn k6_escalation_is_finished_without_a_daemon() {
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let nursery = Nursery::new();
-        let mut keeper = nursery.ready();
+        let fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
         let mut launch =
             keeper.shell("trap 'echo asked' TERM; echo up; while :; do sleep 0.01; done");
         launch.containment = hold;
@@ -155,8 +155,8 @@ fn k6_escalation_is_finished_without_a_daemon() {
 
 #[test]
 fn k7_an_ending_that_was_not_written_is_not_invented() {
-    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "exit.pre_record")]);
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "exit.pre_record")]);
+    let mut keeper = fork_server.ready();
     keeper.start(talked_to(keeper.shell("echo kept; exit 3")));
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
@@ -167,8 +167,8 @@ fn k7_an_ending_that_was_not_written_is_not_invented() {
 
 #[test]
 fn k7_an_ending_is_written_before_it_is_told() {
-    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "exit.post_record")]);
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "exit.post_record")]);
+    let mut keeper = fork_server.ready();
     keeper.start(talked_to(keeper.shell("exit 3")));
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
@@ -177,8 +177,8 @@ fn k7_an_ending_is_written_before_it_is_told() {
 
 #[test]
 fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
-    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
+    let mut keeper = fork_server.ready();
     keeper.start(talked_to(
         keeper.shell("(setsid sleep 1000 &); exec 1>&2; echo; sleep 1000"),
     ));
@@ -194,7 +194,7 @@ fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
         wait_gone(process.pid);
     }
     abide_session::tree::end_orphans(&meta);
-    // Where no group can be made, the nursery ends them, a moment later.
+    // Where no group can be made, the fork server ends them, a moment later.
     while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
     assert_eq!(marked(&away.folder), Vec::<String>::new());
 }
@@ -203,8 +203,8 @@ fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
 #[test]
 fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
     for point in ["keeper.at_deadline", "keeper.after_term"] {
-        let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", point)]);
-        let mut keeper = nursery.ready();
+        let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", point)]);
+        let mut keeper = fork_server.ready();
         keeper.start(keeper.shell("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000"));
         keeper.expect_started();
         keeper.expect_growth(2);
@@ -225,7 +225,7 @@ fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
             wait_gone(process.pid);
         }
         abide_session::tree::end_orphans(&meta);
-        // Where no group can be made, the nursery ends them, a moment later.
+        // Where no group can be made, the fork server ends them, a moment later.
         while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
         assert_eq!(marked(&away.folder), Vec::<String>::new());
     }
@@ -233,14 +233,14 @@ fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
 
 #[test]
 fn a_keeper_that_dies_before_the_handshake_says_nothing() {
-    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "keeper.pre_handshake")]);
-    assert_eq!(nursery.keeper().hear(), None);
+    let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "keeper.pre_handshake")]);
+    assert_eq!(fork_server.keeper().hear(), None);
 }
 
 #[test]
 fn a_torn_file_counts_as_absent() {
-    let nursery = Nursery::new();
-    let ran = nursery.run("exit 1");
+    let fork_server = ForkServer::new();
+    let ran = fork_server.run("exit 1");
     let path = ran.folder.join("meta");
     let whole = std::fs::read(&path).unwrap();
     let ending_at = whole

@@ -5,13 +5,13 @@ use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{FromKeeper, Hold, ToKeeper};
 use abide_session::log::Stream;
 
-use crate::harness::{Nursery, marked, wait_gone};
+use crate::harness::{ForkServer, marked, wait_gone};
 
 #[test]
 fn an_exit_code_is_passed_on() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for code in [0, 1, 42, 137, 255] {
-        let ran = nursery.run(&format!("exit {code}"));
+        let ran = fork_server.run(&format!("exit {code}"));
         assert_eq!(ran.exited.exit, Some(Exit::Code(code)));
         assert_eq!(ran.exited.end, End::Exited);
         assert!(ran.exited.empty && ran.exited.closed);
@@ -22,9 +22,9 @@ fn an_exit_code_is_passed_on() {
 
 #[test]
 fn c15_a_signal_is_told_apart_from_a_code() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV] {
-        let ran = nursery.run(&format!("kill -{signal} $$"));
+        let ran = fork_server.run(&format!("kill -{signal} $$"));
         assert_eq!(ran.exited.exit, Some(Exit::Signal(signal)));
         assert_eq!(ran.exited.end, End::Signaled);
     }
@@ -32,8 +32,8 @@ fn c15_a_signal_is_told_apart_from_a_code() {
 
 #[test]
 fn the_folder_says_what_the_keeper_said() {
-    let nursery = Nursery::new();
-    let ran = nursery.run("echo out; echo err >&2; exit 3");
+    let fork_server = ForkServer::new();
+    let ran = fork_server.run("echo out; echo err >&2; exit 3");
     let ending = folder::read_ending(&ran.folder).unwrap().unwrap();
     assert_eq!(ending, EndingFile::Ended(ran.exited));
     assert_eq!(ran.exited.bytes, 8);
@@ -47,9 +47,9 @@ fn the_folder_says_what_the_keeper_said() {
 
 #[test]
 fn c12_what_was_written_just_before_the_end_is_never_short() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for _ in 0..300 {
-        let ran = nursery.run("exec head -c 65536 /dev/zero");
+        let ran = fork_server.run("exec head -c 65536 /dev/zero");
         assert_eq!(ran.exited.bytes, 65_536);
         assert!(ran.exited.closed);
         assert_eq!(ran.output(Stream::Stdout).len(), 65_536);
@@ -59,8 +59,8 @@ fn c12_what_was_written_just_before_the_end_is_never_short() {
 #[test]
 fn a_deadline_ends_everything_and_keeps_the_output() {
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let nursery = Nursery::new();
-        let mut keeper = nursery.ready();
+        let fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
             "trap '' TERM HUP; echo before; \
              setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & \
@@ -84,8 +84,8 @@ fn a_deadline_ends_everything_and_keeps_the_output() {
 
 #[test]
 fn c3_a_leftover_is_reported_at_once_and_lives_on() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("(read line; echo LATE) <&3 & echo FIRST");
     let fifo = keeper.folder.with_extension("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
@@ -118,9 +118,9 @@ fn c3_a_leftover_is_reported_at_once_and_lives_on() {
 
 #[test]
 fn c1_who_takes_no_notice_of_being_asked_is_made_to_end() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch =
             keeper.shell("trap '' TERM INT HUP; echo up; while :; do sleep 1000; done");
         launch.containment = hold;
@@ -149,8 +149,8 @@ fn asked(grace_ms: u32) -> ToKeeper {
 #[test]
 fn c2_a_kill_goes_on_after_the_leader_has_left() {
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let nursery = Nursery::new();
-        let mut keeper = nursery.ready();
+        let fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
             "trap 'exit 7' TERM; (trap '' TERM; echo deaf; while :; do sleep 1000; done) & wait",
         );
@@ -171,8 +171,8 @@ fn c2_a_kill_goes_on_after_the_leader_has_left() {
 
 #[test]
 fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("sleep 1000 & exit 5"));
     keeper.expect_started();
     let exited = keeper.expect_exited();
@@ -191,9 +191,9 @@ fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
 
 #[test]
 fn c5_a_stopped_child_is_killed() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("echo up; kill -STOP $$; sleep 1000");
         launch.containment = hold;
         keeper.start(launch);
@@ -211,8 +211,8 @@ fn c5_a_stopped_child_is_killed() {
 
 #[test]
 fn a_deadline_can_be_moved_and_removed() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("read line; exit 0");
     launch.stdin = abide_session::frame::Stdin::Open;
     launch.deadline_ms = Some(3_600_000);
@@ -231,31 +231,31 @@ fn a_deadline_can_be_moved_and_removed() {
 
 #[test]
 fn a_spare_that_is_not_wanted_leaves_nothing() {
-    let mut nursery = Nursery::new();
-    let keeper = nursery.ready();
+    let mut fork_server = ForkServer::new();
+    let keeper = fork_server.ready();
     assert!(keeper.folder.join("ctl").exists());
     let folder = keeper.folder.clone();
     let away = keeper.hang_up();
     wait_gone(away.pid);
     assert!(!folder.exists());
-    nursery.close();
+    fork_server.close();
 }
 
 #[test]
-fn a_keeper_outlives_a_nursery_that_is_killed() {
-    let mut nursery = Nursery::new();
-    let mut keeper = nursery.ready();
-    nursery.kill();
+fn a_keeper_outlives_a_fork_server_that_is_killed() {
+    let mut fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
+    fork_server.kill();
     keeper.start(keeper.shell("exit 9"));
     keeper.expect_started();
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(9)));
 }
 
 #[test]
-fn k14_a_killed_keeper_leaves_its_tree_to_the_nursery_which_ends_it() {
+fn k14_a_killed_keeper_leaves_its_tree_to_the_fork_server_which_ends_it() {
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut nursery = Nursery::new();
-        let mut keeper = nursery.ready();
+        let mut fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
             "(setsid sleep 1000 &); (trap '' TERM; exec sleep 1000) & setsid sleep 1000 & \
              kill -STOP $!; (while :; do (sleep 1000 &) ; sleep 0.01; done) & \
@@ -268,16 +268,16 @@ fn k14_a_killed_keeper_leaves_its_tree_to_the_nursery_which_ends_it() {
         let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         // It goes once nobody is left.
-        nursery.close();
+        fork_server.close();
         assert!(marked(&keeper.folder).is_empty());
     }
 }
 
 #[test]
 fn c4_a_tree_that_keeps_forking_is_emptied() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         // Each process starts its successor in a session of its own and leaves; many at once.
         let hop = "hop() { (setsid sh -c \"$1\" _ \"$1\" &) ; }; hop \"$1\"";
         let mut launch = keeper.shell(
@@ -302,8 +302,8 @@ fn c4_a_tree_that_keeps_forking_is_emptied() {
 
 #[test]
 fn m17_many_orphans_leave_no_zombie() {
-    let nursery = Nursery::new();
-    let ran = nursery.run("i=0; while [ $i -lt 2000 ]; do (: &); i=$((i+1)); done");
+    let fork_server = ForkServer::new();
+    let ran = fork_server.run("i=0; while [ $i -lt 2000 ]; do (: &); i=$((i+1)); done");
     assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
     assert_eq!(marked(&ran.folder), Vec::<String>::new());
 }
@@ -318,10 +318,10 @@ fn m9_a_kill_for_want_of_memory_is_told_apart() {
         eprintln!("skipped: no memory group of the first version can be made here");
         return;
     }
-    let mut nursery = Nursery::in_group(group);
-    let ran = nursery.run("exec tail /dev/zero");
-    let own = nursery.run("kill -9 $$");
-    nursery.close();
+    let mut fork_server = ForkServer::in_group(group);
+    let ran = fork_server.run("exec tail /dev/zero");
+    let own = fork_server.run("kill -9 $$");
+    fork_server.close();
     let _ = std::fs::remove_dir(group);
     assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
     assert_eq!(ran.exited.end, End::OutOfMemory);

@@ -6,7 +6,7 @@ use abide_core::End;
 use abide_session::facts::{Doing, facts};
 use abide_session::frame::{Size, Stdin, ToKeeper};
 
-use crate::harness::{Keeper, Nursery, PATIENCE};
+use crate::harness::{ForkServer, Keeper, PATIENCE};
 
 /// Looks until the session does what is wanted: the kernel tells nobody when a process falls asleep.
 fn look_until(keeper: &Keeper, wanted: Doing) {
@@ -20,8 +20,8 @@ fn look_until(keeper: &Keeper, wanted: Doing) {
 }
 
 fn check(command: &str, pty: bool, stdin: Stdin, wanted: Doing) {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(command);
     launch.pty = pty.then_some(Size { cols: 80, rows: 24 });
     launch.stdin = stdin;
@@ -81,8 +81,8 @@ fn c6_other_waits_are_not_taken_for_it() {
 
 #[test]
 fn processes_that_come_and_go_are_counted() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("read one; cat; read two; exec sleep 1000");
     launch.pty = Some(Size { cols: 80, rows: 24 });
     keeper.start(launch);

@@ -1,4 +1,4 @@
-//! A nursery of one's own and a synchronous line to its keepers. Every wait is for an event; the
+//! A fork server of one's own and a synchronous line to its keepers. Every wait is for an event; the
 //! timeout only turns a hang into a failure.
 
 use std::cell::RefCell;
@@ -22,14 +22,14 @@ use rustix::process::{Pid, PidfdFlags};
 
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
-pub struct Nursery {
+pub struct ForkServer {
     child: Child,
     socket: Option<OwnedFd>,
     folder: tempfile::TempDir,
     sessions: RefCell<Vec<String>>,
 }
 
-impl Nursery {
+impl ForkServer {
     /// Sends a signal to the fork server itself.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -93,7 +93,7 @@ impl Nursery {
                 }
             });
         }
-        Nursery {
+        ForkServer {
             child: command.spawn().unwrap(),
             socket: Some(ours),
             folder: tempfile::tempdir().unwrap(),
@@ -101,13 +101,13 @@ impl Nursery {
         }
     }
 
-    /// Closes the nursery's socket and waits until it has gone, which it does when its keepers have.
+    /// Closes the fork server's socket and waits until it has gone, which it does when its keepers have.
     pub fn close(&mut self) {
         self.socket = None;
         self.child.wait().unwrap();
     }
 
-    /// Kills the nursery, and no keeper.
+    /// Kills the fork server, and no keeper.
     pub fn kill(&mut self) {
         self.socket = None;
         self.child.kill().unwrap();
@@ -173,7 +173,7 @@ impl Nursery {
     }
 }
 
-impl Drop for Nursery {
+impl Drop for ForkServer {
     fn drop(&mut self) {
         self.kill();
         // Keepers that were made to die could not take their groups away.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use abide_core::{End, Exit};
 use abide_session::frame::{FromKeeper, Hold, ToKeeper};
 
-use crate::harness::{Keeper, Nursery, PATIENCE, marked};
+use crate::harness::{ForkServer, Keeper, PATIENCE, marked};
 
 const KILL: ToKeeper = ToKeeper::Kill {
     end: End::Agent,
@@ -59,15 +59,15 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
     let Some(group) = Group::make("pids", "m8") else {
         return;
     };
-    let mut nursery = Nursery::in_group(&group.0);
+    let mut fork_server = ForkServer::in_group(&group.0);
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut running = nursery.ready();
+        let mut running = fork_server.ready();
         let mut launch = running.shell("sleep 1000 & echo up; trap '' TERM; wait; wait");
         launch.containment = hold;
         running.start(launch);
         running.expect_started();
         running.expect_growth(2);
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         // Fewer than there are: one that is going away makes no room for another.
         group.set("pids.max", 1);
         let mut launch = keeper.shell("echo never");
@@ -79,8 +79,8 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
             sentence.contains("the limit on the number of processes is reached"),
             "{sentence}"
         );
-        // No keeper can be made either, and the nursery says so and goes on.
-        let mut unborn = nursery.keeper();
+        // No keeper can be made either, and the fork server says so and goes on.
+        let mut unborn = fork_server.keeper();
         let (errno, sentence) = unborn.expect_failed();
         assert_eq!(errno, libc::EAGAIN);
         assert!(sentence.starts_with("cannot start a keeper"), "{sentence}");
@@ -95,8 +95,8 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
         keeper.say(&ToKeeper::Ack);
         while keeper.hear().is_some() {}
     }
-    assert_eq!(nursery.run("exit 6").exited.exit, Some(Exit::Code(6)));
-    nursery.close();
+    assert_eq!(fork_server.run("exit 6").exited.exit, Some(Exit::Code(6)));
+    fork_server.close();
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
     let Some(group) = Group::make("freezer", "m15") else {
         return;
     };
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("echo up; exec sleep 1000"));
     keeper.expect_started();
     keeper.expect_growth(2);
@@ -129,9 +129,9 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
 /// A number that belonged to the session goes to a stranger, who is not touched.
 #[test]
 fn m16_a_stranger_with_a_number_of_the_session_lives() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("sh -c 'echo $$'; echo; sleep 1000");
         launch.containment = hold;
         keeper.start(launch);
@@ -179,9 +179,9 @@ impl Drop for Stranger {
 
 #[test]
 fn c4_many_processes_end_at_the_deadline() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for hold in [Hold::Auto, Hold::Subreaper] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
             "bomb() { [ $1 -gt 0 ] && { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 1000; }; bomb 7",
         );

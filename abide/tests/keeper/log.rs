@@ -3,12 +3,12 @@
 use abide_core::Exit;
 use abide_session::log::{Log, Piece, Stream};
 
-use crate::harness::{Nursery, output};
+use crate::harness::{ForkServer, output};
 
 #[test]
 fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("cat; echo err >&2; cat /nope; echo out");
     launch.stdin = abide_session::frame::Stdin::Open;
     keeper.start(launch);
@@ -35,8 +35,8 @@ fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
 
 #[test]
 fn a_page_begins_and_ends_anywhere() {
-    let nursery = Nursery::new();
-    let ran = nursery.run("seq 1 1000");
+    let fork_server = ForkServer::new();
+    let ran = fork_server.run("seq 1 1000");
     let log = Log::open(&ran.folder);
     let all = output(&ran.folder, None);
     for from in [
@@ -67,9 +67,9 @@ fn a_page_begins_and_ends_anywhere() {
 
 #[test]
 fn beyond_the_quota_head_and_tail_are_kept_and_the_gap_is_counted() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let quota = 1 << 20;
-    let mut keeper = nursery.ready();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("seq -w 1 1000000");
     launch.log_quota = quota;
     keeper.start(launch);
@@ -105,9 +105,9 @@ fn beyond_the_quota_head_and_tail_are_kept_and_the_gap_is_counted() {
 
 #[test]
 fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let quota = 64 << 10;
-    let mut keeper = nursery.ready();
+    let mut keeper = fork_server.ready();
     let mut launch =
         keeper.shell("i=0; while [ $i -lt 20000 ]; do echo a; echo b >&2; i=$((i+1)); done");
     launch.log_quota = quota;
@@ -133,8 +133,8 @@ fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
 
 #[test]
 fn m4_a_disk_that_refuses_does_not_hold_up_the_child() {
-    let nursery = Nursery::with_file_limit(100_000);
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::with_file_limit(100_000);
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("seq -w 1 100000 | cat; exit 2"));
     keeper.expect_started();
     let ran = keeper.finish();
@@ -147,8 +147,8 @@ fn m4_a_disk_that_refuses_does_not_hold_up_the_child() {
 
 #[test]
 fn c7_a_flood_arrives_whole() {
-    let nursery = Nursery::new();
-    let ran = nursery.run("head -c 100000000 /dev/zero");
+    let fork_server = ForkServer::new();
+    let ran = fork_server.run("head -c 100000000 /dev/zero");
     assert_eq!(ran.exited.bytes, 100_000_000);
     assert_eq!(ran.exited.dropped, 0);
     assert_eq!(Log::open(&ran.folder).end().unwrap(), 100_000_000);
@@ -156,8 +156,8 @@ fn c7_a_flood_arrives_whole() {
 
 #[test]
 fn a_reader_follows_the_writer_without_a_gap() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("for i in 1 2 3 4 5 6 7 8; do seq 1 50000; echo x >&2; done"));
     keeper.expect_started();
     let mut pieces = Log::open(&keeper.folder).pieces(0, None);

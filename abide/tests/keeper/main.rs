@@ -1,7 +1,7 @@
 //! Real children under a real keeper, without a daemon.
 #![expect(
     clippy::disallowed_methods,
-    reason = "tests start the nursery by themselves, and give up on it after a while"
+    reason = "tests start the fork server by themselves, and give up on it after a while"
 )]
 
 mod attach;

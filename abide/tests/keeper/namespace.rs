@@ -6,11 +6,15 @@ use abide_session::frame::{FromKeeper, Hold, Launch, Size, Stdin, ToKeeper};
 use abide_session::log::Stream;
 use abide_session::tree;
 
-use crate::harness::{Keeper, Nursery, Ran, marked, wait_gone};
+use crate::harness::{ForkServer, Keeper, Ran, marked, wait_gone};
 
 /// `None`: no namespace can be made here, and the command was refused with a reason.
-fn start(nursery: &Nursery, command: &str, change: impl FnOnce(&mut Launch)) -> Option<Keeper> {
-    let mut keeper = nursery.ready();
+fn start(
+    fork_server: &ForkServer,
+    command: &str,
+    change: impl FnOnce(&mut Launch),
+) -> Option<Keeper> {
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(command);
     launch.containment = Hold::PidNamespace;
     change(&mut launch);
@@ -34,8 +38,8 @@ fn start(nursery: &Nursery, command: &str, change: impl FnOnce(&mut Launch)) -> 
     }
 }
 
-fn run(nursery: &Nursery, command: &str) -> Option<Ran> {
-    Some(start(nursery, command, |_| {})?.finish())
+fn run(fork_server: &ForkServer, command: &str) -> Option<Ran> {
+    Some(start(fork_server, command, |_| {})?.finish())
 }
 
 fn text(ran: &Ran, stream: Stream) -> String {
@@ -52,9 +56,9 @@ fn is_empty_and_closed(ran: &Ran) {
 
 #[test]
 fn codes_and_signals_are_passed_on() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for code in [0, 7, 137, 255] {
-        let Some(ran) = run(&nursery, &format!("exit {code}")) else {
+        let Some(ran) = run(&fork_server, &format!("exit {code}")) else {
             return;
         };
         assert_eq!(ran.exited.exit, Some(Exit::Code(code)));
@@ -63,7 +67,7 @@ fn codes_and_signals_are_passed_on() {
     }
     // The command is not the first process of its namespace, so that signals have their effect.
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV] {
-        let ran = run(&nursery, &format!("kill -{signal} $$")).unwrap();
+        let ran = run(&fork_server, &format!("kill -{signal} $$")).unwrap();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(signal)));
         assert_eq!(ran.exited.end, End::Signaled);
     }
@@ -71,9 +75,9 @@ fn codes_and_signals_are_passed_on() {
 
 #[test]
 fn it_sees_nobody_else_and_inherits_nothing() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let Some(ran) = run(
-        &nursery,
+        &fork_server,
         "for p in /proc/[0-9]*; do cat $p/comm 2>/dev/null; done; ls /proc/self/fd | wc -l; \
          ls -l /proc/1/fd 2>/dev/null | grep -c socket; id -u; grep ^Sig[BI] /proc/self/status",
     ) else {
@@ -94,11 +98,11 @@ fn it_sees_nobody_else_and_inherits_nothing() {
 
 #[test]
 fn a_start_that_fails_leaves_nothing() {
-    let nursery = Nursery::new();
-    if run(&nursery, ":").is_none() {
+    let fork_server = ForkServer::new();
+    if run(&fork_server, ":").is_none() {
         return;
     }
-    let mut keeper = nursery.ready();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(":");
     launch.containment = Hold::PidNamespace;
     launch.cwd = b"/nope".to_vec();
@@ -116,9 +120,9 @@ fn a_start_that_fails_leaves_nothing() {
 
 #[test]
 fn leftovers_live_on_and_are_listed() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let Some(mut keeper) = start(
-        &nursery,
+        &fork_server,
         "(trap '' TERM; setsid sh -c 'read line; echo LATE' <&3 &) 3<&0; echo FIRST",
         |launch| launch.stdin = Stdin::Open,
     ) else {
@@ -141,10 +145,10 @@ fn leftovers_live_on_and_are_listed() {
 
 #[test]
 fn a_deadline_ends_everybody() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for pty in [None, Some(Size { cols: 80, rows: 24 })] {
         let Some(mut keeper) = start(
-            &nursery,
+            &fork_server,
             "trap '' TERM HUP; (setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & sleep 1000' &); \
              (sleep 1000 >/dev/null 2>&1 &); echo up; while :; do sleep 1000; done",
             |launch| launch.pty = pty,
@@ -171,13 +175,13 @@ fn a_deadline_ends_everybody() {
 /// A process with all rights can leave its control group; it cannot leave its namespace.
 #[test]
 fn c16_who_leaves_the_group_is_ended_too() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let Some(group) = abide_session::cgroup::own_folder() else {
         return;
     };
     let procs = group.join("cgroup.procs");
     let Some(mut keeper) = start(
-        &nursery,
+        &fork_server,
         &format!(
             "(setsid sh -c 'echo 0 > {}; echo left; sleep 1000' &); sleep 1000",
             procs.display()
@@ -198,9 +202,9 @@ fn c16_who_leaves_the_group_is_ended_too() {
 
 #[test]
 fn being_asked_to_end_reaches_the_command_and_not_the_namespace() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let Some(mut keeper) = start(
-        &nursery,
+        &fork_server,
         "trap 'echo asked; exit 9' TERM; echo up; while :; do sleep 0.01; done",
         |_| {},
     ) else {
@@ -218,9 +222,9 @@ fn being_asked_to_end_reaches_the_command_and_not_the_namespace() {
 
 #[test]
 fn a_lost_keeper_takes_the_namespace_with_it() {
-    let nursery = Nursery::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
+    let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
     let Some(mut keeper) = start(
-        &nursery,
+        &fork_server,
         "(setsid sleep 1000 &); sleep 1000 & echo; sleep 1000",
         // What can be talked to is said to have started at once, before it is lost.
         |launch| launch.stdin = Stdin::Open,

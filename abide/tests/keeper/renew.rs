@@ -8,12 +8,12 @@ use abide_session::frame::ToKeeper;
 use abide_session::log::Stream;
 use abide_session::tree;
 
-use crate::harness::{Nursery, output, wait_gone};
+use crate::harness::{ForkServer, output, wait_gone};
 
 #[test]
 fn one_keeper_keeps_one_session_after_the_other() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let pid = keeper.pid;
     let files = || {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
@@ -31,7 +31,7 @@ fn one_keeper_keeps_one_session_after_the_other() {
         assert_eq!(exited.exit, Some(Exit::Code(code)));
         assert!(exited.empty && exited.closed);
         over.push((code, keeper.folder.clone(), keeper.meta(), exited));
-        keeper.renew(nursery.new_folder());
+        keeper.renew(fork_server.new_folder());
         // When it is a spare again, it has what it had as one before.
         while files() != spare {
             std::thread::yield_now();
@@ -65,13 +65,13 @@ fn one_keeper_keeps_one_session_after_the_other() {
 
 #[test]
 fn a_spare_that_was_renewed_leaves_nothing_when_it_is_let_go() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("true"));
     keeper.expect_started();
     keeper.expect_exited();
     let first = keeper.folder.clone();
-    keeper.renew(nursery.new_folder());
+    keeper.renew(fork_server.new_folder());
     let away = keeper.hang_up();
     wait_gone(away.pid);
     assert!(!away.folder.exists());
@@ -83,13 +83,13 @@ fn a_spare_that_was_renewed_leaves_nothing_when_it_is_let_go() {
 
 #[test]
 fn the_processes_of_the_next_session_do_not_count_for_the_one_before() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("true"));
     keeper.expect_started();
     keeper.expect_exited();
     let before = keeper.meta();
-    keeper.renew(nursery.new_folder());
+    keeper.renew(fork_server.new_folder());
     keeper.start(keeper.shell("sleep 1000"));
     keeper.expect_ready();
     keeper.expect_started();
@@ -107,13 +107,13 @@ fn the_processes_of_the_next_session_do_not_count_for_the_one_before() {
 
 #[test]
 fn a_keeper_that_still_keeps_something_does_not_take_up_another_session() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("sleep 1000 & exit 3"));
     keeper.expect_started();
     let exited = keeper.expect_exited();
     assert!(!exited.empty);
-    let (first, next) = (keeper.folder.clone(), nursery.new_folder());
+    let (first, next) = (keeper.folder.clone(), fork_server.new_folder());
     keeper.renew(next.clone());
     assert!(keeper.hear().is_none(), "it hangs up");
     assert!(!next.exists());

@@ -7,10 +7,10 @@ use abide_session::folder::{self, EndingFile};
 use abide_session::frame::{FromKeeper, Hold, Launch, ToKeeper};
 use abide_session::log::Stream;
 
-use crate::harness::{Nursery, wait_gone};
+use crate::harness::{ForkServer, wait_gone};
 
-fn refused(nursery: &Nursery, change: impl Fn(&mut Launch)) -> (i32, String) {
-    let mut keeper = nursery.ready();
+fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, String) {
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("echo never");
     change(&mut launch);
     keeper.start(launch);
@@ -31,25 +31,27 @@ fn refused(nursery: &Nursery, change: impl Fn(&mut Launch)) -> (i32, String) {
 
 #[test]
 fn m20_a_start_that_fails_names_the_step() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let scratch = tempfile::tempdir().unwrap();
-    let (errno, sentence) = refused(&nursery, |launch| launch.cwd = b"/nope".to_vec());
+    let (errno, sentence) = refused(&fork_server, |launch| launch.cwd = b"/nope".to_vec());
     assert_eq!(errno, libc::ENOENT);
     assert_eq!(
         sentence,
         "cannot enter the folder '/nope': No such file or directory (os error 2)"
     );
-    let (_, sentence) = refused(&nursery, |launch| launch.cwd = b"/etc/passwd".to_vec());
+    let (_, sentence) = refused(&fork_server, |launch| launch.cwd = b"/etc/passwd".to_vec());
     assert_eq!(
         sentence,
         "cannot enter the folder '/etc/passwd': Not a directory (os error 20)"
     );
-    let (_, sentence) = refused(&nursery, |launch| launch.argv[0] = b"/no/shell".to_vec());
+    let (_, sentence) = refused(&fork_server, |launch| {
+        launch.argv[0] = b"/no/shell".to_vec()
+    });
     assert_eq!(
         sentence,
         "cannot run '/no/shell': No such file or directory (os error 2)"
     );
-    let (_, sentence) = refused(&nursery, |launch| {
+    let (_, sentence) = refused(&fork_server, |launch| {
         launch.argv[0] = b"no-such-thing".to_vec()
     });
     assert_eq!(
@@ -59,24 +61,24 @@ fn m20_a_start_that_fails_names_the_step() {
     let text = scratch.path().join("text");
     std::fs::write(&text, b"not a program").unwrap();
     let argv = vec![text.as_os_str().as_encoded_bytes().to_vec()];
-    let (errno, _) = refused(&nursery, |launch| launch.argv = argv.clone());
+    let (errno, _) = refused(&fork_server, |launch| launch.argv = argv.clone());
     assert_eq!(errno, libc::EACCES);
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (errno, _) = refused(&nursery, |launch| launch.argv = argv.clone());
+    let (errno, _) = refused(&fork_server, |launch| launch.argv = argv.clone());
     assert_eq!(errno, libc::ENOEXEC);
-    let (errno, sentence) = refused(&nursery, |launch| launch.argv[2] = vec![b'x'; 8 << 20]);
+    let (errno, sentence) = refused(&fork_server, |launch| launch.argv[2] = vec![b'x'; 8 << 20]);
     assert_eq!(errno, libc::E2BIG);
     assert!(sentence.contains("put long text into a file"), "{sentence}");
-    let (errno, _) = refused(&nursery, |launch| launch.argv[2] = b"a\0b".to_vec());
+    let (errno, _) = refused(&fork_server, |launch| launch.argv[2] = b"a\0b".to_vec());
     assert_eq!(errno, libc::EINVAL);
-    let (errno, _) = refused(&nursery, |launch| launch.argv.clear());
+    let (errno, _) = refused(&fork_server, |launch| launch.argv.clear());
     assert_eq!(errno, libc::EINVAL);
 }
 
 #[test]
 fn a_folder_that_cannot_be_made_is_told() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.keeper_at("/proc/none/session_00000000".into());
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.keeper_at("/proc/none/session_00000000".into());
     let (errno, sentence) = keeper.expect_failed();
     assert_eq!(errno, libc::ENOENT);
     assert!(
@@ -88,11 +90,11 @@ fn a_folder_that_cannot_be_made_is_told() {
 
 #[test]
 fn a_folder_may_have_a_long_name() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let scratch = tempfile::tempdir().unwrap();
     let deep = scratch.path().join("d".repeat(200)).join("e".repeat(200));
     std::fs::create_dir_all(&deep).unwrap();
-    let mut keeper = nursery.keeper_at(deep.join("session_longnam0"));
+    let mut keeper = fork_server.keeper_at(deep.join("session_longnam0"));
     keeper.expect_ready();
     keeper.start(keeper.shell("echo far"));
     let mut keeper = keeper.again();
@@ -102,8 +104,8 @@ fn a_folder_may_have_a_long_name() {
 
 #[test]
 fn a_child_inherits_nothing_of_its_keeper() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell(
         "ls /proc/self/fd | tr '\\n' ' '; umask; pwd; \
          grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status | tr -d '\\t\\n'; echo; \
@@ -136,12 +138,12 @@ fn a_child_inherits_nothing_of_its_keeper() {
 
 #[test]
 fn the_means_of_containment_can_be_chosen() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for (hold, expected) in [
         (Hold::Cgroup, Containment::Cgroup),
         (Hold::Subreaper, Containment::Subreaper),
     ] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("cat /proc/self/cgroup | grep ^0::");
         launch.containment = hold;
         keeper.start(launch);

@@ -4,7 +4,7 @@ use abide_core::{End, Exit};
 use abide_session::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
 use abide_session::log::Stream;
 
-use crate::harness::{Nursery, output};
+use crate::harness::{ForkServer, output};
 
 fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
     ToKeeper::Input {
@@ -15,9 +15,9 @@ fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
 
 #[test]
 fn bytes_given_at_the_start_arrive_whole_and_then_end() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-    let mut keeper = nursery.ready();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("exec cat");
     launch.stdin = Stdin::Bytes(bytes.clone());
     keeper.start(launch);
@@ -29,15 +29,15 @@ fn bytes_given_at_the_start_arrive_whole_and_then_end() {
 
 #[test]
 fn without_input_there_is_nothing_to_wait_for() {
-    let nursery = Nursery::new();
-    let ran = nursery.run("cat; echo done");
+    let fork_server = ForkServer::new();
+    let ran = fork_server.run("cat; echo done");
     assert_eq!(ran.output(Stream::Stdout), b"done\n");
 }
 
 #[test]
 fn open_input_flows_until_it_is_closed() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("exec cat");
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.fed("exec cat");
     keeper.say(&input("one\n"));
     keeper.expect_growth(3);
     keeper.say(&input("two\n"));
@@ -48,8 +48,8 @@ fn open_input_flows_until_it_is_closed() {
 
 #[test]
 fn input_that_is_said_again_under_its_name_is_taken_once() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("exec cat");
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.fed("exec cat");
     let named = |key: &str, from: u64, text: &str| ToKeeper::Input {
         bytes: text.into(),
         once: Some(Once {
@@ -76,8 +76,8 @@ fn input_that_is_said_again_under_its_name_is_taken_once() {
 
 #[test]
 fn input_that_nobody_reads_holds_up_only_input() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("sleep 1000");
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.fed("sleep 1000");
     keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
     match keeper.next() {
         FromKeeper::InputTaken { bytes } => assert!(bytes < INPUT_WINDOW as u64),
@@ -92,9 +92,9 @@ fn input_that_nobody_reads_holds_up_only_input() {
 
 #[test]
 fn a_kill_does_not_wait_behind_input_that_nobody_reads() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for given in [Stdin::Open, Stdin::Bytes(vec![b'x'; 2 * INPUT_WINDOW])] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("sleep 1000");
         launch.stdin = given;
         keeper.start(launch);
@@ -115,8 +115,8 @@ fn a_kill_does_not_wait_behind_input_that_nobody_reads() {
 
 #[test]
 fn a_child_that_closes_its_input_is_not_disturbed() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch =
         keeper.shell("exec <&-; trap 'exit 6' USR1; echo closed; while :; do sleep 0.01; done");
     launch.stdin = Stdin::Open;
@@ -137,8 +137,8 @@ fn a_child_that_closes_its_input_is_not_disturbed() {
 
 #[test]
 fn a_look_answers_at_once_and_a_watch_once() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.fed("exec cat");
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.fed("exec cat");
     keeper.say(&ToKeeper::Look);
     let FromKeeper::Grew {
         bytes: 0,
@@ -185,8 +185,8 @@ fn a_look_answers_at_once_and_a_watch_once() {
 
 #[test]
 fn a_signal_reaches_the_leaders_group() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("trap 'exit 8' USR1; echo up; while :; do sleep 0.01; done"));
     keeper.expect_started();
     keeper.expect_growth(2);
@@ -201,8 +201,8 @@ fn a_signal_reaches_the_leaders_group() {
 
 #[test]
 fn a_signal_of_the_same_name_is_sent_once() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     // What the shell says of those that die of the signal does not matter here.
     let script = "exec 2>/dev/null; trap 'echo one' USR1; trap 'exit 8' USR2; echo up; \
         while :; do sleep 0.01; done";
@@ -224,8 +224,8 @@ fn a_signal_of_the_same_name_is_sent_once() {
 
 #[test]
 fn a_terminal_echoes_and_has_a_size() {
-    let nursery = Nursery::new();
-    let mut keeper = nursery.ready();
+    let fork_server = ForkServer::new();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("stty size; read a; stty size; read b; echo \"<$b>\"");
     launch.pty = Some(Size {
         cols: 120,
@@ -252,9 +252,9 @@ fn a_terminal_echoes_and_has_a_size() {
 
 #[test]
 fn a_terminal_ends_its_input_and_interrupts() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     let size = Some(Size { cols: 80, rows: 24 });
-    let mut keeper = nursery.ready();
+    let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("exec cat");
     launch.pty = size;
     keeper.start(launch);
@@ -273,7 +273,7 @@ fn a_terminal_ends_its_input_and_interrupts() {
             once: None,
         },
     ] {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("echo up; exec sleep 1000");
         launch.pty = size;
         keeper.start(launch);
@@ -288,9 +288,9 @@ fn a_terminal_ends_its_input_and_interrupts() {
 
 #[test]
 fn what_a_terminal_wrote_last_is_never_short() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for _ in 0..50 {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("stty -opost; exec head -c 20000 /dev/zero");
         launch.pty = Some(Size { cols: 80, rows: 24 });
         keeper.start(launch);
@@ -303,10 +303,10 @@ fn what_a_terminal_wrote_last_is_never_short() {
 
 #[test]
 fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     // Whether a parent is gone before its children are looked at is chance.
     for hold in [Hold::Auto, Hold::Subreaper].repeat(20) {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("sh -c 'echo ready; exec sleep 1000'; :");
         launch.containment = hold;
         keeper.start(launch);
@@ -324,9 +324,9 @@ fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
 
 #[test]
 fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
-    let nursery = Nursery::new();
+    let fork_server = ForkServer::new();
     for _ in 0..20 {
-        let mut keeper = nursery.ready();
+        let mut keeper = fork_server.ready();
         let child = "trap \"echo asked; exit\" TERM; echo ready; while :; do sleep 0.01; done";
         let mut launch = keeper.shell(&format!("sh -c '{child}'; :"));
         launch.containment = Hold::Subreaper;

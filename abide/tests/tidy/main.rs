@@ -152,7 +152,7 @@ fn only_keepers_start_what_users_name() {
     // The daemon, the fork server, a person's browser, and a program that is asked for its version.
     let known = [
         "daemon/start.rs",
-        "keepers/nursery.rs",
+        "keepers/fork_server.rs",
         "cli/open.rs",
         "world/machine.rs",
     ];

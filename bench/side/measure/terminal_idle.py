@@ -32,7 +32,7 @@ def measure(bench):
                                    f"{busy:.3%}", ms(median(took))])
                 table.data[f"{name}/{size}"] = {"starts_per_s": speeds[name], "kb_each": grown, "wakes_per_s": wakes, "cpu": busy,
                                                 "processes": count, "list_s": took}
-    table.notes = [f"started: {IN_FLIGHT} calls in flight; memory: growth of PSS of all the tool's processes (abide: front, daemon, nursery, keepers), "
+    table.notes = [f"started: {IN_FLIGHT} calls in flight; memory: growth of PSS of all the tool's processes (abide: front, daemon, fork server, keepers), "
                    "without what the sessions run",
                    "wake-ups: voluntary context switches of all threads of these processes",
                    "wanted of 1 000: 300 starts a second, 300 kB each, no wake-up, listed in 50 ms"]

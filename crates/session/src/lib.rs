@@ -1,6 +1,6 @@
-//! The small process beside every child, and the nursery that they come from.
+//! The small process beside every child, and the fork server that they come from.
 //!
-//! A keeper is a fork of the nursery that never executes another program, so that all keepers share
+//! A keeper is a fork of the fork server that never executes another program, so that all keepers share
 //! the pages of one image. It has no runtime and no threads; it sleeps in one poll. It owns the
 //! child's pipes or terminal, writes the log, is whom orphans of the tree come back to, enforces the
 //! hard limit, and writes down the ending. The daemon may die and come back at any time.
@@ -21,6 +21,7 @@ pub mod ext4_placement;
 pub mod facts;
 mod feed;
 pub mod folder;
+mod fork_server;
 pub mod frame;
 pub mod idempotency_log;
 pub mod inherited_limits;
@@ -29,7 +30,6 @@ mod line;
 pub mod log;
 pub mod mark;
 mod nsinit;
-mod nursery;
 pub mod oom;
 mod place;
 pub mod private_file;
@@ -42,7 +42,7 @@ mod spawn;
 pub mod tree;
 
 pub use crash::crash_point;
-pub use nursery::{NAME as FORK_SERVER, START_DAEMON, main};
+pub use fork_server::{PROCESS_NAME as FORK_SERVER, START_DAEMON, main};
 pub use place::boot_id;
 
 use clock::wall_ms;
@@ -50,8 +50,8 @@ use line::Line;
 use place::{Place, Surroundings};
 use serve::Keeper;
 
-/// Where the nursery finds its socket.
-pub const NURSERY_FD: RawFd = 3;
+/// Where the fork server finds its socket.
+pub const FORK_SERVER_FD: RawFd = 3;
 
 fn keep(folder: &Path, socket: OwnedFd, around: &Surroundings) {
     let Ok(socket) = settle_in(socket) else {
@@ -67,7 +67,7 @@ fn keep(folder: &Path, socket: OwnedFd, around: &Surroundings) {
     }
 }
 
-/// Cuts every tie to the nursery and becomes whom orphans of the tree come back to. Returns the
+/// Cuts every tie to the fork server and becomes whom orphans of the tree come back to. Returns the
 /// socket, which is then the only descriptor beyond the standard three.
 fn settle_in(socket: OwnedFd) -> io::Result<OwnedFd> {
     set_name(c"abide-keeper");
@@ -76,12 +76,12 @@ fn settle_in(socket: OwnedFd) -> io::Result<OwnedFd> {
     let socket = unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        if libc::dup3(socket.as_raw_fd(), NURSERY_FD, libc::O_CLOEXEC) < 0 {
+        if libc::dup3(socket.as_raw_fd(), FORK_SERVER_FD, libc::O_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
         }
         std::mem::forget(socket);
-        libc::close_range(NURSERY_FD as u32 + 1, u32::MAX, 0);
-        OwnedFd::from_raw_fd(NURSERY_FD)
+        libc::close_range(FORK_SERVER_FD as u32 + 1, u32::MAX, 0);
+        OwnedFd::from_raw_fd(FORK_SERVER_FD)
     };
     let flags = rustix::fs::OFlags::RDWR;
     let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())?;

@@ -19,7 +19,7 @@ use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
 use super::{oom, proc};
 
-/// What is the same for all keepers of a nursery, found out once.
+/// What is the same for all keepers of a fork server, found out once.
 pub struct Surroundings {
     /// The mask for new files that commands are to have.
     pub umask: libc::mode_t,

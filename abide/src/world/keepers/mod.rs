@@ -1,10 +1,10 @@
-//! The daemon's side of the keepers: a nursery that makes them, a few spares kept warm, and one link
+//! The daemon's side of the keepers: a fork server that makes them, a few spares kept warm, and one link
 //! to each that lives. Sessions of an earlier daemon are found again through their folders.
 
 mod forced;
+mod fork_server;
 mod found;
 mod link;
-mod nursery;
 mod starting;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,8 +28,8 @@ use abide_session::changed_limits::{self, Moved};
 use abide_session::crash_point;
 use abide_session::folder;
 use abide_session::frame::{Launch, Once, ToKeeper};
+use fork_server::ForkServer;
 use link::Link;
-use nursery::Nursery;
 use starting::Starting;
 
 /// Spares beyond the target that are kept when calls come thick and fast.
@@ -67,7 +67,7 @@ pub struct Keepers {
     program: PathBuf,
     spare_target: usize,
     events: mpsc::Sender<Event>,
-    nursery: Mutex<Option<Nursery>>,
+    fork_server: Mutex<Option<ForkServer>>,
     spares: Mutex<VecDeque<SessionId>>,
     resting: Mutex<Resting>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
@@ -122,7 +122,7 @@ impl Keepers {
             program,
             spare_target,
             events,
-            nursery: Mutex::default(),
+            fork_server: Mutex::default(),
             spares: Mutex::default(),
             resting: Mutex::default(),
             links: Mutex::default(),
@@ -342,7 +342,7 @@ impl Keepers {
     /// and is not taken for their end.
     pub fn leave(&self) {
         self.leaving.cancel();
-        self.nursery.lock().expect("no holder panics").take();
+        self.fork_server.lock().expect("no holder panics").take();
         self.spares.lock().expect("no holder panics").clear();
         self.resting.lock().expect("no holder panics").links.clear();
         self.links.lock().expect("no holder panics").clear();
@@ -463,22 +463,22 @@ impl Keepers {
     }
 
     fn make(&self, folder: &Path) -> io::Result<Stream> {
-        let mut nursery = self.nursery.lock().expect("no holder panics");
-        // A nursery that has died is replaced once; a second failure is the machine's.
+        let mut fork_server = self.fork_server.lock().expect("no holder panics");
+        // A fork server that has died is replaced once; a second failure is the machine's.
         let mut again = true;
         loop {
-            let born = match nursery.as_mut() {
-                Some(nursery) => nursery.make(folder),
-                None => Nursery::start(&self.program)
-                    .and_then(|started| nursery.insert(started).make(folder)),
+            let born = match fork_server.as_mut() {
+                Some(fork_server) => fork_server.make(folder),
+                None => ForkServer::start(&self.program)
+                    .and_then(|started| fork_server.insert(started).make(folder)),
             };
             match born {
                 Ok(stream) => return Ok(stream),
                 // Another one would take even more of them.
                 Err(e) if is_want_of_files(&e) => return Err(e),
                 Err(e) => {
-                    tracing::warn!("the nursery failed: {e}");
-                    *nursery = None;
+                    tracing::warn!("the fork server failed: {e}");
+                    *fork_server = None;
                     if !std::mem::take(&mut again) {
                         return Err(e);
                     }

@@ -18,18 +18,15 @@ use rustix::process::Signal;
 
 use crate::world::stream::Stream;
 use abide_session::proc::{self, Held};
-use abide_session::{descriptors, oom};
+use abide_session::{FORK_SERVER_FD, descriptors, oom};
 
-/// The descriptor on which the nursery hears what to make.
-const NURSERY_FD: i32 = 3;
-
-pub(super) struct Nursery {
+pub(super) struct ForkServer {
     orders: OwnedFd,
     process: Child,
 }
 
-impl Nursery {
-    /// Starts the nursery from an abide binary.
+impl ForkServer {
+    /// Starts the fork server from an abide binary.
     pub fn start(program: &Path) -> io::Result<Self> {
         let (orders, theirs) = socketpair(
             AddressFamily::UNIX,
@@ -39,11 +36,11 @@ impl Nursery {
         )?;
         #[expect(
             clippy::disallowed_methods,
-            reason = "the nursery is started here and nowhere else"
+            reason = "the fork server is started here and nowhere else"
         )]
         let mut command = Command::new(program);
         command
-            .arg0("abide-nursery")
+            .arg0("abide-fork-srv")
             .arg("keeper")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -55,10 +52,10 @@ impl Nursery {
         unsafe {
             command.pre_exec(move || {
                 // dup2 onto itself would leave close-on-exec set.
-                let done = if fd == NURSERY_FD {
+                let done = if fd == FORK_SERVER_FD {
                     libc::fcntl(fd, libc::F_SETFD, 0)
                 } else {
-                    libc::dup2(fd, NURSERY_FD)
+                    libc::dup2(fd, FORK_SERVER_FD)
                 };
                 if done < 0 {
                     Err(io::Error::last_os_error())
@@ -67,7 +64,7 @@ impl Nursery {
                 }
             });
         }
-        Ok(Nursery {
+        Ok(ForkServer {
             orders,
             process: command.spawn()?,
         })
@@ -94,7 +91,7 @@ impl Nursery {
     }
 }
 
-impl Drop for Nursery {
+impl Drop for ForkServer {
     fn drop(&mut self) {
         // It ends by itself once its socket is closed; reaping it is all that is left to do.
         let _ = self.process.try_wait();

@@ -22,10 +22,10 @@ use super::clock::wall_ms;
 use super::line::Line;
 use super::place::Surroundings;
 use super::proc::{self, Held};
-use super::{NURSERY_FD, mark, spawn, tree};
+use super::{FORK_SERVER_FD, mark, spawn, tree};
 
 /// The name of this process.
-pub const NAME: &CStr = c"abide-nursery";
+pub const PROCESS_NAME: &CStr = c"abide-fork-srv";
 
 /// The signal that has the fork server start a daemon. One that is started by a command would have the mark of its
 /// session, would end with it, and keepers would take no orders from it.
@@ -34,9 +34,9 @@ pub const START_DAEMON: Signal = Signal::USR1;
 /// The longest path of a session's folder.
 const PATH_LIMIT: usize = 4_096;
 
-/// Runs as the nursery until the daemon has closed its end and no keeper is left.
+/// Runs as the fork server until the daemon has closed its end and no keeper is left.
 pub fn main() -> ! {
-    super::set_name(NAME);
+    super::set_name(PROCESS_NAME);
     // Before there is a command, which could lower the limit of any process of its user.
     mark::note_own();
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
@@ -49,13 +49,13 @@ pub fn main() -> ! {
         std::process::exit(1)
     };
     // SAFETY: the daemon passes this descriptor; if it did not, every use of it fails.
-    let requests = unsafe { OwnedFd::from_raw_fd(NURSERY_FD) };
+    let requests = unsafe { OwnedFd::from_raw_fd(FORK_SERVER_FD) };
     spawn::close_on_exec(requests.as_fd());
-    let nursery = Nursery {
+    let fork_server = ForkServer {
         around: Surroundings::new(umask),
         keepers: Vec::new(),
     };
-    nursery.run(requests, &signals)
+    fork_server.run(requests, &signals)
 }
 
 /// Becomes whom orphans come back to. Returns where it reads that a child has ended or a daemon is wanted.
@@ -78,13 +78,13 @@ fn take_signals() -> io::Result<OwnedFd> {
     }
 }
 
-struct Nursery {
+struct ForkServer {
     around: Surroundings,
     /// The keepers that have not been buried, so that their numbers are theirs.
     keepers: Vec<i32>,
 }
 
-impl Nursery {
+impl ForkServer {
     fn run(mut self, requests: OwnedFd, signals: &OwnedFd) -> ! {
         let mut requests = Some(requests);
         loop {
@@ -114,7 +114,7 @@ impl Nursery {
 
     /// Forks a keeper.
     fn bear(&mut self, folder: &Path, socket: OwnedFd) {
-        // SAFETY: the nursery has one thread, so the child may do anything.
+        // SAFETY: the fork server has one thread, so the child may do anything.
         match birth::patiently(|| unsafe {
             match libc::fork() {
                 -1 => Err(io::Error::last_os_error()),
@@ -146,7 +146,7 @@ impl Nursery {
         unsafe {
             libc::setsid();
             libc::umask(self.around.umask);
-            libc::close_range(NURSERY_FD as u32, u32::MAX, 0);
+            libc::close_range(FORK_SERVER_FD as u32, u32::MAX, 0);
         }
         super::reset_signals();
         super::unblock_signals();
@@ -161,7 +161,7 @@ impl Nursery {
     }
 
     /// Takes leave of children that have ended, and continues keepers that were stopped. A keeper that was killed could not end its tree, which
-    /// has come to the nursery meanwhile.
+    /// has come to the fork server meanwhile.
     fn bury(&mut self) {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         while let Ok(Some((pid, status))) = rustix::process::wait(options) {
