@@ -230,7 +230,7 @@ fn a_deadline_can_be_moved_and_removed() {
 }
 
 #[test]
-fn a_spare_that_is_not_wanted_leaves_nothing() {
+fn idle_keeper_leaves_nothing_when_it_is_released() {
     let mut fork_server = ForkServer::new();
     let keeper = fork_server.ready();
     assert!(keeper.folder.join("ctl").exists());

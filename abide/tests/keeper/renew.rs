@@ -19,7 +19,7 @@ fn one_keeper_keeps_one_session_after_the_other() {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
         open.unwrap().count()
     };
-    let (mut over, spare) = (Vec::new(), files());
+    let (mut over, idle) = (Vec::new(), files());
     for code in 0..3 {
         keeper.start(keeper.shell(&format!("echo {code}; exit {code}")));
         if code > 0 {
@@ -32,8 +32,8 @@ fn one_keeper_keeps_one_session_after_the_other() {
         assert!(exited.empty && exited.closed);
         over.push((code, keeper.folder.clone(), keeper.meta(), exited));
         keeper.renew(fork_server.new_folder());
-        // When it is a spare again, it has what it had as one before.
-        while files() != spare {
+        // When it is idle again, it has what it had as one before.
+        while files() != idle {
             std::thread::yield_now();
         }
     }
@@ -64,7 +64,7 @@ fn one_keeper_keeps_one_session_after_the_other() {
 }
 
 #[test]
-fn a_spare_that_was_renewed_leaves_nothing_when_it_is_let_go() {
+fn renewed_idle_keeper_leaves_nothing_when_it_is_released() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("true"));

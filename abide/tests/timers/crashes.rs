@@ -184,7 +184,7 @@ fn k10_k11_g7_killed_at_every_point_again_and_again() {
     }
 }
 
-/// The folders of sessions in which something is written down; those of spares have none yet.
+/// The folders of sessions in which something is written down; those of idle keepers have none yet.
 fn recorded(abide: &Abide) -> Vec<PathBuf> {
     let folders = fs::read_dir(abide.path("sessions")).expect("a folder");
     let folders = folders.map(|folder| folder.expect("a folder").path());

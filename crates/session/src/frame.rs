@@ -74,8 +74,8 @@ pub enum ToKeeper {
     },
     /// The ending was taken: the keeper may go once nothing is left to keep.
     Ack,
-    /// The ending was taken, and nothing is left to keep: the keeper is a spare again, for the session
-    /// of this folder. Before it says anything else it says [`FromKeeper::Ready`].
+    /// The ending was taken, and nothing is left to keep: the keeper becomes idle, for a session in
+    /// this directory. Its next message is [`FromKeeper::Ready`].
     Renew {
         /// The path of the folder.
         folder: Vec<u8>,

@@ -65,7 +65,7 @@ struct Files {
 }
 
 impl Files {
-    /// What would take time later is made now: a spare waits anyway.
+    /// What would take time later is made now: an idle keeper has time.
     fn make(path: &Path) -> Result<Self, Failure> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -210,13 +210,13 @@ impl Place {
         }
     }
 
-    /// Leaves nothing behind that only a living keeper needs; of a spare, nothing at all.
-    pub fn leave(self, spare: bool) {
+    /// Removes what only a living keeper needs, and the whole directory if the keeper was idle.
+    pub fn leave(self, idle: bool) {
         unlink_ctl(&self.folder);
         if let Some(leaf) = &self.leaf {
             leaf.remove();
         }
-        if spare {
+        if idle {
             let _ = rustix::fs::unlinkat(&self.folder, META, AtFlags::empty());
             let _ = rustix::fs::rmdir(&self.path);
         }

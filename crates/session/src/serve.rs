@@ -30,7 +30,7 @@ const BREATH: Duration = Duration::from_micros(150);
 /// How far a session has come.
 enum Stage {
     /// Made in advance; nothing was started yet.
-    Spare,
+    Idle,
     /// Started, and since then running or ended.
     Run(Box<Run>),
     /// Could not be started.
@@ -73,13 +73,13 @@ enum Flow {
 }
 
 impl Keeper {
-    /// A spare that waits for its command.
+    /// A keeper without a session yet.
     pub fn new(place: Place, line: Line) -> Self {
         let mut keeper = Keeper {
             place,
             line: Some(line),
             caller: None,
-            stage: Stage::Spare,
+            stage: Stage::Idle,
             acked: false,
         };
         keeper.greet();
@@ -92,14 +92,14 @@ impl Keeper {
             let woken = self.wait();
             self.turn(&woken);
         }
-        let spare = matches!(self.stage, Stage::Spare);
-        self.place.leave(spare);
+        let idle = matches!(self.stage, Stage::Idle);
+        self.place.leave(idle);
     }
 
     fn done(&self) -> bool {
         let let_go = self.line.is_none() || self.acked;
         match &self.stage {
-            Stage::Spare => self.line.is_none(),
+            Stage::Idle => self.line.is_none(),
             Stage::Run(run) => run.over() && let_go,
             Stage::Failed(_) => let_go,
         }
@@ -247,8 +247,8 @@ impl Keeper {
                     run.kill(abide_core::End::User, run.grace_ms);
                 }
             }
-            Stage::Spare | Stage::Failed(_) if terminate => self.line = None,
-            Stage::Spare | Stage::Failed(_) => {}
+            Stage::Idle | Stage::Failed(_) if terminate => self.line = None,
+            Stage::Idle | Stage::Failed(_) => {}
         }
     }
 
@@ -300,7 +300,7 @@ impl Keeper {
             version: VERSION,
             contained_by: match &self.stage {
                 Stage::Run(run) => run.contained_by,
-                Stage::Spare | Stage::Failed(_) => self.place.offers(),
+                Stage::Idle | Stage::Failed(_) => self.place.offers(),
             },
             pid: std::process::id(),
         }
@@ -311,7 +311,7 @@ impl Keeper {
         let ready = self.ready();
         say(&mut self.line, &ready);
         match &mut self.stage {
-            Stage::Spare => {}
+            Stage::Idle => {}
             Stage::Run(run) => {
                 for frame in run.introduce() {
                     say(&mut self.line, &frame);
@@ -352,26 +352,26 @@ impl Keeper {
         }
         match (frame, &mut self.stage) {
             (ToKeeper::Hello, _) => {}
-            (ToKeeper::Start(launch), Stage::Spare) => self.start(&launch),
+            (ToKeeper::Start(launch), Stage::Idle) => self.start(&launch),
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
             // Not to be had: the keeper goes, and with it the session that never began.
             (ToKeeper::Renew { .. }, _) => self.line = None,
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
-            (_, Stage::Spare | Stage::Failed(_)) => {}
+            (_, Stage::Idle | Stage::Failed(_)) => {}
         }
     }
 
-    /// Forgets the session that is over and is a spare again.
+    /// Drops the session that has ended. The keeper is idle again.
     fn renew(&mut self, folder: &[u8]) {
         // This is said together with the start of another command, which needs the processors more until it
         // runs. Whoever is woken then is put where that one waits; a moment later there is another processor.
         pause(BREATH);
         match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
-                self.stage = Stage::Spare;
-                // Nobody waits for a spare to be ready: this is said with the next thing.
+                self.stage = Stage::Idle;
+                // No one waits for this message: it is sent with the next one.
                 let ready = self.ready();
                 if let Some(line) = &mut self.line {
                     line.say_later(&ready);

@@ -87,7 +87,7 @@ async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
 
 /// A keeper has gone.
 pub(super) async fn gone(keepers: &Arc<Keepers>, id: SessionId, link: &Link, life: &Life) {
-    keepers.drop_spare(id);
+    keepers.drop_idle(id);
     let folder = keepers.folder(id);
     let meta = folder::read_meta(&folder).ok().flatten();
     // A keeper that wrote down what it was to run may have run it, whatever it managed to say.

@@ -39,7 +39,7 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
         let path = entry.path();
         let (mut told, mut kept) = (folder::read_all(&path), true);
         if !matches!(told.record, Record::Whole(_)) {
-            // A spare goes with its daemon, unless that handed it a command in its last moment. Whoever
+            // An idle keeper goes with its daemon, unless that handed it a command in its last moment. Whoever
             // greets has done what it was told before.
             kept = greets(&path);
             told = folder::read_all(&path);

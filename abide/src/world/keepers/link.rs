@@ -38,7 +38,7 @@ pub(super) struct Link {
     pub forced: Mutex<Option<End>>,
 }
 
-/// A keeper takes less than this to be a spare again.
+/// A keeper takes less than this to become idle again.
 const RENEWAL: Millis = Millis(3);
 
 /// A command has not been heard of yet.
@@ -53,7 +53,7 @@ struct Out {
     unsent: Vec<u8>,
     /// What it is told later, or with the next thing that it is told.
     held: Vec<u8>,
-    /// Since when it is about to keep this session. A spare never says that it is ready: it would wake
+    /// Since when it is about to keep this session. An idle keeper never says that it is ready: it would wake
     /// somebody up for nothing.
     since: Mono,
     /// The keeper keeps another session now: nothing of this one may reach it.
@@ -395,7 +395,7 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
                 (id, kept.link, kept.life) = (next, link, Life::default());
             }
             None if link.is_given_up() && !kept.life.started => {
-                keepers.drop_spare(id);
+                keepers.drop_idle(id);
                 return starting::given_up(&keepers, id).await;
             }
             None => return forced::gone(&keepers, id, &link, &kept.life).await,
@@ -474,7 +474,7 @@ impl Kept {
         }
     }
 
-    /// The ending was taken. The keeper may go, or stay as a spare.
+    /// The ending was taken. The keeper may go, or stay as an idle keeper.
     fn dismiss(&self, keepers: &Arc<Keepers>, id: SessionId) -> Option<(SessionId, Arc<Link>)> {
         // Where nothing but the keeper itself holds a tree together, it must not hold two of them.
         let clean = keepers.contained_by(id) == Some(Containment::Cgroup);

@@ -1,5 +1,5 @@
-//! The daemon's side of the keepers: a fork server that makes them, a few spares kept warm, and one link
-//! to each that lives. Sessions of an earlier daemon are found again through their folders.
+//! The daemon's side of the keepers: the fork server that makes them, a pool of idle keepers, and one link
+//! to each keeper that lives. Sessions of an earlier daemon are found through their directories.
 
 mod forced;
 mod fork_server;
@@ -32,7 +32,7 @@ use fork_server::ForkServer;
 use link::Link;
 use starting::Starting;
 
-/// Spares beyond the target that are kept when calls come thick and fast.
+/// Idle keepers beyond the target that are kept while calls follow each other closely.
 const SURPLUS: usize = 12;
 
 /// How long nothing may have ended before the keepers of what has ended are looked after, if nothing is started
@@ -65,10 +65,10 @@ const UNBORN: &str = "no keeper could be started for it; see the daemon's log";
 pub struct Keepers {
     sessions: PathBuf,
     program: PathBuf,
-    spare_target: usize,
+    idle_target: usize,
     events: mpsc::Sender<Event>,
     fork_server: Mutex<Option<ForkServer>>,
-    spares: Mutex<VecDeque<SessionId>>,
+    idle: Mutex<VecDeque<SessionId>>,
     resting: Mutex<Resting>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
@@ -114,16 +114,16 @@ impl Keepers {
     pub fn new(
         sessions: PathBuf,
         program: PathBuf,
-        spare_target: usize,
+        idle_target: usize,
         events: mpsc::Sender<Event>,
     ) -> Arc<Self> {
         Arc::new(Keepers {
             sessions,
             program,
-            spare_target,
+            idle_target,
             events,
             fork_server: Mutex::default(),
-            spares: Mutex::default(),
+            idle: Mutex::default(),
             resting: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
@@ -137,60 +137,60 @@ impl Keepers {
 
     /// Starts keepers in advance, up to the target.
     pub fn warm_up(self: &Arc<Self>) {
-        while self.spares.lock().expect("no holder panics").len() < self.spare_target {
+        while self.idle.lock().expect("no holder panics").len() < self.idle_target {
             let id = self.fresh();
             // What cannot be made now is made when it is needed, or then it is said why not.
             if self.link(id).is_none() {
                 return;
             }
-            self.spares.lock().expect("no holder panics").push_back(id);
+            self.idle.lock().expect("no holder panics").push_back(id);
         }
     }
 
-    /// Lets go of spares beyond the target, which a busy time has left.
+    /// Releases idle keepers beyond the target, which a busy time has left.
     pub fn trim(&self) {
-        let mut spares = self.spares.lock().expect("no holder panics");
-        let surplus = spares.len().saturating_sub(self.spare_target);
-        for id in spares.drain(..surplus) {
+        let mut idle = self.idle.lock().expect("no holder panics");
+        let surplus = idle.len().saturating_sub(self.idle_target);
+        for id in idle.drain(..surplus) {
             if let Some(link) = self.link(id) {
                 link.close();
             }
         }
     }
 
-    /// Of the spares that are ready, the one that has run last: most of what it needs is still near.
-    fn next_ready(&self, spares: &VecDeque<SessionId>) -> Option<usize> {
+    /// Position of the ready idle keeper that ran last: its memory is most likely still in the caches.
+    fn next_ready(&self, idle: &VecDeque<SessionId>) -> Option<usize> {
         let now = SystemClock.mono();
         let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
-        spares.iter().rposition(is_ready)
+        idle.iter().rposition(is_ready)
     }
 
     /// An id whose keeper is on its way or ready already.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
-        let mut spares = self.spares.lock().expect("no holder panics");
-        if let Some(spare) = self.next_ready(&spares).and_then(|at| spares.remove(at)) {
-            return spare;
+        let mut idle = self.idle.lock().expect("no holder panics");
+        if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
+            return id;
         }
-        while let Some(spare) = spares.pop_front() {
+        while let Some(id) = idle.pop_front() {
             // One that was killed is of no use.
-            if self.link(spare).is_some() {
-                return spare;
+            if self.link(id).is_some() {
+                return id;
             }
         }
-        drop(spares);
+        drop(idle);
         self.fresh()
     }
 
-    /// A keeper has gone, so that its id is nobody's spare any more.
-    fn drop_spare(&self, id: SessionId) {
-        let mut spares = self.spares.lock().expect("no holder panics");
-        spares.retain(|spare| *spare != id);
+    /// Removes a keeper that has exited from the pool of idle keepers.
+    fn drop_idle(&self, id: SessionId) {
+        let mut idle = self.idle.lock().expect("no holder panics");
+        idle.retain(|kept| *kept != id);
     }
 
     /// Gives an id back that was not needed.
     pub fn release(&self, id: SessionId) {
         if self.link(id).is_some() {
-            self.spares.lock().expect("no holder panics").push_front(id);
+            self.idle.lock().expect("no holder panics").push_front(id);
         }
     }
 
@@ -343,7 +343,7 @@ impl Keepers {
     pub fn leave(&self) {
         self.leaving.cancel();
         self.fork_server.lock().expect("no holder panics").take();
-        self.spares.lock().expect("no holder panics").clear();
+        self.idle.lock().expect("no holder panics").clear();
         self.resting.lock().expect("no holder panics").links.clear();
         self.links.lock().expect("no holder panics").clear();
     }
@@ -410,11 +410,11 @@ impl Keepers {
         id
     }
 
-    /// Makes a spare of a keeper that has nothing left to keep: that is far cheaper than to let it go
+    /// Makes a id of a keeper that has nothing left to keep: that is far cheaper than to let it go
     /// and make another. `None`: there are enough.
     fn hand_on(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
-        let spares = self.spares.lock().expect("no holder panics").len();
-        if self.spare_target == 0 || spares >= self.spare_target + SURPLUS {
+        let idle = self.idle.lock().expect("no holder panics").len();
+        if self.idle_target == 0 || idle >= self.idle_target + SURPLUS {
             return None;
         }
         let link = Arc::new(link.hand_on()?);
@@ -426,7 +426,7 @@ impl Keepers {
             .lock()
             .expect("no holder panics")
             .insert(id, link.clone());
-        self.spares.lock().expect("no holder panics").push_back(id);
+        self.idle.lock().expect("no holder panics").push_back(id);
         Some((id, link))
     }
 
