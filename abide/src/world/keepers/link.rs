@@ -57,7 +57,7 @@ struct Out {
     /// somebody up for nothing.
     since: Mono,
     /// The keeper keeps another session now: nothing of this one may reach it.
-    handed_on: bool,
+    reassigned: bool,
 }
 
 impl Out {
@@ -66,7 +66,7 @@ impl Out {
             unsent: Vec::new(),
             held: Vec::new(),
             since: SystemClock.mono(),
-            handed_on: false,
+            reassigned: false,
         }
     }
 }
@@ -176,7 +176,7 @@ impl Link {
     /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
     pub fn send(&self, frame: &ToKeeper) {
         let mut out = self.outgoing();
-        if !out.handed_on {
+        if !out.reassigned {
             self.write(&mut out, |unsent| frame.encode(unsent));
         }
     }
@@ -212,10 +212,10 @@ impl Link {
 
     /// A link over the same connection, for the session that its keeper keeps next. `None`: something
     /// of this one is still on its way.
-    pub fn hand_on(&self) -> Option<Link> {
+    pub fn reassign(&self) -> Option<Link> {
         let mut out = self.outgoing();
-        out.handed_on = out.unsent.is_empty();
-        out.handed_on.then(|| {
+        out.reassigned = out.unsent.is_empty();
+        out.reassigned.then(|| {
             let link = Link::over(self.stream.clone());
             let keeper = self.keeper.load(Ordering::Relaxed);
             link.keeper.store(keeper, Ordering::Relaxed);
@@ -479,7 +479,7 @@ impl Kept {
         // Where nothing but the keeper itself holds a tree together, it must not hold two of them.
         let clean = keepers.contained_by(id) == Some(Containment::Cgroup);
         if self.ours && self.life.over && clean {
-            let next = keepers.hand_on(&self.link);
+            let next = keepers.reassign(&self.link);
             if next.is_some() {
                 return next;
             }

@@ -410,14 +410,14 @@ impl Keepers {
         id
     }
 
-    /// Makes a id of a keeper that has nothing left to keep: that is far cheaper than to let it go
-    /// and make another. `None`: there are enough.
-    fn hand_on(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
+    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. That is far cheaper
+    /// than to fork another. `None`: there are enough idle keepers.
+    fn reassign(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
         let idle = self.idle.lock().expect("no holder panics").len();
         if self.idle_target == 0 || idle >= self.idle_target + SURPLUS {
             return None;
         }
-        let link = Arc::new(link.hand_on()?);
+        let link = Arc::new(link.reassign()?);
         let id = self.unused();
         let folder = self.folder(id).into_os_string().into_vec();
         link.hold(&ToKeeper::Renew { folder });
