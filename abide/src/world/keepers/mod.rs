@@ -35,18 +35,17 @@ use starting::Starting;
 /// Idle keepers beyond the target that are kept while calls follow each other closely.
 const SURPLUS: usize = 12;
 
-/// How long nothing may have ended before the keepers of what has ended are looked after, if nothing is started
-/// meanwhile.
-const REST: Duration = Duration::from_millis(5);
+/// Time without an ended session after which keepers are recycled, unless a command is started before.
+const RECYCLE_DELAY: Duration = Duration::from_millis(5);
 
-/// Keepers that have nothing left to keep, and are still to make themselves ready for the next session.
+/// Keepers whose session is over and that have not yet prepared for the next one.
 #[derive(Default)]
-struct Resting {
+struct DeferredRecycling {
     links: Vec<Arc<Link>>,
-    /// Since when the last of them is among them.
+    /// Time at which the last of them was added.
     since: Mono,
-    /// Somebody watches over their rest.
-    watched: bool,
+    /// A task that recycles them is scheduled.
+    scheduled: bool,
 }
 
 /// Bytes that must be free before a command is started: what it writes first must not be lost.
@@ -69,7 +68,7 @@ pub struct Keepers {
     events: mpsc::Sender<Event>,
     fork_server: Mutex<Option<ForkServer>>,
     idle: Mutex<VecDeque<SessionId>>,
-    resting: Mutex<Resting>,
+    deferred: Mutex<DeferredRecycling>,
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
     /// Why the last keeper that was wanted could not be made.
@@ -124,7 +123,7 @@ impl Keepers {
             events,
             fork_server: Mutex::default(),
             idle: Mutex::default(),
-            resting: Mutex::default(),
+            deferred: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
             unborn: Mutex::default(),
@@ -202,7 +201,7 @@ impl Keepers {
                 self.starting.begun(self, id);
                 link.send(&ToKeeper::Start(Box::new(launch)));
                 // While the command runs, there is time for the others.
-                self.renew_resting();
+                self.recycle_deferred();
             }
             (None, false) => {
                 let unborn = self.unborn.lock().expect("no holder panics").take();
@@ -344,7 +343,11 @@ impl Keepers {
         self.leaving.cancel();
         self.fork_server.lock().expect("no holder panics").take();
         self.idle.lock().expect("no holder panics").clear();
-        self.resting.lock().expect("no holder panics").links.clear();
+        self.deferred
+            .lock()
+            .expect("no holder panics")
+            .links
+            .clear();
         self.links.lock().expect("no holder panics").clear();
     }
 
@@ -421,7 +424,7 @@ impl Keepers {
         let id = self.unused();
         let folder = self.folder(id).into_os_string().into_vec();
         link.hold(&ToKeeper::Renew { folder });
-        self.rest(link.clone());
+        self.defer_recycle(link.clone());
         self.links
             .lock()
             .expect("no holder panics")
@@ -430,34 +433,34 @@ impl Keepers {
         Some((id, link))
     }
 
-    /// Lets a keeper rest before it makes itself ready for the next session: whoever was answered may ask for
-    /// the next thing at once, and that needs the processors more.
-    fn rest(self: &Arc<Self>, link: Arc<Link>) {
-        let mut resting = self.resting.lock().expect("no holder panics");
-        resting.links.push(link);
-        resting.since = SystemClock.mono();
-        if !std::mem::replace(&mut resting.watched, true) {
-            tokio::spawn(self.clone().end_rest());
+    /// Delays the recycling of a keeper: a client that was answered may send its next call at once, and that
+    /// needs the CPU more.
+    fn defer_recycle(self: &Arc<Self>, link: Arc<Link>) {
+        let mut deferred = self.deferred.lock().expect("no holder panics");
+        deferred.links.push(link);
+        deferred.since = SystemClock.mono();
+        if !std::mem::replace(&mut deferred.scheduled, true) {
+            tokio::spawn(self.clone().recycle_when_quiet());
         }
     }
 
-    async fn end_rest(self: Arc<Self>) {
+    async fn recycle_when_quiet(self: Arc<Self>) {
         loop {
-            pause(REST).await;
-            let mut resting = self.resting.lock().expect("no holder panics");
-            let quiet = SystemClock.mono().since(resting.since);
-            if resting.links.is_empty() || quiet.0 >= REST.as_millis() as u64 {
-                resting.watched = false;
-                drop(resting);
+            pause(RECYCLE_DELAY).await;
+            let mut deferred = self.deferred.lock().expect("no holder panics");
+            let quiet = SystemClock.mono().since(deferred.since);
+            if deferred.links.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
+                deferred.scheduled = false;
+                drop(deferred);
                 self.starting.tidy_later(&self);
-                return self.renew_resting();
+                return self.recycle_deferred();
             }
         }
     }
 
-    fn renew_resting(&self) {
-        let mut resting = self.resting.lock().expect("no holder panics");
-        for link in std::mem::take(&mut resting.links) {
+    fn recycle_deferred(&self) {
+        let mut deferred = self.deferred.lock().expect("no holder panics");
+        for link in std::mem::take(&mut deferred.links) {
             link.release();
         }
     }
