@@ -238,9 +238,9 @@ fn try_lock(live: &Mutex<Live>) -> Option<MutexGuard<'_, Live>> {
 async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mut at: u64) {
     if let Some(mut follower) = screens.keepers.follow(id) {
         loop {
-            let tide = follower.beyond(at).await;
-            at = at.max(tide.bytes);
-            if tide.ended {
+            let progress = follower.beyond(at).await;
+            at = at.max(progress.bytes);
+            if progress.ended {
                 break;
             }
             // Whoever waits to read this comes first, and what comes in a burst is painted at once.

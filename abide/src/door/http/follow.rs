@@ -101,12 +101,12 @@ impl Tail {
         let Some(follower) = &mut self.follower else {
             return false;
         };
-        let tide = follower.beyond(at).await;
-        self.known = tide.bytes;
+        let progress = follower.beyond(at).await;
+        self.known = progress.bytes;
         if let Some(pieces) = &mut self.pieces {
-            pieces.count(tide.bytes);
+            pieces.count(progress.bytes);
         }
-        if tide.ended {
+        if progress.ended {
             self.follower = None;
         }
         true

@@ -24,9 +24,9 @@ pub(super) struct Link {
     out: Mutex<Out>,
     kick: Notify,
     watched: Mutex<Watched>,
-    tide: watch::Sender<Tide>,
+    progress: watch::Sender<LogProgress>,
     /// The same for those whom nobody waits for: they hear of bytes after the others have had their turn.
-    later: watch::Sender<Tide>,
+    later: watch::Sender<LogProgress>,
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
@@ -83,12 +83,12 @@ impl Watched {
     }
 }
 
-/// How far a session's output has come.
+/// Length of a session's log and its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tide {
-    /// Bytes known of.
+pub struct LogProgress {
+    /// Bytes written so far.
     pub bytes: u64,
-    /// The leader has ended and all it wrote is among them.
+    /// The leader has ended and all its output is counted.
     pub ended: bool,
     /// Nothing will ever be added.
     pub closed: bool,
@@ -105,8 +105,8 @@ impl Link {
             out: Mutex::new(Out::new()),
             kick: Notify::new(),
             watched: Mutex::default(),
-            tide: watch::channel(Tide::default()).0,
-            later: watch::channel(Tide::default()).0,
+            progress: watch::channel(LogProgress::default()).0,
+            later: watch::channel(LogProgress::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
             birth: AtomicU8::new(EXPECTED),
@@ -235,22 +235,22 @@ impl Link {
     /// Nothing more will come for this session, and nothing can be sent.
     fn end(&self) {
         self.credit.close();
-        self.turned(|tide| {
-            tide.ended = true;
-            tide.closed = true;
+        self.update_progress(|progress| {
+            progress.ended = true;
+            progress.closed = true;
         });
     }
 
-    /// Tells everybody of a change.
-    fn turned(&self, change: impl FnOnce(&mut Tide)) {
-        self.tide.send_modify(change);
+    /// Publishes a change to all followers.
+    fn update_progress(&self, change: impl FnOnce(&mut LogProgress)) {
+        self.progress.send_modify(change);
         self.tell_the_others();
     }
 
-    /// Tells those whom nobody waits for how far it has come.
+    /// Publishes the progress to the followers that no caller waits for.
     fn tell_the_others(&self) {
-        let tide = *self.tide.borrow();
-        self.later.send_replace(tide);
+        let progress = *self.progress.borrow();
+        self.later.send_replace(progress);
     }
 
     /// Asks to be told once there are more bytes than `beyond`.
@@ -301,8 +301,8 @@ impl Link {
         let wanted = watched.wanted();
         drop(watched);
         wanted.iter().for_each(|wanted| self.send(wanted));
-        self.tide
-            .send_modify(|tide| tide.bytes = tide.bytes.max(bytes));
+        self.progress
+            .send_modify(|progress| progress.bytes = progress.bytes.max(bytes));
     }
 
     /// Writes what did not fit before.
@@ -325,50 +325,50 @@ impl Link {
 /// Follows the length of one session's log.
 pub struct Follower {
     link: Arc<Link>,
-    tide: watch::Receiver<Tide>,
+    progress: watch::Receiver<LogProgress>,
 }
 
 impl Follower {
     /// For somebody whom nobody waits for.
     pub(super) fn new(link: Arc<Link>) -> Self {
-        let tide = link.later.subscribe();
-        Follower { link, tide }
+        let progress = link.later.subscribe();
+        Follower { link, progress }
     }
 
     /// For a reader that a caller waits for.
     pub(super) fn close(link: Arc<Link>) -> Self {
-        let tide = link.tide.subscribe();
-        Follower { link, tide }
+        let progress = link.progress.subscribe();
+        Follower { link, progress }
     }
 
     /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
     /// session any more.
-    pub async fn beyond(&mut self, offset: u64) -> Tide {
-        self.until(offset, |tide| tide.ended).await
+    pub async fn beyond(&mut self, offset: u64) -> LogProgress {
+        self.until(offset, |progress| progress.ended).await
     }
 
     /// The same, but what the command left behind may go on writing: waits until there are more bytes,
     /// or there never will be.
-    pub async fn beyond_the_end(&mut self, offset: u64) -> Tide {
-        self.until(offset, |tide| tide.closed).await
+    pub async fn beyond_the_end(&mut self, offset: u64) -> LogProgress {
+        self.until(offset, |progress| progress.closed).await
     }
 
-    async fn until(&mut self, offset: u64, over: fn(&Tide) -> bool) -> Tide {
-        let now = *self.tide.borrow_and_update();
+    async fn until(&mut self, offset: u64, over: fn(&LogProgress) -> bool) -> LogProgress {
+        let now = *self.progress.borrow_and_update();
         if now.bytes > offset || over(&now) {
             return now;
         }
         self.link.watch(offset);
         loop {
-            if self.tide.changed().await.is_err() {
-                let last = *self.tide.borrow();
-                return Tide {
+            if self.progress.changed().await.is_err() {
+                let last = *self.progress.borrow();
+                return LogProgress {
                     ended: true,
                     closed: true,
                     ..last
                 };
             }
-            let now = *self.tide.borrow_and_update();
+            let now = *self.progress.borrow_and_update();
             if now.bytes > offset || over(&now) {
                 return now;
             }
@@ -548,10 +548,10 @@ fn translate(
             life.ended = true;
             life.empty = exited.empty;
             life.over = exited.empty && exited.closed;
-            link.turned(|tide| {
-                tide.bytes = tide.bytes.max(exited.bytes);
-                tide.ended = true;
-                tide.closed |= exited.closed;
+            link.update_progress(|progress| {
+                progress.bytes = progress.bytes.max(exited.bytes);
+                progress.ended = true;
+                progress.closed |= exited.closed;
             });
             let ending = Ending {
                 exit: exited.exit,
@@ -571,7 +571,7 @@ fn translate(
             Some(Event::Emptied { session })
         }
         FromKeeper::Closed => {
-            link.turned(|tide| tide.closed = true);
+            link.update_progress(|progress| progress.closed = true);
             None
         }
         FromKeeper::InputTaken { bytes } => {

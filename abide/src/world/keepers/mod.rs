@@ -19,7 +19,7 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use link::{Follower, Tide};
+pub use link::{Follower, LogProgress};
 
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::stream::Stream;

@@ -141,9 +141,9 @@ async fn until_written(
             Some(follow) => {
                 slots.say(format!("{session} wrote {total} bytes without a match"));
                 let read = if known == u64::MAX { 0 } else { known };
-                let tide = follow.beyond_the_end(reading.pieces.at().max(read)).await;
-                known = tide.bytes;
-                if tide.closed {
+                let progress = follow.beyond_the_end(reading.pieces.at().max(read)).await;
+                known = progress.bytes;
+                if progress.closed {
                     follower = None;
                 }
             }

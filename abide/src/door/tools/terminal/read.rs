@@ -17,7 +17,7 @@ use crate::door::lines::{self, Cursor, Page, PartialLine, ResumeState};
 use crate::door::readers::Reader;
 use crate::door::tools::report;
 use crate::world::clock::{Clock, SystemClock, pause};
-use crate::world::keepers::{Follower, Tide};
+use crate::world::keepers::{Follower, LogProgress};
 use crate::world::search::Pattern;
 use abide_session::folder;
 use abide_session::log::Log;
@@ -404,9 +404,9 @@ impl Reading {
                 break;
             };
             tokio::select! {
-                tide = follower.beyond(seen) => {
-                    seen = seen.max(tide.bytes);
-                    self.heard(tide, tide.ended);
+                progress = follower.beyond(seen) => {
+                    seen = seen.max(progress.bytes);
+                    self.heard(progress, progress.ended);
                     looked = false;
                 }
                 () = pause(patience) => {
@@ -456,12 +456,12 @@ impl Reading {
 
     /// The keeper has told how far the log has come. At its end it is looked at once more: the last
     /// bytes may have come unasked.
-    fn heard(&mut self, tide: Tide, ended: bool) {
+    fn heard(&mut self, progress: LogProgress, ended: bool) {
         self.ended |= ended;
-        self.log = self.log.clone().counting(tide.bytes);
+        self.log = self.log.clone().counting(progress.bytes);
         self.known = match self.ended {
             true => None,
-            false => self.known.max(Some(tide.bytes)),
+            false => self.known.max(Some(progress.bytes)),
         };
     }
 
@@ -501,19 +501,19 @@ impl Reading {
         let more = async {
             match left {
                 false => {
-                    let tide = follower.beyond(seen).await;
-                    (tide, tide.ended)
+                    let progress = follower.beyond(seen).await;
+                    (progress, progress.ended)
                 }
                 true => {
-                    let tide = follower.beyond_the_end(seen).await;
-                    (tide, tide.closed)
+                    let progress = follower.beyond_the_end(seen).await;
+                    (progress, progress.closed)
                 }
             }
         };
         tokio::select! {
             biased;
-            (tide, ended) = more => {
-                self.heard(tide, ended);
+            (progress, ended) = more => {
+                self.heard(progress, ended);
                 Woken::More
             }
             () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },
