@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_core::{End, Event, SessionId};
 use rustix::process::Signal;
 
-use super::link::{Life, Link};
+use super::link::{Lifecycle, Link};
 use super::{Keepers, found};
 use crate::world::clock::{Clock, SystemClock, pause};
 use abide_session::frame::ToKeeper;
@@ -86,7 +86,7 @@ async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
 }
 
 /// A keeper has gone.
-pub(super) async fn gone(keepers: &Arc<Keepers>, id: SessionId, link: &Link, life: &Life) {
+pub(super) async fn gone(keepers: &Arc<Keepers>, id: SessionId, link: &Link, life: &Lifecycle) {
     keepers.drop_idle(id);
     let folder = keepers.folder(id);
     let meta = folder::read_meta(&folder).ok().flatten();

@@ -30,8 +30,8 @@ pub(super) struct Link {
     credit: Semaphore,
     /// The keeper's process, once it has said that.
     keeper: AtomicU32,
-    /// How its command has come to life.
-    birth: AtomicU8,
+    /// State of the start: `EXPECTED`, `HEARD_OF` or `GIVEN_UP`.
+    start_state: AtomicU8,
     /// Told whenever the keeper has said something.
     pub heard: Notify,
     /// Why the daemon has ended the session itself, where it has.
@@ -109,7 +109,7 @@ impl Link {
             later: watch::channel(LogProgress::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
-            birth: AtomicU8::new(EXPECTED),
+            start_state: AtomicU8::new(EXPECTED),
             heard: Notify::new(),
             forced: Mutex::default(),
         }
@@ -121,7 +121,7 @@ impl Link {
         let (expected, given_up) = (EXPECTED, GIVEN_UP);
         let order = Ordering::Relaxed;
         let still = self
-            .birth
+            .start_state
             .compare_exchange(expected, given_up, order, order);
         if still.is_err() {
             return;
@@ -158,18 +158,18 @@ impl Link {
 
     /// Whether its command has not been heard of yet.
     pub fn is_starting(&self) -> bool {
-        self.birth.load(Ordering::Relaxed) == EXPECTED
+        self.start_state.load(Ordering::Relaxed) == EXPECTED
     }
 
     fn is_given_up(&self) -> bool {
-        self.birth.load(Ordering::Relaxed) == GIVEN_UP
+        self.start_state.load(Ordering::Relaxed) == GIVEN_UP
     }
 
     fn is_heard_of(&self) {
         let (expected, heard_of) = (EXPECTED, HEARD_OF);
         let order = Ordering::Relaxed;
         let _ = self
-            .birth
+            .start_state
             .compare_exchange(expected, heard_of, order, order);
     }
 
@@ -379,9 +379,9 @@ impl Follower {
 /// Reads a keeper's frames for as long as it lives, and makes events of them. A keeper of this daemon's
 /// own making (`ours`) keeps one session after the other.
 pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<Link>, ours: bool) {
-    let mut kept = Kept::new(link, ours);
+    let mut task = KeeperTask::new(link, ours);
     loop {
-        let (link, next) = (kept.link.clone(), kept.read_frames(&keepers, id));
+        let (link, next) = (task.link.clone(), task.read_frames(&keepers, id));
         let next = tokio::select! {
             biased;
             () = keepers.leaving.cancelled() => return,
@@ -392,21 +392,21 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
         keepers.forget(id);
         match next {
             Some((next, link)) => {
-                (id, kept.link, kept.life) = (next, link, Life::default());
+                (id, task.link, task.life) = (next, link, Lifecycle::default());
             }
-            None if link.is_given_up() && !kept.life.started => {
+            None if link.is_given_up() && !task.life.started => {
                 keepers.drop_idle(id);
                 return starting::given_up(&keepers, id).await;
             }
-            None => return forced::gone(&keepers, id, &link, &kept.life).await,
+            None => return forced::gone(&keepers, id, &link, &task.life).await,
         }
     }
 }
 
-/// What is known of the session that a keeper keeps.
+/// Events of the present session that the keeper has reported.
 #[derive(Default)]
-pub(super) struct Life {
-    /// Until it says so, what a keeper says is about the session before.
+pub(super) struct Lifecycle {
+    /// Until the keeper is ready, its frames are about the session before.
     ready: bool,
     pub started: bool,
     pub ended: bool,
@@ -416,19 +416,19 @@ pub(super) struct Life {
     over: bool,
 }
 
-/// A keeper, seen from here.
-struct Kept {
+/// State of the task that reads the frames of one keeper.
+struct KeeperTask {
     link: Arc<Link>,
-    life: Life,
+    life: Lifecycle,
     ours: bool,
     inbox: Vec<u8>,
 }
 
-impl Kept {
+impl KeeperTask {
     fn new(link: Arc<Link>, ours: bool) -> Self {
-        Kept {
+        KeeperTask {
             link,
-            life: Life::default(),
+            life: Lifecycle::default(),
             ours,
             inbox: Vec::new(),
         }
@@ -494,7 +494,7 @@ fn translate(
     keepers: &Keepers,
     session: SessionId,
     link: &Link,
-    life: &mut Life,
+    life: &mut Lifecycle,
     frame: FromKeeper,
 ) -> Option<Event> {
     match frame {

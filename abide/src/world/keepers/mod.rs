@@ -58,7 +58,7 @@ const FULL: &str = "the disk is full, so nothing that the command writes could b
     space and try again";
 
 /// Said where a keeper has gone before its command was there.
-const UNBORN: &str = "no keeper could be started for it; see the daemon's log";
+const NO_KEEPER: &str = "no keeper could be started for it; see the daemon's log";
 
 /// All keepers of one daemon.
 pub struct Keepers {
@@ -72,7 +72,7 @@ pub struct Keepers {
     links: Mutex<HashMap<SessionId, Arc<Link>>>,
     held: Mutex<HashMap<SessionId, Containment>>,
     /// Why the last keeper that was wanted could not be made.
-    unborn: Mutex<Option<String>>,
+    keeper_fault: Mutex<Option<String>>,
     /// What was read of the sessions that were found, until somebody wants to know.
     recalled: Mutex<HashMap<SessionId, Recalled>>,
     starting: Starting,
@@ -126,7 +126,7 @@ impl Keepers {
             deferred: Mutex::default(),
             links: Mutex::default(),
             held: Mutex::default(),
-            unborn: Mutex::default(),
+            keeper_fault: Mutex::default(),
             recalled: Mutex::default(),
             starting: Starting::default(),
             much_free: Mutex::default(),
@@ -204,8 +204,8 @@ impl Keepers {
                 self.recycle_deferred();
             }
             (None, false) => {
-                let unborn = self.unborn.lock().expect("no holder panics").take();
-                self.fail(id, unborn.as_deref().unwrap_or(UNBORN));
+                let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
+                self.fail(id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
             }
             (link, true) => {
                 self.fail(id, FULL);
@@ -407,7 +407,7 @@ impl Keepers {
             Ok(stream) => self.adopt(id, stream, true),
             Err(e) => {
                 tracing::error!("cannot start a keeper: {e}");
-                *self.unborn.lock().expect("no holder panics") = Some(unborn(&e));
+                *self.keeper_fault.lock().expect("no holder panics") = Some(keeper_fault(&e));
             }
         }
         id
@@ -520,7 +520,7 @@ fn is_want_of_files(fault: &io::Error) -> bool {
 }
 
 /// Why a keeper could not be made, and what to do.
-fn unborn(fault: &io::Error) -> String {
+fn keeper_fault(fault: &io::Error) -> String {
     if is_want_of_files(fault) {
         return "too_many_open_files: the daemon can open no more of them; end some sessions, or let it \
                 have more (`ulimit -n`)"
