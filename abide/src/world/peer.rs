@@ -9,7 +9,7 @@ use std::sync::Arc;
 use abide_core::SessionId;
 
 use super::diag;
-use super::holders::{self, Holders, holders};
+use super::socket_owner::{self, SocketOwner, socket_owner};
 use abide_session::facts::processes;
 use abide_session::folder::Meta;
 use abide_session::mark::{self, Mark};
@@ -65,10 +65,10 @@ impl Peer {
     pub fn is_inside_a_session(&self) -> bool {
         match self {
             Peer::Process(_) => self.inside().is_some(),
-            Peer::Tcp { theirs, ours } => match holders(*theirs, *ours) {
-                Holders::Nobody => true,
-                Holders::Seen(holders) => holders.into_iter().any(is_inside),
-                Holders::Hidden(may_hold) => !is_anothers(*theirs, *ours, &may_hold),
+            Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
+                SocketOwner::None => true,
+                SocketOwner::Seen(pids) => pids.into_iter().any(is_inside),
+                SocketOwner::Hidden(may_hold) => !is_anothers(*theirs, *ours, &may_hold),
             },
         }
     }
@@ -76,13 +76,13 @@ impl Peer {
     /// Whether a process of this very session is at the other end, or one of several that hold it. Of
     /// this machine somebody must be found there; over TCP that takes a while.
     pub fn is_inside(&self, session: &Meta) -> bool {
-        let (holders, near) = match self {
+        let (owners, near) = match self {
             Peer::Process(None) => return true,
             Peer::Process(Some(process)) if !process.lives() => return true,
             Peer::Process(Some(process)) => (vec![process.pid], true),
-            Peer::Tcp { theirs, ours } => match holders(*theirs, *ours) {
-                Holders::Nobody => (Vec::new(), theirs.ip().is_loopback()),
-                Holders::Seen(found) | Holders::Hidden(found) => (found, true),
+            Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
+                SocketOwner::None => (Vec::new(), theirs.ip().is_loopback()),
+                SocketOwner::Seen(found) | SocketOwner::Hidden(found) => (found, true),
             },
         };
         let own = processes(session);
@@ -94,7 +94,7 @@ impl Peer {
             };
             marked || own.iter().any(|(own, _)| own == pid)
         };
-        holders.is_empty() && near || holders.iter().any(is_own)
+        owners.is_empty() && near || owners.iter().any(is_own)
     }
 }
 
@@ -112,7 +112,7 @@ fn connected(socket: impl AsFd) -> Option<Held> {
 fn holding(pid: i32, socket: impl AsFd) -> Option<Held> {
     let held = Held::open(pid)?;
     let inode = diag::unix_peer(socket)?;
-    let holds = holders::has_open(Path::new("/proc"), pid, inode.into());
+    let holds = socket_owner::has_open(Path::new("/proc"), pid, inode.into());
     (holds && held.lives()).then_some(held)
 }
 
@@ -125,7 +125,7 @@ fn is_anothers(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
         return false;
     };
     let mut groups = may_hold.iter().filter(|pid| !is_inside(**pid));
-    groups.any(|pid| holders::is_in_group(*pid, group, is_inside))
+    groups.any(|pid| socket_owner::is_in_group(*pid, group, is_inside))
 }
 
 /// The name under which a keeper runs.

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::clock::pause;
-use super::names;
+use super::dns;
 
 /// How abide names itself.
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
@@ -153,7 +153,7 @@ impl Web {
     async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, String> {
         let late = || Err(format!("no connection within {}s", CONNECT.as_secs()));
         let connected = tokio::select! {
-            stream = names::connect(&address.host, address.port) => stream,
+            stream = dns::connect(&address.host, address.port) => stream,
             () = pause(CONNECT) => return late(),
         };
         let stream = connected.map_err(|e| match e.kind() {

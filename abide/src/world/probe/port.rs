@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 
 use super::{Search, Slots, openers};
 use crate::world::clock::pause;
-use crate::world::names;
+use crate::world::dns;
 
 /// A try that has heard nothing by then has failed.
 const TRY: Duration = Duration::from_secs(3);
@@ -77,7 +77,7 @@ pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
 
 pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    reach(names::connect(host, port)).await
+    reach(dns::connect(host, port)).await
 }
 
 async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {

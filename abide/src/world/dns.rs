@@ -1,6 +1,6 @@
-//! Addresses of hosts. A name server that does not answer holds a thread for as long as the system waits
-//! for it, which nobody can end. So a name is looked up once at a time, however many want to know, and
-//! only so many names at once: whatever else needs a thread finds one.
+//! DNS lookups. A name server that does not answer blocks a thread until the resolver of the system gives up,
+//! and a lookup cannot be cancelled. So lookups of the same name are shared, and the number of concurrent
+//! lookups is limited, which leaves threads for other work.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,83 +10,83 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
-/// Names that are looked up at once.
+/// Limit of concurrent lookups.
 const AT_ONCE: usize = 64;
 
-/// What a look has brought: addresses, or why there are none.
-type Looked = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
-/// Nothing, until the look is over.
-type Brings = watch::Receiver<Option<Looked>>;
+/// Result of a lookup: addresses, or why there are none.
+type Resolved = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
+/// Receiver of the result; `None` until the lookup is done.
+type PendingLookup = watch::Receiver<Option<Resolved>>;
 
-static LOOKS: LazyLock<Mutex<HashMap<String, Brings>>> = LazyLock::new(Mutex::default);
-static ROOM: Semaphore = Semaphore::const_new(AT_ONCE);
+static LOOKUPS: LazyLock<Mutex<HashMap<String, PendingLookup>>> = LazyLock::new(Mutex::default);
+static PERMITS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// Connects to a host by its name or its address.
 pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut places = addresses(host, resolve).await?;
-    places.iter_mut().for_each(|place| place.set_port(port));
-    TcpStream::connect(&*places).await
+    let mut found = addresses(host, resolve).await?;
+    found.iter_mut().for_each(|place| place.set_port(port));
+    TcpStream::connect(&*found).await
 }
 
-/// The addresses of a host, without a port. Whoever lets go of this ends no look: others may wait for it.
-async fn addresses(host: &str, look: fn(&str) -> Looked) -> io::Result<Vec<SocketAddr>> {
+/// Addresses of a host, without a port. Dropping this future cancels no lookup: others may wait for it.
+async fn addresses(host: &str, look: fn(&str) -> Resolved) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![(address, 0).into()]);
     }
-    let mut brings = looking(host, look);
-    let looked = match brings.wait_for(Option::is_some).await {
-        Ok(looked) => looked.clone(),
+    let mut pending = lookup(host, look);
+    let resolved = match pending.wait_for(Option::is_some).await {
+        Ok(resolved) => resolved.clone(),
         // The daemon stops.
         Err(_) => None,
     };
     let stopped = || Err((io::ErrorKind::Other, "it was not looked up".into()));
-    let looked = looked.unwrap_or_else(stopped);
-    looked.map_err(|(kind, why)| io::Error::new(kind, why))
+    let resolved = resolved.unwrap_or_else(stopped);
+    resolved.map_err(|(kind, why)| io::Error::new(kind, why))
 }
 
-/// The look for this name that is under way, or a new one.
-fn looking(host: &str, look: fn(&str) -> Looked) -> Brings {
-    let mut looks = looks();
-    if let Some(under_way) = looks.get(host) {
-        return under_way.clone();
+/// Joins the lookup of this name, or starts one.
+fn lookup(host: &str, look: fn(&str) -> Resolved) -> PendingLookup {
+    let mut lookups = lookups();
+    if let Some(pending) = lookups.get(host) {
+        return pending.clone();
     }
-    let (bring, brings) = watch::channel(None);
-    looks.insert(host.to_owned(), brings.clone());
-    drop(looks);
-    // Also where the daemon stops before it has begun.
-    let over = Over(host.to_owned());
+    let (sender, pending) = watch::channel(None);
+    lookups.insert(host.to_owned(), pending.clone());
+    drop(lookups);
+    // The guard is dropped too if the daemon stops before the lookup begins.
+    let guard = LookupGuard(host.to_owned());
     tokio::spawn(async move {
-        let Ok(room) = ROOM.acquire().await else {
+        let Ok(permit) = PERMITS.acquire().await else {
             return;
         };
-        let host = over.0.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            // Until the system gives up, however few still wait for it.
-            let _room = room;
+        let host = guard.0.clone();
+        let resolved = tokio::task::spawn_blocking(move || {
+            // Held until the resolver returns, even if no caller waits any more.
+            let _permit = permit;
             look(&host)
         });
-        let looked = looked.await.ok();
-        drop(over);
-        bring.send_replace(looked);
+        let resolved = resolved.await.ok();
+        drop(guard);
+        sender.send_replace(resolved);
     });
-    brings
+    pending
 }
 
-/// Once this is dropped, the name is looked up anew by whoever asks next.
-struct Over(String);
+/// Removes the lookup from the table when dropped: the next caller starts a new one.
+struct LookupGuard(String);
 
-impl Drop for Over {
+impl Drop for LookupGuard {
     fn drop(&mut self) {
-        looks().remove(&self.0);
+        lookups().remove(&self.0);
     }
 }
 
-fn looks() -> MutexGuard<'static, HashMap<String, Brings>> {
-    LOOKS.lock().expect("no holder panics")
+fn lookups() -> MutexGuard<'static, HashMap<String, PendingLookup>> {
+    LOOKUPS.lock().expect("no holder panics")
 }
 
-/// Asks the system, which may take its time.
-fn resolve(host: &str) -> Looked {
+/// Calls the resolver of the system, which blocks.
+fn resolve(host: &str) -> Resolved {
     match (host, 0).to_socket_addrs() {
         Ok(found) => Ok(found.collect()),
         Err(fault) => Err((fault.kind(), fault.to_string())),
@@ -104,7 +104,7 @@ mod tests {
     static ANSWERS: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-    fn silent(host: &str) -> Looked {
+    fn silent(host: &str) -> Resolved {
         ASKED.fetch_add(1, Ordering::SeqCst);
         let (answers, told) = &ANSWERS;
         let answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,9 +151,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.expect("a runtime");
         let within = runtime.enter();
-        drop(looking(host, silent));
+        drop(lookup(host, silent));
         drop(within);
         drop(runtime);
-        assert!(!looks().contains_key(host));
+        assert!(!lookups().contains_key(host));
     }
 }

@@ -1,5 +1,5 @@
-//! Which processes of this machine hold the other end of a TCP connection. The kernel says which
-//! socket it is; who has it open is found by looking.
+//! The processes of this machine that have the other end of a TCP connection open. `/proc/net/tcp` names the
+//! inode of the socket; the processes are found by looking at their descriptors.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -12,9 +12,9 @@ use abide_session::cgroup;
 
 /// The processes of our own user that hold one end of a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Holders {
-    /// None: the end is another user's, on another machine, or closed by now.
-    Nobody,
+pub enum SocketOwner {
+    /// The end is on another machine, belongs to another user, or is closed by now.
+    None,
     /// These have it open.
     Seen(Vec<i32>),
     /// No process that can be looked into has it open. It may be one of these, which cannot be, such as an ssh
@@ -22,22 +22,22 @@ pub enum Holders {
     Hidden(Vec<i32>),
 }
 
-/// Who has the end `theirs` of a connection to `ours` open.
-pub fn holders(theirs: SocketAddr, ours: SocketAddr) -> Holders {
+/// Finds the processes that have the end `theirs` of a connection to `ours` open.
+pub fn socket_owner(theirs: SocketAddr, ours: SocketAddr) -> SocketOwner {
     let owner = rustix::process::geteuid().as_raw();
     let (net, proc) = (Path::new("/proc/self/net"), Path::new("/proc"));
     let Some(inode) = socket(net, theirs, ours, owner) else {
-        return Holders::Nobody;
+        return SocketOwner::None;
     };
     let seen = having_open(proc, inode);
     if !seen.is_empty() {
-        return Holders::Seen(seen);
+        return SocketOwner::Seen(seen);
     }
     let closed = closed_to_us(proc, owner);
     // An end that was closed while we looked was perhaps held by one of those that we could see.
     match socket(net, theirs, ours, owner) {
-        Some(still) if still == inode && !closed.is_empty() => Holders::Hidden(closed),
-        _ => Holders::Nobody,
+        Some(still) if still == inode && !closed.is_empty() => SocketOwner::Hidden(closed),
+        _ => SocketOwner::None,
     }
 }
 
@@ -179,10 +179,10 @@ mod tests {
         let (client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let me = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(holders(theirs, ours), Holders::Seen(vec![me]));
+        assert_eq!(socket_owner(theirs, ours), SocketOwner::Seen(vec![me]));
         drop(client);
-        let closed = holders(theirs, ours);
-        assert_eq!(closed, Holders::Nobody, "a closed end is nobody's");
+        let closed = socket_owner(theirs, ours);
+        assert_eq!(closed, SocketOwner::None, "a closed end is nobody's");
     }
 
     #[test]
