@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Timespec};
 
 use crate::config::Places;
 use abide_session::folder::{self, CTL};
-use abide_session::proc::{self, Held};
+use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
 
 /// The descriptor on which a daemon that its client started says that it is ready, or what is wrong.
@@ -95,7 +95,7 @@ fn start_here(places: &Places, program: &Path) -> io::Result<String> {
 }
 
 /// Has the fork server of this keeper start it. Returns what it says.
-fn start_outside(places: &Places, keeper: &Held) -> io::Result<String> {
+fn start_outside(places: &Places, keeper: &ProcessHandle) -> io::Result<String> {
     let server = fork_server(keeper).ok_or_else(|| io::Error::other(INSIDE))?;
     let path = ready_path(places);
     let _ = std::fs::remove_file(&path);
@@ -115,10 +115,10 @@ fn start_outside(places: &Places, keeper: &Held) -> io::Result<String> {
 }
 
 /// The process that a keeper was forked from, if it lives.
-fn fork_server(keeper: &Held) -> Option<Held> {
+fn fork_server(keeper: &ProcessHandle) -> Option<ProcessHandle> {
     let parent = || proc::stat(keeper.pid).map(|stat| stat.ppid);
     let pid = parent()?;
-    let server = Held::open(pid)?;
+    let server = ProcessHandle::open(pid)?;
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     let is_named = name.trim_ascii_end() == FORK_SERVER.to_bytes();
     // While it is the parent of a keeper that lives, the number is its own.
@@ -126,7 +126,7 @@ fn fork_server(keeper: &Held) -> Option<Held> {
 }
 
 /// A keeper that takes no orders from this process, because a command has started this process.
-fn keeper_above(sessions: &Path) -> Option<Held> {
+fn keeper_above(sessions: &Path) -> Option<ProcessHandle> {
     let own = mark::own_limit();
     // No limit is higher.
     if own == u64::MAX {

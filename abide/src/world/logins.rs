@@ -51,12 +51,12 @@ pub enum NoLogin {
 /// All logins of one daemon.
 pub struct Logins {
     path: PathBuf,
-    held: Mutex<Held>,
+    held: Mutex<LoginTable>,
     ended: watch::Sender<()>,
 }
 
 #[derive(Default)]
-struct Held {
+struct LoginTable {
     /// The oldest first.
     logins: Vec<(Hash, Wall)>,
     codes: VecDeque<(Hash, Mono)>,
@@ -73,9 +73,9 @@ impl Logins {
             .filter_map(login)
             .filter(|(_, until)| *until > now)
             .collect();
-        let held = Held {
+        let held = LoginTable {
             logins,
-            ..Held::default()
+            ..LoginTable::default()
         };
         Logins {
             path,
@@ -166,7 +166,7 @@ impl Logins {
         }
     }
 
-    fn keep(&self, held: &Held) -> io::Result<()> {
+    fn keep(&self, held: &LoginTable) -> io::Result<()> {
         let lines: String = held
             .logins
             .iter()
@@ -175,7 +175,7 @@ impl Logins {
         secret::write(&self.path, &lines)
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, LoginTable> {
         self.held.lock().expect("no holder panics")
     }
 }

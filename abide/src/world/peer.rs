@@ -13,13 +13,13 @@ use super::socket_owner::{self, SocketOwner, socket_owner};
 use abide_session::facts::processes;
 use abide_session::folder::Meta;
 use abide_session::mark::{self, Mark};
-use abide_session::proc::{self, Held};
+use abide_session::proc::{self, ProcessHandle};
 
 /// Who connected.
 #[derive(Clone, Debug)]
 pub enum Peer {
     /// The process of our own user that connected to a unix socket. `None`: the kernel could not name it.
-    Process(Option<Arc<Held>>),
+    Process(Option<Arc<ProcessHandle>>),
     /// Whoever holds the other end of this TCP connection.
     Tcp {
         /// That end.
@@ -49,7 +49,7 @@ impl Peer {
     /// This very process.
     pub fn own() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
-        Peer::Process(Held::open(pid).map(Arc::new))
+        Peer::Process(ProcessHandle::open(pid).map(Arc::new))
     }
 
     /// Where in which session a process is at the other end of a unix socket; `None`: in no session.
@@ -99,18 +99,18 @@ impl Peer {
 }
 
 /// Takes hold of the process that connected, as the kernel knows it.
-fn connected(socket: impl AsFd) -> Option<Held> {
-    match Held::peer(&socket) {
-        proc::Peer::Held(held) => Some(held),
-        proc::Peer::Numbered(pid) => holding(pid, socket),
+fn connected(socket: impl AsFd) -> Option<ProcessHandle> {
+    match ProcessHandle::peer(&socket) {
+        proc::Peer::Handle(held) => Some(held),
+        proc::Peer::Pid(pid) => holding(pid, socket),
         proc::Peer::Gone => None,
     }
 }
 
 /// Kernels before 6.5 tell the number only. It is the right process where that has the other end of the connection
 /// open.
-fn holding(pid: i32, socket: impl AsFd) -> Option<Held> {
-    let held = Held::open(pid)?;
+fn holding(pid: i32, socket: impl AsFd) -> Option<ProcessHandle> {
+    let held = ProcessHandle::open(pid)?;
     let inode = diag::unix_peer(socket)?;
     let holds = socket_owner::has_open(Path::new("/proc"), pid, inode.into());
     (holds && held.lives()).then_some(held)
@@ -143,7 +143,7 @@ fn is_inside(pid: i32) -> bool {
 
 /// Where the process belongs that is held. One that has ended counts as a command: its number may be
 /// another's, and so may what was read under it.
-fn place_of_held(process: &Held) -> Option<Inside> {
+fn place_of_held(process: &ProcessHandle) -> Option<Inside> {
     let place = place_of_peer(process.pid);
     if process.lives() {
         place
@@ -320,7 +320,7 @@ mod tests {
             // SAFETY: ends this process without running anything else.
             unsafe { libc::_exit(0) }
         }
-        let held = Held::open(child).unwrap();
+        let held = ProcessHandle::open(child).unwrap();
         // SAFETY: `child` is our own child, and a null status is allowed.
         let reaped = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(reaped, child);

@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 
 use super::mark;
-use super::proc::{self, Held, Peer};
+use super::proc::{self, Peer, ProcessHandle};
 
 /// A process has fewer ancestors than this.
 const ANCESTORS: usize = 4_096;
@@ -17,10 +17,10 @@ pub fn may_command(socket: impl AsFd) -> bool {
     if !credentials.is_ok_and(|peer| peer.uid == own) {
         return false;
     }
-    let peer = match Held::peer(&socket) {
-        Peer::Held(held) => Some(held),
+    let peer = match ProcessHandle::peer(&socket) {
+        Peer::Handle(held) => Some(held),
         // The daemon lets nobody look at its descriptors, so on an old kernel its number must do.
-        Peer::Numbered(pid) => Held::open(pid),
+        Peer::Pid(pid) => ProcessHandle::open(pid),
         Peer::Gone => None,
     };
     // What was read under its number is about it if it still lives.

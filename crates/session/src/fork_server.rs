@@ -21,7 +21,7 @@ use super::birth;
 use super::clock::wall_ms;
 use super::line::Line;
 use super::place::Surroundings;
-use super::proc::{self, Held};
+use super::proc::{self, ProcessHandle};
 use super::{FORK_SERVER_FD, mark, spawn, tree};
 
 /// The name of this process.
@@ -175,7 +175,7 @@ impl ForkServer {
         }
         // Whoever escapes comes here when its parent has died, and is met then.
         for pid in self.strangers() {
-            if let Some(held) = Held::open(pid) {
+            if let Some(held) = ProcessHandle::open(pid) {
                 held.signal(Signal::STOP);
                 tree::kill_all(pid, None);
                 held.signal(Signal::KILL);

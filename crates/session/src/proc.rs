@@ -172,17 +172,17 @@ fn number(text: &str) -> Option<i32> {
 
 /// A process that is held by its identity: the number can be given to another process, this cannot.
 #[derive(Debug)]
-pub struct Held {
+pub struct ProcessHandle {
     /// Its number while it lives.
     pub pid: i32,
     handle: OwnedFd,
 }
 
-impl Held {
+impl ProcessHandle {
     /// Takes hold of the process that has this number now.
     pub fn open(pid: i32) -> Option<Self> {
         let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-        Some(Held { pid, handle })
+        Some(ProcessHandle { pid, handle })
     }
 
     /// Takes hold of the process that connected to our end of a unix socket. Kernels before 6.5 tell its number only,
@@ -193,8 +193,8 @@ impl Held {
         };
         let pid = credentials.pid.as_raw_pid();
         match peer_pidfd(&socket) {
-            Ok(handle) => Peer::Held(Held { pid, handle }),
-            Err(libc::ENOPROTOOPT) => Peer::Numbered(pid),
+            Ok(handle) => Peer::Handle(ProcessHandle { pid, handle }),
+            Err(libc::ENOPROTOOPT) => Peer::Pid(pid),
             Err(_) => Peer::Gone,
         }
     }
@@ -219,9 +219,9 @@ impl Held {
 #[derive(Debug)]
 pub enum Peer {
     /// That very process.
-    Held(Held),
+    Handle(ProcessHandle),
     /// The process that had this number when it connected.
-    Numbered(i32),
+    Pid(i32),
     /// It has ended.
     Gone,
 }
@@ -249,7 +249,7 @@ fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
 }
 
 /// Waits until all of them have ended, and for no longer than `limit` for any of them.
-pub fn wait_for_end(all: &[Held], limit: Duration) {
+pub fn wait_for_end(all: &[ProcessHandle], limit: Duration) {
     let limit = Timespec {
         tv_sec: limit.as_secs() as i64,
         tv_nsec: limit.subsec_nanos().into(),
@@ -293,6 +293,6 @@ mod tests {
             stat(pid).unwrap().ppid,
             std::os::unix::process::parent_id() as i32
         );
-        assert!(Held::open(pid).unwrap().lives());
+        assert!(ProcessHandle::open(pid).unwrap().lives());
     }
 }

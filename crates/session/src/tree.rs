@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use super::cgroup::Leaf;
 use super::folder::Meta;
 use super::mark::{self, Mark};
-use super::proc::{self, Held, Stat};
+use super::proc::{self, ProcessHandle, Stat};
 
 /// A process of a session, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ fn is_kept(meta: &Meta) -> bool {
 }
 
 /// Takes hold of the keeper of the session; `None`: it is gone.
-pub fn keeper(meta: &Meta) -> Option<Held> {
-    let keeper = Held::open(meta.keeper.pid as i32)?;
+pub fn keeper(meta: &Meta) -> Option<ProcessHandle> {
+    let keeper = ProcessHandle::open(meta.keeper.pid as i32)?;
     began(&keeper, meta.keeper.start_ticks).then_some(keeper)
 }
 
@@ -131,8 +131,8 @@ pub fn discard_group(meta: &Meta) {
 }
 
 /// Takes hold of all that is left and stops it: what is stopped cannot fork.
-fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<Held> {
-    let mut held: Vec<Held> = Vec::new();
+fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<ProcessHandle> {
+    let mut held: Vec<ProcessHandle> = Vec::new();
     for _ in 0..STOP_PASSES {
         let mut pids = marked(meta);
         match leaf {
@@ -148,8 +148,11 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<Held> {
                 continue;
             }
             // The number may have gone to a stranger since it was listed.
-            let is_its = |_: &Held| belongs(meta, leaf, pid);
-            if let Some(process) = Held::open(pid).filter(is_its).filter(Held::lives) {
+            let is_its = |_: &ProcessHandle| belongs(meta, leaf, pid);
+            if let Some(process) = ProcessHandle::open(pid)
+                .filter(is_its)
+                .filter(ProcessHandle::lives)
+            {
                 process.signal(Signal::STOP);
                 held.push(process);
             }
@@ -158,7 +161,7 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<Held> {
             break;
         }
     }
-    held.retain(Held::lives);
+    held.retain(ProcessHandle::lives);
     held
 }
 
@@ -189,21 +192,22 @@ pub fn group_of(meta: &Meta) -> Option<&Path> {
 
 /// Calls `each` for every living descendant of `root`, parents before their children. Returns how
 /// many there were.
-pub(super) fn walk(root: i32, mut each: impl FnMut(&Held, &Stat)) -> usize {
+pub(super) fn walk(root: i32, mut each: impl FnMut(&ProcessHandle, &Stat)) -> usize {
     let Some(top) = proc::stat(root) else {
         return 0;
     };
     let mut known = HashSet::from([root]);
     let mut parents = vec![(root, top.start_ticks)];
     while let Some((parent, start_ticks)) = parents.pop() {
-        let Some(parent) = Held::open(parent).filter(|held| began(held, start_ticks)) else {
+        let Some(parent) = ProcessHandle::open(parent).filter(|held| began(held, start_ticks))
+        else {
             continue;
         };
         for pid in proc::children(parent.pid) {
             if known.contains(&pid) {
                 continue;
             }
-            let Some(held) = Held::open(pid) else {
+            let Some(held) = ProcessHandle::open(pid) else {
                 continue;
             };
             let Some(stat) = proc::stat(pid) else {
@@ -223,7 +227,7 @@ pub(super) fn walk(root: i32, mut each: impl FnMut(&Held, &Stat)) -> usize {
     known.len() - 1
 }
 
-fn began(held: &Held, start_ticks: u64) -> bool {
+fn began(held: &ProcessHandle, start_ticks: u64) -> bool {
     proc::stat(held.pid).is_some_and(|stat| stat.start_ticks == start_ticks) && held.lives()
 }
 
@@ -233,7 +237,7 @@ pub(super) fn signal_all(root: i32, leaf: Option<&Leaf>, signals: &[Signal]) -> 
     if let Some(leaf) = leaf {
         for pid in leaf.processes() {
             if !seen.contains(&pid)
-                && let Some(held) = Held::open(pid)
+                && let Some(held) = ProcessHandle::open(pid)
                 && leaf.holds(pid)
                 && held.lives()
             {
@@ -262,7 +266,7 @@ fn signal_below(root: i32, signals: &[Signal], meant: impl Fn(&Stat) -> bool) ->
         }
     });
     for (pid, start_ticks) in &found {
-        if let Some(held) = Held::open(*pid).filter(|held| began(held, *start_ticks)) {
+        if let Some(held) = ProcessHandle::open(*pid).filter(|held| began(held, *start_ticks)) {
             for signal in signals {
                 held.signal(*signal);
             }

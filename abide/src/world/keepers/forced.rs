@@ -11,7 +11,7 @@ use super::link::{Lifecycle, Link};
 use super::{Keepers, found};
 use crate::world::clock::{Clock, SystemClock, pause};
 use abide_session::frame::ToKeeper;
-use abide_session::proc::{self, Held};
+use abide_session::proc::{self, ProcessHandle};
 use abide_session::{folder, tree};
 
 /// How long a keeper may take to answer.
@@ -48,7 +48,7 @@ pub(super) async fn end(keepers: Arc<Keepers>, id: SessionId, end: End) {
 }
 
 /// Whether the keeper says something within so many waits, or is gone.
-async fn answers(link: &Link, keeper: &Held, waits: u32) -> bool {
+async fn answers(link: &Link, keeper: &ProcessHandle, waits: u32) -> bool {
     let mut waited = 0;
     loop {
         match proc::stat(keeper.pid).filter(|_| keeper.lives()) {

@@ -17,7 +17,7 @@ use rustix::net::{
 use rustix::process::Signal;
 
 use crate::world::stream::Stream;
-use abide_session::proc::{self, Held};
+use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER_FD, descriptors, oom};
 
 pub(super) struct ForkServer {
@@ -76,7 +76,7 @@ impl ForkServer {
         let server = i32::try_from(self.process.id()).unwrap_or(0);
         // A command can stop it. It is a child of this process, so the number is its own.
         if proc::stat(server).is_some_and(|stat| stat.is_stopped())
-            && let Some(server) = Held::open(server)
+            && let Some(server) = ProcessHandle::open(server)
         {
             server.signal(Signal::CONT);
         }

@@ -14,7 +14,7 @@ use crate::world::clock::SystemClock;
 use crate::world::stream::Stream;
 use abide_session::crash_point;
 use abide_session::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
-use abide_session::proc::{self, Held};
+use abide_session::proc::{self, ProcessHandle};
 
 /// Bytes read from a keeper at once; its frames are small.
 const READ: usize = 4 << 10;
@@ -128,7 +128,7 @@ impl Link {
         }
         let keeper = self.keeper.load(order).cast_signed();
         // While the connection is there, so is whoever has the other end, and the number is its own.
-        if let Some(process) = Held::open(keeper).filter(|_| !self.stream.is_closed()) {
+        if let Some(process) = ProcessHandle::open(keeper).filter(|_| !self.stream.is_closed()) {
             process.signal(Signal::KILL);
         }
         self.close();

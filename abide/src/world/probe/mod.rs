@@ -343,7 +343,7 @@ impl Slots {
 }
 
 /// What was seen, and the simple conditions by which it holds.
-struct Held<'a> {
+struct Satisfied<'a> {
     seen: String,
     by: Vec<Leaf<'a>>,
 }
@@ -356,7 +356,7 @@ struct Leaf<'a> {
 }
 
 /// A condition holds, or can no longer hold and this is why.
-type Decided<'a> = Result<Held<'a>, String>;
+type Decided<'a> = Result<Satisfied<'a>, String>;
 
 /// Waits until a condition holds, or no longer can.
 fn until_decided<'a>(
@@ -381,7 +381,7 @@ fn until_decided<'a>(
         };
         let place = slots.first;
         let by = vec![Leaf { condition, place }];
-        Ok(Held { seen, by })
+        Ok(Satisfied { seen, by })
     })
 }
 
@@ -424,7 +424,7 @@ async fn until_all_hold<'a>(
                 .map(|(_, part)| (part.seen, part.by))
                 .unzip();
             let (seen, by) = (seen.join("; "), by.concat());
-            break Ok(Held { seen, by });
+            break Ok(Satisfied { seen, by });
         }
         pause(AGAIN).await;
     }
@@ -432,7 +432,7 @@ async fn until_all_hold<'a>(
 
 /// Which of these, in the order in which they began to hold, may hold no longer: those before the last one,
 /// and the last one itself where its look took a while, since it may have begun before the others held.
-fn in_doubt<'a>(held: &[(usize, Held<'a>)]) -> Vec<Leaf<'a>> {
+fn in_doubt<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     match held.split_last() {
         Some((last, earlier)) if !earlier.is_empty() => {
             let last = last.1.by.iter();
