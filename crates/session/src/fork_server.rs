@@ -19,7 +19,7 @@ use rustix::process::{Signal, WaitOptions};
 
 use super::birth;
 use super::clock::wall_ms;
-use super::line::Line;
+use super::connection::Connection;
 use super::place::Surroundings;
 use super::proc::{self, ProcessHandle};
 use super::{FORK_SERVER_FD, mark, spawn, tree};
@@ -97,7 +97,7 @@ impl ForkServer {
             }
             if let Some(open) = requests.as_ref().filter(|_| asked) {
                 match receive(open.as_fd()) {
-                    Ok(Some((folder, line))) => self.bear(&folder, line),
+                    Ok(Some((folder, socket))) => self.bear(&folder, socket),
                     Ok(None) => {}
                     // There is no daemon any more. Its folder may go too.
                     Err(_) => {
@@ -127,7 +127,7 @@ impl ForkServer {
             }
             Err(fault) => {
                 let failure = birth::no_process("cannot start a keeper", &fault);
-                Line::new(socket).say(&failure.at(wall_ms()));
+                Connection::new(socket).say(&failure.at(wall_ms()));
             }
             Ok(pid) => self.keepers.push(pid),
         }

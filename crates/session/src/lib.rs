@@ -15,6 +15,7 @@ pub mod cgroup;
 pub mod changed_limits;
 mod clock;
 mod codec;
+mod connection;
 mod crash;
 pub mod descriptors;
 pub mod ext4_placement;
@@ -26,7 +27,6 @@ pub mod frame;
 pub mod idempotency_log;
 pub mod inherited_limits;
 mod launch;
-mod line;
 pub mod log;
 pub mod mark;
 mod nsinit;
@@ -46,7 +46,7 @@ pub use fork_server::{PROCESS_NAME as FORK_SERVER, START_DAEMON, main};
 pub use place::boot_id;
 
 use clock::wall_ms;
-use line::Line;
+use connection::Connection;
 use place::{Place, Surroundings};
 use serve::Keeper;
 
@@ -57,13 +57,13 @@ fn keep(folder: &Path, socket: OwnedFd, around: &Surroundings) {
     let Ok(socket) = settle_in(socket) else {
         return;
     };
-    let mut line = Line::new(socket);
+    let mut connection = Connection::new(socket);
     match Place::make(folder, around) {
         Ok(place) => {
             crash_point("keeper.pre_handshake");
-            Keeper::new(place, line).serve();
+            Keeper::new(place, connection).serve();
         }
-        Err(failure) => line.say(&failure.at(wall_ms())),
+        Err(failure) => connection.say(&failure.at(wall_ms())),
     }
 }
 

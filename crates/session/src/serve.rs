@@ -14,10 +14,10 @@ use rustix::net::SocketFlags;
 use super::birth::pause;
 use super::caller;
 use super::clock::{boot_ms, mono_ms, wall_ms};
+use super::connection::Connection;
 use super::folder::{self, CTL, EndingFile, Meta};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
-use super::line::Line;
 use super::nsinit::Namespace;
 use super::place::Place;
 use super::run::{Own, Run};
@@ -40,9 +40,9 @@ enum Stage {
 /// One session's keeper.
 pub struct Keeper {
     place: Place,
-    line: Option<Line>,
+    connection: Option<Connection>,
     /// Whoever has connected while a daemon is there, until it has said that it is one.
-    caller: Option<Line>,
+    caller: Option<Connection>,
     stage: Stage,
     acked: bool,
 }
@@ -52,8 +52,8 @@ pub struct Keeper {
 struct Woken {
     signal: bool,
     listener: bool,
-    line_in: bool,
-    line_out: bool,
+    connection_in: bool,
+    connection_out: bool,
     caller: bool,
     input: bool,
     group: bool,
@@ -74,10 +74,10 @@ enum Flow {
 
 impl Keeper {
     /// A keeper without a session yet.
-    pub fn new(place: Place, line: Line) -> Self {
+    pub fn new(place: Place, connection: Connection) -> Self {
         let mut keeper = Keeper {
             place,
-            line: Some(line),
+            connection: Some(connection),
             caller: None,
             stage: Stage::Idle,
             acked: false,
@@ -97,9 +97,9 @@ impl Keeper {
     }
 
     fn done(&self) -> bool {
-        let let_go = self.line.is_none() || self.acked;
+        let let_go = self.connection.is_none() || self.acked;
         match &self.stage {
-            Stage::Idle => self.line.is_none(),
+            Stage::Idle => self.connection.is_none(),
             Stage::Run(run) => run.over() && let_go,
             Stage::Failed(_) => let_go,
         }
@@ -119,10 +119,10 @@ impl Keeper {
             count += 1;
         };
         add(self.place.listener.as_fd(), PollFlags::IN, Slot::Listener);
-        if let Some(line) = &self.line {
+        if let Some(connection) = &self.connection {
             let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, line.wants_out());
-            add(line.fd(), flags, Slot::Line);
+            flags.set(PollFlags::OUT, connection.wants_out());
+            add(connection.fd(), flags, Slot::Connection);
         }
         if let Some(caller) = &self.caller {
             add(caller.fd(), PollFlags::IN, Slot::Caller);
@@ -153,10 +153,10 @@ impl Keeper {
             match slot {
                 Slot::Signal => woken.signal = true,
                 Slot::Listener => woken.listener = true,
-                Slot::Line => {
-                    woken.line_in =
+                Slot::Connection => {
+                    woken.connection_in =
                         seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
-                    woken.line_out = seen.contains(PollFlags::OUT);
+                    woken.connection_out = seen.contains(PollFlags::OUT);
                 }
                 Slot::Caller => woken.caller = true,
                 Slot::Stream(at) => {
@@ -186,7 +186,7 @@ impl Keeper {
         // The reason for which the daemon has killed the tree must be known before the leader is reaped, which a
         // signal, the control group or an order to kill can cause.
         let may_reap = woken.signal || woken.group;
-        if may_reap || woken.line_in {
+        if may_reap || woken.connection_in {
             self.hear_why_forced(may_reap && woken.listener);
         }
         if woken.signal {
@@ -206,8 +206,8 @@ impl Keeper {
         }
         self.converse(woken);
         self.tell_news();
-        if self.line.as_ref().is_some_and(Line::broken) {
-            self.line = None;
+        if self.connection.as_ref().is_some_and(Connection::broken) {
+            self.connection = None;
         }
     }
 
@@ -217,11 +217,11 @@ impl Keeper {
         if called {
             self.accept();
         }
-        let (Some(line), Stage::Run(run)) = (&mut self.line, &mut self.stage) else {
+        let (Some(connection), Stage::Run(run)) = (&mut self.connection, &mut self.stage) else {
             return;
         };
-        while line.receive() {}
-        if let Some(end) = line.forced() {
+        while connection.receive() {}
+        if let Some(end) = connection.forced() {
             run.obey(ToKeeper::Forced { end });
         }
     }
@@ -230,8 +230,8 @@ impl Keeper {
     fn tell_news(&mut self) {
         if let Stage::Run(run) = &mut self.stage {
             let news = run.settle();
-            if let Some(line) = &mut self.line {
-                line.say_all(&news);
+            if let Some(connection) = &mut self.connection {
+                connection.say_all(&news);
             }
             run.close_ended();
         }
@@ -247,7 +247,7 @@ impl Keeper {
                     run.kill(abide_core::End::User, run.grace_ms);
                 }
             }
-            Stage::Idle | Stage::Failed(_) if terminate => self.line = None,
+            Stage::Idle | Stage::Failed(_) if terminate => self.connection = None,
             Stage::Idle | Stage::Failed(_) => {}
         }
     }
@@ -262,7 +262,7 @@ impl Keeper {
         }
         // A daemon that loses its connection takes the session for lost, so nobody takes its place by
         // chance. Where there is none any more, whoever comes is welcome.
-        let caller = Line::new(socket);
+        let caller = Connection::new(socket);
         if self.is_deserted() {
             self.change_over(caller);
         } else {
@@ -286,12 +286,12 @@ impl Keeper {
         }
     }
 
-    fn change_over(&mut self, next: Line) {
+    fn change_over(&mut self, next: Connection) {
         // What was said over the old connection before it was replaced still counts.
-        while self.line.as_mut().is_some_and(Line::receive) {
+        while self.connection.as_mut().is_some_and(Connection::receive) {
             self.obey_all();
         }
-        self.line = Some(next);
+        self.connection = Some(next);
         self.greet();
     }
 
@@ -309,45 +309,45 @@ impl Keeper {
     /// Says who this is and what holds now.
     fn greet(&mut self) {
         let ready = self.ready();
-        say(&mut self.line, &ready);
+        say(&mut self.connection, &ready);
         match &mut self.stage {
             Stage::Idle => {}
             Stage::Run(run) => {
                 for frame in run.introduce() {
-                    say(&mut self.line, &frame);
+                    say(&mut self.connection, &frame);
                 }
             }
-            Stage::Failed(failed) => say(&mut self.line, failed),
+            Stage::Failed(failed) => say(&mut self.connection, failed),
         }
     }
 
     fn converse(&mut self, woken: &Woken) {
-        if let Some(line) = &mut self.line {
-            if woken.line_out {
-                line.flush();
+        if let Some(connection) = &mut self.connection {
+            if woken.connection_out {
+                connection.flush();
             }
-            if woken.line_in {
-                line.receive();
+            if woken.connection_in {
+                connection.receive();
             }
         }
         self.obey_all();
     }
 
     fn obey_all(&mut self) {
-        while let Some(frame) = self.line.as_mut().and_then(Line::next) {
+        while let Some(frame) = self.connection.as_mut().and_then(Connection::next) {
             self.obey(frame);
         }
     }
 
     fn is_deserted(&self) -> bool {
-        self.line.as_ref().is_none_or(Line::deserted)
+        self.connection.as_ref().is_none_or(Connection::deserted)
     }
 
     fn obey(&mut self, frame: ToKeeper) {
         // Whoever lost its daemon calls the next one, which knows nothing of this command yet: were it
         // started only now, it would run twice.
         if matches!(frame, ToKeeper::Start(_)) && self.is_deserted() {
-            self.line = None;
+            self.connection = None;
             return;
         }
         match (frame, &mut self.stage) {
@@ -356,7 +356,7 @@ impl Keeper {
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
             // Not to be had: the keeper goes, and with it the session that never began.
-            (ToKeeper::Renew { .. }, _) => self.line = None,
+            (ToKeeper::Renew { .. }, _) => self.connection = None,
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or an act upon nothing.
             (_, Stage::Idle | Stage::Failed(_)) => {}
@@ -373,14 +373,14 @@ impl Keeper {
                 self.stage = Stage::Idle;
                 // No one waits for this message: it is sent with the next one.
                 let ready = self.ready();
-                if let Some(line) = &mut self.line {
-                    line.say_later(&ready);
+                if let Some(connection) = &mut self.connection {
+                    connection.say_later(&ready);
                 }
             }
             Err(failure) => {
                 let failed = failure.at(wall_ms());
-                say(&mut self.line, &failed);
-                self.line = None;
+                say(&mut self.connection, &failed);
+                self.connection = None;
                 self.stage = Stage::Failed(failed);
             }
         }
@@ -403,7 +403,7 @@ impl Keeper {
                 // The connection carries the failure too; the disk may be what failed.
                 let _ = folder::put(&self.place.record, &ending.to_text());
                 let failed = failure.at(at_wall_ms);
-                say(&mut self.line, &failed);
+                say(&mut self.connection, &failed);
                 self.stage = Stage::Failed(failed);
             }
         }
@@ -487,7 +487,7 @@ impl Keeper {
 enum Slot {
     Signal,
     Listener,
-    Line,
+    Connection,
     Caller,
     Stream(usize),
     Input,
@@ -502,9 +502,9 @@ fn until(at: u64, now: u64) -> Timespec {
     }
 }
 
-fn say(line: &mut Option<Line>, frame: &FromKeeper) {
-    if let Some(line) = line {
-        line.say(frame);
+fn say(connection: &mut Option<Connection>, frame: &FromKeeper) {
+    if let Some(connection) = connection {
+        connection.say(frame);
     }
 }
 

@@ -16,7 +16,7 @@ const UNTAKEN_LIMIT: usize = 64 << 10;
 const READ_SIZE: usize = 8 << 10;
 
 /// One connection.
-pub struct Line {
+pub struct Connection {
     socket: OwnedFd,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
@@ -24,11 +24,11 @@ pub struct Line {
     broken: bool,
 }
 
-impl Line {
+impl Connection {
     /// Speaks over a connected socket.
     pub fn new(socket: OwnedFd) -> Self {
         let _ = rustix::io::ioctl_fionbio(&socket, true);
-        Line {
+        Connection {
             socket,
             inbox: Vec::new(),
             outbox: Vec::new(),
