@@ -17,9 +17,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{Signal, WaitOptions};
 
-use super::birth;
 use super::clock::wall_ms;
 use super::connection::Connection;
+use super::fork_exec;
 use super::place::Surroundings;
 use super::proc::{self, ProcessHandle};
 use super::{FORK_SERVER_FD, mark, spawn, tree};
@@ -115,7 +115,7 @@ impl ForkServer {
     /// Forks a keeper.
     fn bear(&mut self, folder: &Path, socket: OwnedFd) {
         // SAFETY: the fork server has one thread, so the child may do anything.
-        match birth::patiently(|| unsafe {
+        match fork_exec::retry_on_eagain(|| unsafe {
             match libc::fork() {
                 -1 => Err(io::Error::last_os_error()),
                 pid => Ok(pid),
@@ -126,7 +126,7 @@ impl ForkServer {
                 std::process::exit(0)
             }
             Err(fault) => {
-                let failure = birth::no_process("cannot start a keeper", &fault);
+                let failure = fork_exec::fork_failure("cannot start a keeper", &fault);
                 Connection::new(socket).say(&failure.at(wall_ms()));
             }
             Ok(pid) => self.keepers.push(pid),

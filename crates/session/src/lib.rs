@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-mod birth;
 mod caller;
 pub mod cgroup;
 pub mod changed_limits;
@@ -22,6 +21,7 @@ pub mod ext4_placement;
 pub mod facts;
 mod feed;
 pub mod folder;
+mod fork_exec;
 mod fork_server;
 pub mod frame;
 pub mod idempotency_log;

@@ -11,8 +11,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::pipe::PipeFlags;
 use rustix::process::Signal;
 
-use super::birth::{CLONE_INTO_CGROUP, CloneArgs, no_process, patiently};
 use super::cgroup::Leaf;
+use super::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, fork_failure, retry_on_eagain};
 use super::set_name;
 use super::spawn::Failure;
 
@@ -42,7 +42,7 @@ impl Namespace {
         };
         // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and this
         // process has one thread.
-        let pid = patiently(|| unsafe {
+        let pid = retry_on_eagain(|| unsafe {
             match libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) {
                 -1 => Err(io::Error::last_os_error()),
                 pid => Ok(pid as i32),
@@ -52,7 +52,7 @@ impl Namespace {
             Ok(0) => init(to_report.as_raw_fd(), held.as_raw_fd()),
             Ok(pid) => pid,
             Err(fault) if fault.raw_os_error() == Some(libc::EPERM) => return Err(not_allowed()),
-            Err(fault) => return Err(no_process("cannot make a process namespace", &fault)),
+            Err(fault) => return Err(fork_failure("cannot make a process namespace", &fault)),
         };
         drop(to_report);
         // SAFETY: the kernel has put a new descriptor there.

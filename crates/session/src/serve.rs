@@ -11,11 +11,11 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
 
-use super::birth::pause;
 use super::caller;
 use super::clock::{boot_ms, mono_ms, wall_ms};
 use super::connection::Connection;
 use super::folder::{self, CTL, EndingFile, Meta};
+use super::fork_exec::pause;
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
 use super::nsinit::Namespace;

@@ -12,8 +12,8 @@ use rustix::pipe::PipeFlags;
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
-use super::birth::{Plan, Pointers, Step, born};
 use super::cgroup::Leaf;
+use super::fork_exec::{Plan, Pointers, Step, clone_and_exec};
 use super::frame::FromKeeper;
 use super::launch::{Launch, Size, Stdin};
 use super::log::Stream;
@@ -89,7 +89,7 @@ pub(super) fn spawn(
 ) -> Result<(Spawned, ChildEnds), Failure> {
     let (parent, child) = Ends::open(launch, pipes)?;
     let mut plan = plan(launch, child.streams(), child.terminal, around)?;
-    let leader = born(&mut plan, around.leaf)?;
+    let leader = clone_and_exec(&mut plan, around.leaf)?;
     if let Some((step, errno)) = plan.fault.get() {
         reap(leader);
         return Err(step.failure(launch, errno));

@@ -80,9 +80,9 @@ pub(super) enum Step {
 /// Brings the plan to life in its control group. Returns once the program was executed, or once the
 /// child has given up and noted why. Where the kernel is too old, or a filter forbids the call, the
 /// child enters the group by itself.
-pub(super) fn born(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32, Failure> {
+pub(super) fn clone_and_exec(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32, Failure> {
     let group = leaf.map(|leaf| leaf.folder.as_raw_fd());
-    let pid = match patiently(|| clone_into(plan, group)) {
+    let pid = match retry_on_eagain(|| clone_into(plan, group)) {
         Err(fault) if matches!(fault.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             if let Some(leaf) = leaf {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -90,11 +90,11 @@ pub(super) fn born(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32, Failure>
                     .map_err(|errno| Failure::new("cannot enter the group", &errno.into()))?;
                 plan.enter = Some(procs);
             }
-            patiently(|| clone_plainly(plan))
+            retry_on_eagain(|| clone_without_clone3(plan))
         }
         other => other,
     };
-    pid.map_err(|fault| no_process("cannot start a process", &fault))
+    pid.map_err(|fault| fork_failure("cannot start a process", &fault))
 }
 
 /// How often a process is tried for where there is none to be had, and how long apart.
@@ -102,7 +102,7 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Processes may be about to end, so a limit that is reached is tried against a few times.
-pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn retry_on_eagain<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
             Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => pause(PAUSE),
@@ -123,7 +123,7 @@ pub(super) fn pause(time: Duration) {
 }
 
 /// Says which limit stands in the way, as far as the system does.
-pub(super) fn no_process(what: &str, fault: &io::Error) -> Failure {
+pub(super) fn fork_failure(what: &str, fault: &io::Error) -> Failure {
     match fault.raw_os_error() {
         Some(libc::EAGAIN) => Failure {
             errno: libc::EAGAIN,
@@ -234,7 +234,7 @@ unsafe fn clone3(_: &CloneArgs, _: ChildMain, _: *const libc::c_void) -> i64 {
 const CHILD_STACK: usize = 64 << 10;
 
 /// The call that every kernel has.
-fn clone_plainly(plan: &Plan) -> io::Result<i32> {
+fn clone_without_clone3(plan: &Plan) -> io::Result<i32> {
     extern "C" fn main(plan: *mut libc::c_void) -> libc::c_int {
         become_command(plan)
     }
