@@ -8,9 +8,9 @@ use abide_core::{Containment, End, Exit};
 use rustix::process::Signal;
 
 use super::cgroup::Leaf;
+use super::child_input::ChildInput;
 use super::clock::{boot_ms, mono_ms};
 use super::crash::crash_point;
-use super::feed::Feed;
 use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
@@ -44,7 +44,7 @@ pub struct Run {
     /// By what means its tree is held together.
     pub contained_by: Containment,
     /// What its leader has still to read.
-    pub feed: Feed,
+    pub input: ChildInput,
     /// How long its processes may take to end after they were asked to.
     pub grace_ms: u32,
     root: i32,
@@ -147,13 +147,13 @@ impl Run {
         own: Own,
     ) -> Self {
         let now = mono_ms();
-        let mut feed = Feed::new(spawned.input, spawned.pty.is_some());
+        let mut input = ChildInput::new(spawned.input, spawned.pty.is_some());
         match &launch.stdin {
-            Stdin::None if spawned.pty.is_none() => feed.close(),
+            Stdin::None if spawned.pty.is_none() => input.close(),
             Stdin::Bytes(bytes) => {
-                feed.push(bytes.clone(), None);
-                feed.close();
-                feed.flush();
+                input.push(bytes.clone(), None);
+                input.close();
+                input.flush();
             }
             Stdin::None | Stdin::Open => {}
         }
@@ -164,7 +164,7 @@ impl Run {
         });
         Run {
             contained_by,
-            feed,
+            input,
             grace_ms: launch.grace_ms,
             root: std::process::id() as i32,
             leader: spawned.leader,
@@ -336,12 +336,12 @@ impl Run {
     }
 
     /// Gives the child what it takes.
-    pub fn feed_child(&mut self) {
-        let bytes = self.feed.flush();
-        self.fed(bytes);
+    pub fn write_input(&mut self) {
+        let bytes = self.input.flush();
+        self.input_taken(bytes);
     }
 
-    fn fed(&mut self, bytes: u64) {
+    fn input_taken(&mut self, bytes: u64) {
         if bytes > 0 {
             self.notices.push(FromKeeper::InputTaken { bytes });
         }
@@ -364,13 +364,13 @@ impl Run {
             ToKeeper::Look => self.notices.push(self.grew()),
             ToKeeper::Watch { beyond } => self.watch = Some(beyond),
             ToKeeper::Input { bytes, once } => {
-                let unwanted = self.feed.push(bytes, once);
-                self.fed(unwanted);
-                self.feed_child();
+                let unwanted = self.input.push(bytes, once);
+                self.input_taken(unwanted);
+                self.write_input();
             }
             ToKeeper::CloseInput => {
-                self.feed.close();
-                self.feed_child();
+                self.input.close();
+                self.write_input();
             }
             ToKeeper::Resize { cols, rows } => {
                 if let Some(pty) = &self.pty {
@@ -379,7 +379,7 @@ impl Run {
                 }
             }
             ToKeeper::Signal { number, once } => {
-                if once.is_none_or(|name| self.feed.is_new(&name)) {
+                if once.is_none_or(|name| self.input.is_new(&name)) {
                     self.signal(number);
                 }
             }

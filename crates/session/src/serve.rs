@@ -132,7 +132,7 @@ impl Keeper {
             for (at, fd) in run.open_streams() {
                 add(fd, PollFlags::IN, Slot::Stream(at));
             }
-            if let Some(fd) = run.feed.wants_out() {
+            if let Some(fd) = run.input.wants_out() {
                 add(fd, PollFlags::OUT, Slot::Input);
             }
             if let Some(fd) = run.group_events() {
@@ -180,7 +180,7 @@ impl Keeper {
                 }
             }
             if woken.input {
-                run.feed_child();
+                run.write_input();
             }
         }
         // The reason for which the daemon has killed the tree must be known before the leader is reaped, which a

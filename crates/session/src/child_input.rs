@@ -17,7 +17,7 @@ const NAMES: usize = 64;
 /// The way to a child's standard input. What the child does not take waits here, however much that is: a
 /// daemon has no more than [`INPUT_WINDOW`](super::frame::INPUT_WINDOW) on its way. Were it left in the
 /// connection, a kill would wait behind it.
-pub struct Feed {
+pub struct ChildInput {
     to: Option<OwnedFd>,
     terminal: bool,
     queue: Vec<u8>,
@@ -26,10 +26,10 @@ pub struct Feed {
     named: VecDeque<(Vec<u8>, u64)>,
 }
 
-impl Feed {
+impl ChildInput {
     /// Feeds what is queued into `to`.
     pub fn new(to: Option<OwnedFd>, terminal: bool) -> Self {
-        Feed {
+        ChildInput {
             to,
             terminal,
             queue: Vec::new(),
@@ -133,16 +133,16 @@ mod tests {
     #[test]
     fn input_and_a_signal_of_one_name_are_two_things() {
         let (_reader, to) = rustix::pipe::pipe().unwrap();
-        let mut feed = Feed::new(Some(to), false);
+        let mut input = ChildInput::new(Some(to), false);
         let named = || {
             Some(Once {
                 key: b"a".to_vec(),
                 from: 0,
             })
         };
-        assert!(feed.is_new(b"a"));
-        assert_eq!(feed.push(b"xy".to_vec(), named()), 0);
-        assert!(!feed.is_new(b"a"));
-        assert_eq!(feed.push(b"xy".to_vec(), named()), 2);
+        assert!(input.is_new(b"a"));
+        assert_eq!(input.push(b"xy".to_vec(), named()), 0);
+        assert!(!input.is_new(b"a"));
+        assert_eq!(input.push(b"xy".to_vec(), named()), 2);
     }
 }
