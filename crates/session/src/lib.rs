@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-mod caller;
 pub mod cgroup;
 pub mod changed_limits;
 mod child_input;
@@ -31,6 +30,7 @@ pub mod log;
 pub mod mark;
 mod nsinit;
 pub mod oom;
+mod peer_check;
 mod place;
 pub mod private_file;
 pub mod proc;

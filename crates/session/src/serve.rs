@@ -11,7 +11,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Timespec};
 use rustix::net::SocketFlags;
 
-use super::caller;
 use super::clock::{boot_ms, mono_ms, wall_ms};
 use super::connection::Connection;
 use super::folder::{self, CTL, EndingFile, Meta};
@@ -19,6 +18,7 @@ use super::fork_exec::pause;
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
 use super::nsinit::Namespace;
+use super::peer_check;
 use super::place::Place;
 use super::run::{Own, Run};
 use super::spawn::{self, Around, ChildEnds, Failure};
@@ -42,7 +42,7 @@ pub struct Keeper {
     place: Place,
     connection: Option<Connection>,
     /// Whoever has connected while a daemon is there, until it has said that it is one.
-    caller: Option<Connection>,
+    candidate: Option<Connection>,
     stage: Stage,
     acked: bool,
 }
@@ -54,7 +54,7 @@ struct Woken {
     listener: bool,
     connection_in: bool,
     connection_out: bool,
-    caller: bool,
+    candidate: bool,
     input: bool,
     group: bool,
     streams: [Option<Flow>; 2],
@@ -78,7 +78,7 @@ impl Keeper {
         let mut keeper = Keeper {
             place,
             connection: Some(connection),
-            caller: None,
+            candidate: None,
             stage: Stage::Idle,
             acked: false,
         };
@@ -124,8 +124,8 @@ impl Keeper {
             flags.set(PollFlags::OUT, connection.wants_out());
             add(connection.fd(), flags, Slot::Connection);
         }
-        if let Some(caller) = &self.caller {
-            add(caller.fd(), PollFlags::IN, Slot::Caller);
+        if let Some(candidate) = &self.candidate {
+            add(candidate.fd(), PollFlags::IN, Slot::Candidate);
         }
         let mut timeout = None;
         if let Stage::Run(run) = &self.stage {
@@ -158,7 +158,7 @@ impl Keeper {
                         seen.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
                     woken.connection_out = seen.contains(PollFlags::OUT);
                 }
-                Slot::Caller => woken.caller = true,
+                Slot::Candidate => woken.candidate = true,
                 Slot::Stream(at) => {
                     let end = seen == PollFlags::HUP;
                     woken.streams[at] = Some(if end { Flow::End } else { Flow::Bytes });
@@ -198,8 +198,8 @@ impl Keeper {
             }
             run.alarms();
         }
-        if woken.caller {
-            self.hear_caller();
+        if woken.candidate {
+            self.hear_candidate();
         }
         if woken.listener {
             self.accept();
@@ -257,32 +257,32 @@ impl Keeper {
         let Ok(socket) = rustix::net::accept_with(&self.place.listener, flags) else {
             return;
         };
-        if !caller::may_command(&socket) {
+        if !peer_check::may_command(&socket) {
             return;
         }
         // A daemon that loses its connection takes the session for lost, so nobody takes its place by
         // chance. Where there is none any more, whoever comes is welcome.
-        let caller = Connection::new(socket);
+        let candidate = Connection::new(socket);
         if self.is_deserted() {
-            self.change_over(caller);
+            self.change_over(candidate);
         } else {
-            self.caller = Some(caller);
+            self.candidate = Some(candidate);
         }
     }
 
     /// Takes in what a caller says; one that speaks like a daemon is the daemon from then on.
-    fn hear_caller(&mut self) {
-        let Some(mut caller) = self.caller.take() else {
+    fn hear_candidate(&mut self) {
+        let Some(mut candidate) = self.candidate.take() else {
             return;
         };
-        caller.receive();
-        match caller.next() {
+        candidate.receive();
+        match candidate.next() {
             Some(first) => {
-                self.change_over(caller);
+                self.change_over(candidate);
                 self.obey(first);
             }
-            None if caller.broken() => {}
-            None => self.caller = Some(caller),
+            None if candidate.broken() => {}
+            None => self.candidate = Some(candidate),
         }
     }
 
@@ -488,7 +488,7 @@ enum Slot {
     Signal,
     Listener,
     Connection,
-    Caller,
+    Candidate,
     Stream(usize),
     Input,
     Group,
