@@ -20,8 +20,8 @@ use rustix::process::{Signal, WaitOptions};
 use super::clock::wall_ms;
 use super::connection::Connection;
 use super::fork_exec;
-use super::place::Surroundings;
 use super::proc::{self, ProcessHandle};
+use super::resources::ForkServerContext;
 use super::{FORK_SERVER_FD, mark, spawn, tree};
 
 /// The name of this process.
@@ -52,7 +52,7 @@ pub fn main() -> ! {
     let requests = unsafe { OwnedFd::from_raw_fd(FORK_SERVER_FD) };
     spawn::close_on_exec(requests.as_fd());
     let fork_server = ForkServer {
-        around: Surroundings::new(umask),
+        context: ForkServerContext::new(umask),
         keepers: Vec::new(),
     };
     fork_server.run(requests, &signals)
@@ -79,7 +79,7 @@ fn take_signals() -> io::Result<OwnedFd> {
 }
 
 struct ForkServer {
-    around: Surroundings,
+    context: ForkServerContext,
     /// The keepers that have not been buried, so that their numbers are theirs.
     keepers: Vec<i32>,
 }
@@ -122,7 +122,7 @@ impl ForkServer {
             }
         }) {
             Ok(0) => {
-                super::keep(folder, socket, &self.around);
+                super::keep(folder, socket, &self.context);
                 std::process::exit(0)
             }
             Err(fault) => {
@@ -145,7 +145,7 @@ impl ForkServer {
         // SAFETY: plain system calls; nothing that is closed here is used afterwards.
         unsafe {
             libc::setsid();
-            libc::umask(self.around.umask);
+            libc::umask(self.context.umask);
             libc::close_range(FORK_SERVER_FD as u32, u32::MAX, 0);
         }
         super::reset_signals();

@@ -31,11 +31,11 @@ pub mod mark;
 mod nsinit;
 pub mod oom;
 mod peer_check;
-mod place;
 pub mod private_file;
 pub mod proc;
 pub mod pts;
 pub mod read_cursors;
+mod resources;
 mod run;
 mod serve;
 mod spawn;
@@ -43,25 +43,25 @@ pub mod tree;
 
 pub use crash::crash_point;
 pub use fork_server::{PROCESS_NAME as FORK_SERVER, START_DAEMON, main};
-pub use place::boot_id;
+pub use resources::boot_id;
 
 use clock::wall_ms;
 use connection::Connection;
-use place::{Place, Surroundings};
+use resources::{ForkServerContext, Resources};
 use serve::Keeper;
 
 /// Where the fork server finds its socket.
 pub const FORK_SERVER_FD: RawFd = 3;
 
-fn keep(folder: &Path, socket: OwnedFd, around: &Surroundings) {
+fn keep(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
     let Ok(socket) = settle_in(socket) else {
         return;
     };
     let mut connection = Connection::new(socket);
-    match Place::make(folder, around) {
-        Ok(place) => {
+    match Resources::make(folder, context) {
+        Ok(resources) => {
             crash_point("keeper.pre_handshake");
-            Keeper::new(place, connection).serve();
+            Keeper::new(resources, connection).serve();
         }
         Err(failure) => connection.say(&failure.at(wall_ms())),
     }

@@ -16,8 +16,8 @@ use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
 use super::log::{LogWriter, Stream, Taken};
 use super::nsinit::Namespace;
-use super::place::OomWatch;
 use super::proc;
+use super::resources::OomWatch;
 use super::spawn::{Pty, Spawned, winsize};
 use super::tree;
 

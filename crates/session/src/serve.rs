@@ -19,9 +19,9 @@ use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{Hold, Launch};
 use super::nsinit::Namespace;
 use super::peer_check;
-use super::place::Place;
+use super::resources::Resources;
 use super::run::{Own, Run};
-use super::spawn::{self, Around, ChildEnds, Failure};
+use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::Containment;
 
 /// How long a keeper waits before it makes itself ready for another session.
@@ -39,7 +39,7 @@ enum Stage {
 
 /// One session's keeper.
 pub struct Keeper {
-    place: Place,
+    resources: Resources,
     connection: Option<Connection>,
     /// Whoever has connected while a daemon is there, until it has said that it is one.
     candidate: Option<Connection>,
@@ -74,9 +74,9 @@ enum Flow {
 
 impl Keeper {
     /// A keeper without a session yet.
-    pub fn new(place: Place, connection: Connection) -> Self {
+    pub fn new(resources: Resources, connection: Connection) -> Self {
         let mut keeper = Keeper {
-            place,
+            resources,
             connection: Some(connection),
             candidate: None,
             stage: Stage::Idle,
@@ -93,7 +93,7 @@ impl Keeper {
             self.turn(&woken);
         }
         let idle = matches!(self.stage, Stage::Idle);
-        self.place.leave(idle);
+        self.resources.leave(idle);
     }
 
     fn done(&self) -> bool {
@@ -107,7 +107,7 @@ impl Keeper {
 
     fn wait(&self) -> Woken {
         // Without a heap: what happens next has been waited for.
-        let signals = PollFd::new(&self.place.signals, PollFlags::IN);
+        let signals = PollFd::new(&self.resources.signals, PollFlags::IN);
         let mut fds: [PollFd<'_>; SLOTS] = std::array::from_fn(|_| signals.clone());
         let mut slots = [Slot::Signal; SLOTS];
         let mut count = 1;
@@ -118,7 +118,11 @@ impl Keeper {
             slots[count] = slot;
             count += 1;
         };
-        add(self.place.listener.as_fd(), PollFlags::IN, Slot::Listener);
+        add(
+            self.resources.listener.as_fd(),
+            PollFlags::IN,
+            Slot::Listener,
+        );
         if let Some(connection) = &self.connection {
             let mut flags = PollFlags::IN;
             flags.set(PollFlags::OUT, connection.wants_out());
@@ -238,7 +242,7 @@ impl Keeper {
     }
 
     fn signalled(&mut self) {
-        let terminate = self.place.read_signals();
+        let terminate = self.resources.read_signals();
         match &mut self.stage {
             Stage::Run(run) => {
                 run.reap();
@@ -254,7 +258,7 @@ impl Keeper {
 
     fn accept(&mut self) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = rustix::net::accept_with(&self.place.listener, flags) else {
+        let Ok(socket) = rustix::net::accept_with(&self.resources.listener, flags) else {
             return;
         };
         if !peer_check::may_command(&socket) {
@@ -300,7 +304,7 @@ impl Keeper {
             version: VERSION,
             contained_by: match &self.stage {
                 Stage::Run(run) => run.contained_by,
-                Stage::Idle | Stage::Failed(_) => self.place.offers(),
+                Stage::Idle | Stage::Failed(_) => self.resources.offers(),
             },
             pid: std::process::id(),
         }
@@ -368,7 +372,7 @@ impl Keeper {
         // This is said together with the start of another command, which needs the processors more until it
         // runs. Whoever is woken then is put where that one waits; a moment later there is another processor.
         pause(BREATH);
-        match self.place.renew(Path::new(OsStr::from_bytes(folder))) {
+        match self.resources.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Idle;
                 // No one waits for this message: it is sent with the next one.
@@ -401,7 +405,7 @@ impl Keeper {
                     at_wall_ms,
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::put(&self.place.record, &ending.to_text());
+                let _ = folder::put(&self.resources.record, &ending.to_text());
                 let failed = failure.at(at_wall_ms);
                 say(&mut self.connection, &failed);
                 self.stage = Stage::Failed(failed);
@@ -410,11 +414,11 @@ impl Keeper {
     }
 
     fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
-        let pipes = self.place.pipes.take();
+        let pipes = self.resources.pipes.take();
         let contained_by = self.hold(launch.containment)?;
         // An unused group is only taken away at the end: that takes time.
         let leaf = match contained_by {
-            Containment::Cgroup | Containment::PidNamespace => self.place.leaf.as_ref(),
+            Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.as_ref(),
             Containment::Subreaper => None,
         };
         let namespace = match contained_by {
@@ -427,24 +431,24 @@ impl Keeper {
                 launch,
                 contained_by,
                 leaf.map(|leaf| leaf.path.as_path()),
-                self.place.identity.clone(),
+                self.resources.identity.clone(),
             )
         };
         if let Some(leaf) = leaf {
             leaf.limit_processes(launch.max_processes);
         }
-        let oom = self.place.oom_watch();
+        let oom = self.resources.oom_watch();
         // The command may stop this process before it goes on.
         let begun = (mono_ms(), boot_ms());
-        let around = Around {
+        let context = SpawnContext {
             leaf,
             namespace: namespace.as_ref(),
-            umask: self.place.umask,
-            oom_score: self.place.oom_score,
+            umask: self.resources.umask,
+            oom_score: self.resources.oom_score,
         };
-        let spawned = folder::put_first(&self.place.record, &meta.to_text())
+        let spawned = folder::put_first(&self.resources.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
-            .and_then(|()| spawn::spawn(launch, pipes, &around));
+            .and_then(|()| spawn::spawn(launch, pipes, &context));
         let (spawned, unneeded) = match spawned {
             Ok(spawned) => spawned,
             Err(failure) => {
@@ -456,14 +460,14 @@ impl Keeper {
         };
         let own = Own {
             leaf: match contained_by {
-                Containment::Cgroup | Containment::PidNamespace => self.place.leaf.take(),
+                Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.take(),
                 Containment::Subreaper => None,
             },
             namespace,
             oom,
             begun,
-            record: Rc::clone(&self.place.record),
-            log_folder: Rc::clone(&self.place.folder),
+            record: Rc::clone(&self.resources.record),
+            log_folder: Rc::clone(&self.resources.folder),
         };
         Ok((Run::new(launch, spawned, contained_by, own), unneeded))
     }
@@ -474,7 +478,7 @@ impl Keeper {
             errno: 0,
             sentence: format!("cannot contain the command: {why}"),
         };
-        match (wanted, self.place.leaf.is_some()) {
+        match (wanted, self.resources.leaf.is_some()) {
             (Hold::Auto | Hold::Cgroup, true) => Ok(Containment::Cgroup),
             (Hold::Auto, false) | (Hold::Subreaper, _) => Ok(Containment::Subreaper),
             (Hold::Cgroup, false) => Err(no("no control group can be made here")),

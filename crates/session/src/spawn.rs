@@ -69,7 +69,7 @@ impl Failure {
 }
 
 /// Where a command is started.
-pub(super) struct Around<'a> {
+pub(super) struct SpawnContext<'a> {
     /// The group it is born in.
     pub leaf: Option<&'a Leaf>,
     /// The namespace it is born in.
@@ -85,11 +85,11 @@ pub(super) struct Around<'a> {
 pub(super) fn spawn(
     launch: &Launch,
     pipes: Option<Pipes>,
-    around: &Around<'_>,
+    context: &SpawnContext<'_>,
 ) -> Result<(Spawned, ChildEnds), Failure> {
     let (parent, child) = Ends::open(launch, pipes)?;
-    let mut plan = plan(launch, child.streams(), child.terminal, around)?;
-    let leader = clone_and_exec(&mut plan, around.leaf)?;
+    let mut plan = plan(launch, child.streams(), child.terminal, context)?;
+    let leader = clone_and_exec(&mut plan, context.leaf)?;
     if let Some((step, errno)) = plan.fault.get() {
         reap(leader);
         return Err(step.failure(launch, errno));
@@ -233,7 +233,7 @@ fn plan(
     launch: &Launch,
     streams: [RawFd; 3],
     terminal: bool,
-    around: &Around<'_>,
+    context: &SpawnContext<'_>,
 ) -> Result<Plan, Failure> {
     let argv = strings(&launch.argv, "an argument")?;
     let env: Vec<Vec<u8>> = launch
@@ -255,16 +255,16 @@ fn plan(
         umask: launch
             .heritage
             .as_ref()
-            .map_or(around.umask, |heritage| heritage.umask & 0o777),
+            .map_or(context.umask, |heritage| heritage.umask & 0o777),
         limits: launch
             .heritage
             .as_ref()
             .map_or_else(Vec::new, |heritage| heritage.limits.clone()),
         mark: mark::value(&launch.session),
-        oom_score: around.oom_score,
+        oom_score: context.oom_score,
         streams,
         terminal,
-        mounts_of: around.namespace.map(|space| space.handle.as_raw_fd()),
+        mounts_of: context.namespace.map(|space| space.handle.as_raw_fd()),
         enter: None,
         fault: Cell::new(None),
     })

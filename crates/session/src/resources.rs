@@ -20,7 +20,7 @@ use super::spawn::{Failure, Pipes};
 use super::{oom, proc};
 
 /// What is the same for all keepers of a fork server, found out once.
-pub struct Surroundings {
+pub struct ForkServerContext {
     /// The mask for new files that commands are to have.
     pub umask: libc::mode_t,
     /// Their share in want of memory, where it is not the keepers' own.
@@ -34,7 +34,7 @@ pub struct Surroundings {
 }
 
 /// Where one keeper lives.
-pub struct Place {
+pub struct Resources {
     /// The session's folder.
     pub folder: Rc<OwnedFd>,
     /// Where daemons connect.
@@ -108,10 +108,10 @@ impl OomWatch {
     }
 }
 
-impl Surroundings {
-    /// Looks around.
+impl ForkServerContext {
+    /// Looks context.
     pub fn new(umask: libc::mode_t) -> Self {
-        Surroundings {
+        ForkServerContext {
             umask,
             oom_score: oom::lower_score(),
             group: cgroup::own_folder(),
@@ -128,25 +128,25 @@ pub fn boot_id() -> String {
         .unwrap_or_default()
 }
 
-impl Place {
+impl Resources {
     /// Makes the folder and everything in it that does not need a command.
-    pub fn make(path: &Path, around: &Surroundings) -> Result<Self, Failure> {
+    pub fn make(path: &Path, context: &ForkServerContext) -> Result<Self, Failure> {
         let files = Files::make(path)?;
         let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
         let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
-        Ok(Place {
+        Ok(Resources {
             folder: Rc::new(files.folder),
             listener,
             signals,
-            leaf: leaf(around.group.as_deref(), path),
-            umask: around.umask,
-            oom_score: around.oom_score,
+            leaf: leaf(context.group.as_deref(), path),
+            umask: context.umask,
+            oom_score: context.oom_score,
             record: Rc::new(files.record),
             pipes: Pipes::make().ok(),
-            identity: identity(around),
+            identity: identity(context),
             path: path.to_owned(),
-            group: around.group.clone(),
-            oom: around
+            group: context.group.clone(),
+            oom: context
                 .oom_file
                 .clone()
                 .and_then(|path| Some((path.clone(), File::open(path).ok()?))),
@@ -223,12 +223,12 @@ impl Place {
     }
 }
 
-fn identity(around: &Surroundings) -> Identity {
+fn identity(context: &ForkServerContext) -> Identity {
     let pid = std::process::id();
     Identity {
         pid,
         start_ticks: proc::stat(pid as i32).map_or(0, |stat| stat.start_ticks),
-        boot_id: around.boot_id.clone(),
+        boot_id: context.boot_id.clone(),
     }
 }
 
