@@ -80,7 +80,7 @@ fn take_signals() -> io::Result<OwnedFd> {
 
 struct ForkServer {
     context: ForkServerContext,
-    /// The keepers that have not been buried, so that their numbers are theirs.
+    /// The keepers that have not been reaped, so that their numbers are theirs.
     keepers: Vec<i32>,
 }
 
@@ -93,11 +93,11 @@ impl ForkServer {
                 if read_signals(signals) {
                     self.start_daemon();
                 }
-                self.bury();
+                self.reap();
             }
             if let Some(open) = requests.as_ref().filter(|_| asked) {
                 match receive(open.as_fd()) {
-                    Ok(Some((folder, socket))) => self.bear(&folder, socket),
+                    Ok(Some((folder, socket))) => self.fork_keeper(&folder, socket),
                     Ok(None) => {}
                     // There is no daemon any more. Its folder may go too.
                     Err(_) => {
@@ -106,14 +106,14 @@ impl ForkServer {
                     }
                 }
             }
-            if requests.is_none() && self.keepers.is_empty() && self.strangers().is_empty() {
+            if requests.is_none() && self.keepers.is_empty() && self.orphans().is_empty() {
                 std::process::exit(0)
             }
         }
     }
 
     /// Forks a keeper.
-    fn bear(&mut self, folder: &Path, socket: OwnedFd) {
+    fn fork_keeper(&mut self, folder: &Path, socket: OwnedFd) {
         // SAFETY: the fork server has one thread, so the child may do anything.
         match fork_exec::retry_on_eagain(|| unsafe {
             match libc::fork() {
@@ -122,7 +122,7 @@ impl ForkServer {
             }
         }) {
             Ok(0) => {
-                super::keep(folder, socket, &self.context);
+                super::run_keeper(folder, socket, &self.context);
                 std::process::exit(0)
             }
             Err(fault) => {
@@ -162,7 +162,7 @@ impl ForkServer {
 
     /// Takes leave of children that have ended, and continues keepers that were stopped. A keeper that was killed could not end its tree, which
     /// has come to the fork server meanwhile.
-    fn bury(&mut self) {
+    fn reap(&mut self) {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         while let Ok(Some((pid, status))) = rustix::process::wait(options) {
             let number = pid.as_raw_pid();
@@ -174,7 +174,7 @@ impl ForkServer {
             }
         }
         // Whoever escapes comes here when its parent has died, and is met then.
-        for pid in self.strangers() {
+        for pid in self.orphans() {
             if let Some(held) = ProcessHandle::open(pid) {
                 held.signal(Signal::STOP);
                 tree::kill_all(pid, None);
@@ -183,8 +183,8 @@ impl ForkServer {
         }
     }
 
-    /// Children that are no keepers. The numbers are theirs until they are buried.
-    fn strangers(&self) -> Vec<i32> {
+    /// Children that are no keepers. The numbers are theirs until they are reaped.
+    fn orphans(&self) -> Vec<i32> {
         let mut children = proc::children(std::process::id() as i32);
         children.retain(|pid| !self.keepers.contains(pid));
         children

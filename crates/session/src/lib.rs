@@ -53,8 +53,8 @@ use serve::Keeper;
 /// Where the fork server finds its socket.
 pub const FORK_SERVER_FD: RawFd = 3;
 
-fn keep(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
-    let Ok(socket) = settle_in(socket) else {
+fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
+    let Ok(socket) = detach_from_fork_server(socket) else {
         return;
     };
     let mut connection = Connection::new(socket);
@@ -69,7 +69,7 @@ fn keep(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
 
 /// Cuts every tie to the fork server and becomes whom orphans of the tree come back to. Returns the
 /// socket, which is then the only descriptor beyond the standard three.
-fn settle_in(socket: OwnedFd) -> io::Result<OwnedFd> {
+fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     set_name(c"abide-keeper");
     // SAFETY: plain system calls in a process without threads. The socket is moved to a place of its
     // own before everything behind that is closed, and nothing else is used afterwards.
