@@ -25,7 +25,7 @@ use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
 use abide_session::facts::{Facts, Looks};
-use abide_session::frame::Heritage;
+use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::Records;
 
 /// What the loop takes in.
@@ -67,7 +67,7 @@ pub struct Launch {
     /// A terminal of this many columns and rows.
     pub pty: Option<(u16, u16)>,
     /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
-    pub heritage: Option<Heritage>,
+    pub heritage: Option<InheritedLimits>,
     /// What is secret in its environment and must not be shown.
     pub secrets: Arc<SecretFingerprints>,
 }

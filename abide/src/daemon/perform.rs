@@ -302,9 +302,9 @@ impl Performer {
             conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
             started_by: session.started_by.name(),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
-            containment: hold(config.containment),
+            containment: containment_choice(config.containment),
             max_processes: config.max_processes,
-            heritage: launch.heritage,
+            inherited: launch.heritage,
             secret_fingerprints: launch.secrets.to_bytes(),
         };
         self.handle.remember_secrets(id, launch.secrets);
@@ -468,12 +468,12 @@ fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
     }
 }
 
-fn hold(containment: Containment) -> frame::Hold {
+fn containment_choice(containment: Containment) -> frame::ContainmentChoice {
     match containment {
-        Containment::Auto => frame::Hold::Auto,
-        Containment::Cgroup => frame::Hold::Cgroup,
-        Containment::PidNamespace => frame::Hold::PidNamespace,
-        Containment::Subreaper => frame::Hold::Subreaper,
+        Containment::Auto => frame::ContainmentChoice::Auto,
+        Containment::Cgroup => frame::ContainmentChoice::Cgroup,
+        Containment::PidNamespace => frame::ContainmentChoice::PidNamespace,
+        Containment::Subreaper => frame::ContainmentChoice::Subreaper,
     }
 }
 

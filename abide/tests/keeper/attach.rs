@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use abide_core::{End, Exit};
 use abide_session::folder;
-use abide_session::frame::{FromKeeper, Hold, Launch, Stdin, ToKeeper};
+use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Stdin, ToKeeper};
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, marked, output, wait_gone};
@@ -105,7 +105,7 @@ fn k4_no_byte_is_lost_or_doubled_while_daemons_come_and_go() {
 
 #[test]
 fn k5_deadline_is_enforced_without_a_daemon() {
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
         let mut launch = keeper
@@ -127,7 +127,7 @@ fn k5_deadline_is_enforced_without_a_daemon() {
 
 #[test]
 fn k6_escalation_is_finished_without_a_daemon() {
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
         let mut launch =

@@ -2,7 +2,7 @@
 
 use abide_core::{Containment, End, Exit};
 use abide_session::folder::{self, EndingFile};
-use abide_session::frame::{FromKeeper, Hold, ToKeeper};
+use abide_session::frame::{ContainmentChoice, FromKeeper, ToKeeper};
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, marked, wait_gone};
@@ -58,7 +58,7 @@ fn c12_what_was_written_just_before_the_end_is_never_short() {
 
 #[test]
 fn a_deadline_ends_everything_and_keeps_the_output() {
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
@@ -119,7 +119,7 @@ fn c3_a_leftover_is_reported_at_once_and_lives_on() {
 #[test]
 fn c1_who_takes_no_notice_of_being_asked_is_made_to_end() {
     let fork_server = ForkServer::new();
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
         let mut launch =
             keeper.shell("trap '' TERM INT HUP; echo up; while :; do sleep 1000; done");
@@ -148,7 +148,7 @@ fn asked(grace_ms: u32) -> ToKeeper {
 
 #[test]
 fn c2_a_kill_goes_on_after_the_leader_has_left() {
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
@@ -192,7 +192,7 @@ fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
 #[test]
 fn c5_a_stopped_child_is_killed() {
     let fork_server = ForkServer::new();
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("echo up; kill -STOP $$; sleep 1000");
         launch.containment = hold;
@@ -253,7 +253,7 @@ fn a_keeper_outlives_a_fork_server_that_is_killed() {
 
 #[test]
 fn k14_a_killed_keeper_leaves_its_tree_to_the_fork_server_which_ends_it() {
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
@@ -276,7 +276,7 @@ fn k14_a_killed_keeper_leaves_its_tree_to_the_fork_server_which_ends_it() {
 #[test]
 fn c4_a_tree_that_keeps_forking_is_emptied() {
     let fork_server = ForkServer::new();
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
         // Each process starts its successor in a session of its own and leaves; many at once.
         let hop = "hop() { (setsid sh -c \"$1\" _ \"$1\" &) ; }; hop \"$1\"";

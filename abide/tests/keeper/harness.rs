@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use abide_session::folder::{self, EndingFile, Meta};
-use abide_session::frame::{Exited, FromKeeper, Hold, Launch, Stdin, ToKeeper};
+use abide_session::frame::{ContainmentChoice, Exited, FromKeeper, Launch, Stdin, ToKeeper};
 use abide_session::log::{Log, Piece, Stream};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
@@ -278,9 +278,9 @@ impl Keeper {
             conversation: None,
             started_by: None,
             grace_ms: 2_000,
-            containment: Hold::Auto,
+            containment: ContainmentChoice::Auto,
             max_processes: 0,
-            heritage: None,
+            inherited: None,
             secret_fingerprints: Vec::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use abide_core::{End, Exit};
-use abide_session::frame::{FromKeeper, Hold, ToKeeper};
+use abide_session::frame::{ContainmentChoice, FromKeeper, ToKeeper};
 
 use crate::harness::{ForkServer, Keeper, PATIENCE, marked};
 
@@ -60,7 +60,7 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
         return;
     };
     let mut fork_server = ForkServer::in_group(&group.0);
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut running = fork_server.ready();
         let mut launch = running.shell("sleep 1000 & echo up; trap '' TERM; wait; wait");
         launch.containment = hold;
@@ -130,7 +130,7 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
 #[test]
 fn m16_a_stranger_with_a_number_of_the_session_lives() {
     let fork_server = ForkServer::new();
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("sh -c 'echo $$'; echo; sleep 1000");
         launch.containment = hold;
@@ -180,7 +180,7 @@ impl Drop for Stranger {
 #[test]
 fn c4_many_processes_end_at_the_deadline() {
     let fork_server = ForkServer::new();
-    for hold in [Hold::Auto, Hold::Subreaper] {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell(
             "bomb() { [ $1 -gt 0 ] && { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 1000; }; bomb 7",

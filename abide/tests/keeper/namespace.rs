@@ -2,7 +2,7 @@
 
 use abide_core::{Containment, End, Exit};
 use abide_session::folder::{self, EndingFile};
-use abide_session::frame::{FromKeeper, Hold, Launch, Size, Stdin, ToKeeper};
+use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Size, Stdin, ToKeeper};
 use abide_session::log::Stream;
 use abide_session::tree;
 
@@ -16,7 +16,7 @@ fn start(
 ) -> Option<Keeper> {
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(command);
-    launch.containment = Hold::PidNamespace;
+    launch.containment = ContainmentChoice::PidNamespace;
     change(&mut launch);
     keeper.start(launch);
     match keeper.next() {
@@ -104,7 +104,7 @@ fn a_start_that_fails_leaves_nothing() {
     }
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(":");
-    launch.containment = Hold::PidNamespace;
+    launch.containment = ContainmentChoice::PidNamespace;
     launch.cwd = b"/nope".to_vec();
     keeper.start(launch);
     let (errno, sentence) = keeper.expect_failed();

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use abide_core::{Containment, Exit};
 use abide_session::folder::{self, EndingFile};
-use abide_session::frame::{FromKeeper, Hold, Launch, ToKeeper};
+use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, ToKeeper};
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, wait_gone};
@@ -140,8 +140,8 @@ fn a_child_inherits_nothing_of_its_keeper() {
 fn the_means_of_containment_can_be_chosen() {
     let fork_server = ForkServer::new();
     for (hold, expected) in [
-        (Hold::Cgroup, Containment::Cgroup),
-        (Hold::Subreaper, Containment::Subreaper),
+        (ContainmentChoice::Cgroup, Containment::Cgroup),
+        (ContainmentChoice::Subreaper, Containment::Subreaper),
     ] {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("cat /proc/self/cgroup | grep ^0::");
@@ -161,7 +161,7 @@ fn the_means_of_containment_can_be_chosen() {
         let text = String::from_utf8(ran.output(Stream::Stdout)).unwrap();
         assert_eq!(
             text.contains("/abide-session_"),
-            hold == Hold::Cgroup,
+            hold == ContainmentChoice::Cgroup,
             "{text}"
         );
         assert_eq!(ran.exited.exit, Some(Exit::Code(0)));

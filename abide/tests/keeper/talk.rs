@@ -1,7 +1,9 @@
 //! Input, terminals, and being told of output.
 
 use abide_core::{End, Exit};
-use abide_session::frame::{FromKeeper, Hold, INPUT_WINDOW, Once, Size, Stdin, ToKeeper};
+use abide_session::frame::{
+    ContainmentChoice, FromKeeper, INPUT_WINDOW, Once, Size, Stdin, ToKeeper,
+};
 use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, output};
@@ -305,7 +307,7 @@ fn what_a_terminal_wrote_last_is_never_short() {
 fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
     let fork_server = ForkServer::new();
     // Whether a parent is gone before its children are looked at is chance.
-    for hold in [Hold::Auto, Hold::Subreaper].repeat(20) {
+    for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper].repeat(20) {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("sh -c 'echo ready; exec sleep 1000'; :");
         launch.containment = hold;
@@ -329,7 +331,7 @@ fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
         let mut keeper = fork_server.ready();
         let child = "trap \"echo asked; exit\" TERM; echo ready; while :; do sleep 0.01; done";
         let mut launch = keeper.shell(&format!("sh -c '{child}'; :"));
-        launch.containment = Hold::Subreaper;
+        launch.containment = ContainmentChoice::Subreaper;
         keeper.start(launch);
         keeper.expect_started();
         keeper.expect_growth(5);

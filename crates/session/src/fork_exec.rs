@@ -14,7 +14,7 @@ use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
 
 use super::cgroup::Leaf;
-use super::launch::Bound;
+use super::launch::ResourceLimit;
 use super::spawn::Failure;
 use super::{mark, oom};
 
@@ -31,7 +31,7 @@ pub(super) struct Plan {
     /// Its mask for new files.
     pub umask: libc::mode_t,
     /// What it may use at most, where that is not what the keeper may.
-    pub limits: Vec<Bound>,
+    pub limits: Vec<ResourceLimit>,
     /// Its limit on file locks, by which it is known.
     pub mark: u64,
     /// Its share in want of memory, where it is not the keeper's own.
@@ -309,7 +309,7 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
 
 /// Binds this process to what whoever started it is bound to, or to what the keeper is where that is
 /// less. What the kernel does not know, or does not allow, stays as it is.
-fn bind(bound: &Bound) {
+fn bind(bound: &ResourceLimit) {
     // The mark is the session's own, also where another session asked for this one.
     if bound.resource == libc::RLIMIT_LOCKS {
         return;

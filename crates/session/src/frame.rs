@@ -7,7 +7,7 @@ pub use super::codec::Malformed;
 use super::codec::{
     Put, Take, containment_code, containment_from, end_code, end_from, put_exit, take_exit,
 };
-pub use super::launch::{Bound, Heritage, Hold, Launch, Size, Stdin};
+pub use super::launch::{ContainmentChoice, InheritedLimits, Launch, ResourceLimit, Size, Stdin};
 
 /// The version of these frames.
 pub const VERSION: u8 = 1;
@@ -469,11 +469,11 @@ mod tests {
             conversation: Some("c".into()),
             started_by: Some("timer_00000001".into()),
             grace_ms: 2_000,
-            containment: Hold::Auto,
+            containment: ContainmentChoice::Auto,
             max_processes: 100,
-            heritage: Some(Heritage {
+            inherited: Some(InheritedLimits {
                 umask: 0o27,
-                limits: vec![Bound {
+                limits: vec![ResourceLimit {
                     resource: 7,
                     soft: 64,
                     hard: u64::MAX,

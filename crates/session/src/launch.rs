@@ -41,28 +41,28 @@ pub struct Launch {
     /// How long a process may take to end after it was asked to, where nothing else is said.
     pub grace_ms: u32,
     /// By what means its tree must be held together.
-    pub containment: Hold,
+    pub containment: ContainmentChoice,
     /// How many processes and threads its control group may have at once. 0: any number.
     pub max_processes: u32,
     /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output. The
     /// keeper only stores it for the daemon.
     pub secret_fingerprints: Vec<u8>,
     /// What it inherits of whoever had it started, besides the environment. `None`: the keeper's own.
-    pub heritage: Option<Heritage>,
+    pub inherited: Option<InheritedLimits>,
 }
 
 /// What a process hands down to those it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heritage {
+pub struct InheritedLimits {
     /// The mask for new files.
     pub umask: u32,
     /// What it may use at most.
-    pub limits: Vec<Bound>,
+    pub limits: Vec<ResourceLimit>,
 }
 
 /// How much of something a process may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+pub struct ResourceLimit {
     /// Of what, as the kernel counts.
     pub resource: u32,
     /// The limit; `u64::MAX`: none.
@@ -71,7 +71,7 @@ pub struct Bound {
     pub hard: u64,
 }
 
-impl Heritage {
+impl InheritedLimits {
     fn put(&self, put: &mut Put<'_>) {
         put.u32(self.umask).u32(self.limits.len() as u32);
         for bound in &self.limits {
@@ -84,10 +84,10 @@ impl Heritage {
         if take.0.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Heritage {
+        Ok(Some(InheritedLimits {
             umask: take.u32()?,
             limits: list(take, |take| {
-                Ok(Bound {
+                Ok(ResourceLimit {
                     resource: take.u32()?,
                     soft: take.u64()?,
                     hard: take.u64()?,
@@ -119,7 +119,7 @@ pub struct Size {
 
 /// By what means a tree must be held together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum ContainmentChoice {
     /// The best there is.
     Auto,
     /// A control group, or it is not started.
@@ -164,16 +164,16 @@ impl Launch {
             };
         }
         put.u32(self.grace_ms).u8(match self.containment {
-            Hold::Auto => 0,
-            Hold::Cgroup => 1,
-            Hold::PidNamespace => 2,
-            Hold::Subreaper => 3,
+            ContainmentChoice::Auto => 0,
+            ContainmentChoice::Cgroup => 1,
+            ContainmentChoice::PidNamespace => 2,
+            ContainmentChoice::Subreaper => 3,
         });
         put.u32(self.max_processes);
         // Keepers of before pass over it.
         put.bytes(&self.secret_fingerprints);
-        if let Some(heritage) = &self.heritage {
-            heritage.put(put);
+        if let Some(inherited) = &self.inherited {
+            inherited.put(put);
         }
     }
 
@@ -210,10 +210,10 @@ impl Launch {
             started_by: maybe_text(take)?,
             grace_ms: take.u32()?,
             containment: match take.u8()? {
-                0 => Hold::Auto,
-                1 => Hold::Cgroup,
-                2 => Hold::PidNamespace,
-                3 => Hold::Subreaper,
+                0 => ContainmentChoice::Auto,
+                1 => ContainmentChoice::Cgroup,
+                2 => ContainmentChoice::PidNamespace,
+                3 => ContainmentChoice::Subreaper,
                 _ => return Err(Malformed),
             },
             max_processes: take.u32()?,
@@ -222,7 +222,7 @@ impl Launch {
                 [] => Vec::new(),
                 _ => take.bytes()?.to_vec(),
             },
-            heritage: Heritage::take(take)?,
+            inherited: InheritedLimits::take(take)?,
         })
     }
 }

@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::folder::{self, CTL, EndingFile, Meta};
 use super::fork_exec::pause;
 use super::frame::{FromKeeper, ToKeeper, VERSION};
-use super::launch::{Hold, Launch};
+use super::launch::{ContainmentChoice, Launch};
 use super::nsinit::Namespace;
 use super::peer_check;
 use super::resources::Resources;
@@ -473,16 +473,18 @@ impl Keeper {
     }
 
     /// Settles by what means the tree will be held together.
-    fn hold(&self, wanted: Hold) -> Result<Containment, Failure> {
+    fn hold(&self, wanted: ContainmentChoice) -> Result<Containment, Failure> {
         let no = |why: &str| Failure {
             errno: 0,
             sentence: format!("cannot contain the command: {why}"),
         };
         match (wanted, self.resources.leaf.is_some()) {
-            (Hold::Auto | Hold::Cgroup, true) => Ok(Containment::Cgroup),
-            (Hold::Auto, false) | (Hold::Subreaper, _) => Ok(Containment::Subreaper),
-            (Hold::Cgroup, false) => Err(no("no control group can be made here")),
-            (Hold::PidNamespace, _) => Ok(Containment::PidNamespace),
+            (ContainmentChoice::Auto | ContainmentChoice::Cgroup, true) => Ok(Containment::Cgroup),
+            (ContainmentChoice::Auto, false) | (ContainmentChoice::Subreaper, _) => {
+                Ok(Containment::Subreaper)
+            }
+            (ContainmentChoice::Cgroup, false) => Err(no("no control group can be made here")),
+            (ContainmentChoice::PidNamespace, _) => Ok(Containment::PidNamespace),
         }
     }
 }

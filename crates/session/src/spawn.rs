@@ -253,13 +253,13 @@ fn plan(
         env: Pointers::new(strings(&env, "the environment")?),
         cwd: string(&launch.cwd, "the folder")?,
         umask: launch
-            .heritage
+            .inherited
             .as_ref()
-            .map_or(context.umask, |heritage| heritage.umask & 0o777),
+            .map_or(context.umask, |inherited| inherited.umask & 0o777),
         limits: launch
-            .heritage
+            .inherited
             .as_ref()
-            .map_or_else(Vec::new, |heritage| heritage.limits.clone()),
+            .map_or_else(Vec::new, |inherited| inherited.limits.clone()),
         mark: mark::value(&launch.session),
         oom_score: context.oom_score,
         streams,

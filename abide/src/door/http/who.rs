@@ -20,7 +20,7 @@ use crate::door::tools;
 use crate::world::logins::LoginId;
 use crate::world::peer::{Inside, Peer};
 use abide_session::folder;
-use abide_session::frame::Heritage;
+use abide_session::frame::InheritedLimits;
 
 /// The longest name of an agent, in bytes.
 const AGENT_LIMIT: usize = 200;
@@ -270,7 +270,7 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
 }
 
 /// What commands inherit of whoever asks.
-pub fn heritage(headers: &HeaderMap) -> Result<Option<Heritage>, Problem> {
+pub fn heritage(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
     let heritage: Option<wire::Heritage> = json(headers, wire::HERITAGE_HEADER)?;
     Ok(heritage.map(Into::into))
 }

@@ -135,14 +135,14 @@ pub struct Bound {
     pub hard: Option<u64>,
 }
 
-impl From<Heritage> for launch::Heritage {
+impl From<Heritage> for launch::InheritedLimits {
     fn from(heritage: Heritage) -> Self {
-        let bound = |bound: Bound| launch::Bound {
+        let bound = |bound: Bound| launch::ResourceLimit {
             resource: bound.resource,
             soft: bound.soft.unwrap_or(u64::MAX),
             hard: bound.hard.unwrap_or(u64::MAX),
         };
-        launch::Heritage {
+        launch::InheritedLimits {
             umask: heritage.umask,
             limits: heritage.limits.into_iter().map(bound).collect(),
         }

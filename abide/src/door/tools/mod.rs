@@ -44,7 +44,7 @@ pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use crate::daemon::{Handle, Pending, QuestionView, Step};
 use crate::world::probe::{Condition, Fingerprint};
-use abide_session::frame::Heritage;
+use abide_session::frame::InheritedLimits;
 use std::sync::Arc;
 
 /// Everything a call brings besides its arguments.
@@ -69,7 +69,7 @@ pub struct Context {
     /// A person calls, who may know of every agent's sessions.
     pub sees_all: bool,
     /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
-    pub heritage: Option<Heritage>,
+    pub heritage: Option<InheritedLimits>,
     /// How files were when the caller began to wait for a change of them; the others are looked at now.
     pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
 }
