@@ -270,7 +270,7 @@ fn a_fifo_in_place_of_a_file_of_a_session_blocks_nobody() {
         std::fs::remove_file(name.path()).expect("a segment");
         mkfifo(&name.path());
     }
-    for name in ["size", "limits", "read", "errands", "ending"] {
+    for name in ["size", "limits", "read", "requests", "ending"] {
         let _ = std::fs::remove_file(folder.join(name));
         mkfifo(&folder.join(name));
     }

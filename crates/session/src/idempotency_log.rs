@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::folder;
 
-const FILE: &str = "errands";
+const FILE: &str = "requests";
 /// Of how many it is known. Only what a daemon that died has not answered is asked for again.
 const MOST: usize = 64;
 /// Bytes that are kept of a name, which may be long: as many digits of its hash.
@@ -20,12 +20,12 @@ const DIGITS: usize = 32;
 const LINE: usize = DIGITS + 1;
 
 /// One request that acts upon a session, and may come again where it has a name.
-pub struct Errand {
+pub struct IdempotentRequest {
     path: PathBuf,
     line: Option<String>,
 }
 
-impl Errand {
+impl IdempotentRequest {
     /// To do `what` to the session with this folder, under this name. What else is done under the same name
     /// is another.
     pub fn of(session_folder: &Path, what: &str, name: Option<&[u8]>) -> Self {
@@ -38,7 +38,7 @@ impl Errand {
             let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("{}\n", &digits[..DIGITS])
         });
-        Errand {
+        IdempotentRequest {
             path: session_folder.join(FILE),
             line,
         }
@@ -96,13 +96,16 @@ mod tests {
     #[test]
     fn what_has_begun_is_known_by_what_it_is_and_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
-        let errand =
-            |what: &str, name: &str| Errand::of(folder.path(), what, Some(name.as_bytes()));
-        assert!(!errand("signal", "a").has_begun());
-        errand("signal", "a").begin();
-        assert!(errand("signal", "a").has_begun());
-        assert!(!errand("signal", "b").has_begun() && !errand("input", "a").has_begun());
-        let nameless = Errand::of(folder.path(), "signal", None);
+        let request_entry = |what: &str, name: &str| {
+            IdempotentRequest::of(folder.path(), what, Some(name.as_bytes()))
+        };
+        assert!(!request_entry("signal", "a").has_begun());
+        request_entry("signal", "a").begin();
+        assert!(request_entry("signal", "a").has_begun());
+        assert!(
+            !request_entry("signal", "b").has_begun() && !request_entry("input", "a").has_begun()
+        );
+        let nameless = IdempotentRequest::of(folder.path(), "signal", None);
         nameless.begin();
         assert!(!nameless.has_begun());
     }
@@ -110,12 +113,17 @@ mod tests {
     #[test]
     fn the_last_ones_are_known_and_no_more() {
         let folder = tempfile::tempdir().unwrap();
-        let errand = |n: usize| Errand::of(folder.path(), "x", Some(n.to_string().as_bytes()));
+        let request_entry =
+            |n: usize| IdempotentRequest::of(folder.path(), "x", Some(n.to_string().as_bytes()));
         for n in 0..MOST + 2 {
-            errand(n).begin();
-            errand(n).begin();
+            request_entry(n).begin();
+            request_entry(n).begin();
         }
-        assert!(!errand(1).has_begun() && errand(2).has_begun() && errand(MOST + 1).has_begun());
+        assert!(
+            !request_entry(1).has_begun()
+                && request_entry(2).has_begun()
+                && request_entry(MOST + 1).has_begun()
+        );
         let length = std::fs::metadata(folder.path().join(FILE)).unwrap().len();
         assert_eq!(length, (MOST * LINE) as u64);
     }

@@ -23,7 +23,7 @@ use crate::door::signals;
 use crate::door::tools::{self, Args, BadInput};
 use crate::world::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
-use abide_session::idempotency_log::Errand;
+use abide_session::idempotency_log::IdempotentRequest;
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
 
@@ -104,12 +104,12 @@ pub async fn signal(
     })?;
     let once = body.get("key").and_then(Value::as_str);
     let once = once.map(checked_key).transpose()?;
-    let errand = Errand::of(&view.folder, "signal", once.as_deref());
+    let request_entry = IdempotentRequest::of(&view.folder, "signal", once.as_deref());
     if view.runs() {
-        errand.begin();
+        request_entry.begin();
         let keepers = state.handle.keepers();
         keepers.send(view.id, &ToKeeper::Signal { number, once });
-    } else if !errand.has_begun() {
+    } else if !request_entry.has_begun() {
         return Err(ended(view.id));
     }
     Ok(Json(facts(&view)))

@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 use super::{Args, BadInput, Context, Finished, Remains, ToolResult, output, report};
 use crate::config::Config;
 use crate::daemon::{Handle, Pending, SessionView};
-use abide_session::idempotency_log::Errand;
+use abide_session::idempotency_log::IdempotentRequest;
 
 /// The actions, in the order in which they are described.
 pub(super) const ACTIONS: [&str; 10] = [
@@ -198,9 +198,9 @@ impl Desk {
     }
 
     /// What this request does to a session, which it may have begun to do under another daemon.
-    fn errand(&self, view: &SessionView, what: &str) -> Errand {
+    fn request_entry(&self, view: &SessionView, what: &str) -> IdempotentRequest {
         let name = self.context.request_key.as_deref().map(str::as_bytes);
-        Errand::of(&view.folder, what, name)
+        IdempotentRequest::of(&view.folder, what, name)
     }
 
     /// Has the core do something. `None`: the daemon is stopping.

@@ -133,14 +133,14 @@ impl Desk {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
         };
-        let errand = self.errand(&view, "signal");
+        let request_entry = self.request_entry(&view, "signal");
         if view.runs() {
-            errand.begin();
+            request_entry.begin();
             let _guard = self.attend(&view).await;
             let keepers = self.handle.keepers();
             let once = self.context.request_key.clone().map(String::into_bytes);
             keepers.send(view.id, &ToKeeper::Signal { number, once });
-        } else if !errand.has_begun() {
+        } else if !request_entry.has_begun() {
             return Some(Err(ended(view.id)));
         }
         let text = format!("Signal {number} sent to session '{}'", view.id);

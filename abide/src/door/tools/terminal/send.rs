@@ -61,11 +61,11 @@ impl Desk {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
         };
-        let errand = self.errand(&view, "input");
+        let request_entry = self.request_entry(&view, "input");
         let runs = view.runs();
         match runs {
-            true => errand.begin(),
-            false if errand.has_begun() => {}
+            true => request_entry.begin(),
+            false if request_entry.has_begun() => {}
             false => return Some(Err(ended(view.id))),
         }
         let mut guard = self.attend(&view).await;
