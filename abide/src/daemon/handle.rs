@@ -26,7 +26,7 @@ use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
 use abide_session::facts::{Facts, Looks};
 use abide_session::frame::InheritedLimits;
-use abide_session::read_cursors::Records;
+use abide_session::read_cursors::CursorFiles;
 
 /// What the loop takes in.
 pub enum Input {
@@ -127,7 +127,7 @@ struct Shared {
     past: Past,
     prober: Arc<Prober>,
     screens: Arc<Screens>,
-    unread: Arc<Records>,
+    read_cursors: Arc<CursorFiles>,
     clients: Arc<Clients>,
     store: Arc<dyn Store>,
     again: mpsc::Sender<SendAgain>,
@@ -165,7 +165,7 @@ impl Handle {
         let shared = Shared {
             board: Board::default(),
             screens: Screens::new(means.keepers.clone()),
-            unread: Arc::default(),
+            read_cursors: Arc::default(),
             keepers: means.keepers,
             past: means.past,
             prober: means.prober,
@@ -279,8 +279,8 @@ impl Handle {
     }
 
     /// How far the readers of the sessions have read.
-    pub fn unread(&self) -> &Arc<Records> {
-        &self.shared.unread
+    pub fn read_cursors(&self) -> &Arc<CursorFiles> {
+        &self.shared.read_cursors
     }
 
     /// The secrets that a session was given when it was started: they must not be shown.

@@ -10,7 +10,7 @@
 
 use super::lines::Cursor;
 use super::mcp::front_of;
-use abide_session::read_cursors::Marks;
+use abide_session::read_cursors::Cursors;
 
 /// Callers that are not connected.
 const CALLERS: &str = "-";
@@ -32,8 +32,8 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// How far it has read.
-    pub fn position(self, marks: &Marks) -> Cursor {
-        self.begin(&Positions::read(marks))
+    pub fn position(self, cursors: &Cursors) -> Cursor {
+        self.begin(&Positions::read(cursors))
     }
 
     /// Where this request begins to read.
@@ -45,8 +45,8 @@ impl Reader<'_> {
     }
 
     /// It has read up to here.
-    pub fn remember(self, marks: &mut Marks, cursor: Cursor) {
-        let before = Positions::read(marks);
+    pub fn remember(self, cursors: &mut Cursors, cursor: Cursor) {
+        let before = Positions::read(cursors);
         let mut known = before.clone();
         if self.client.is_some() {
             let furthest = known.of(FURTHEST).unwrap_or_default();
@@ -67,7 +67,7 @@ impl Reader<'_> {
         }
         known.set(self.name(), cursor);
         if known != before {
-            *marks = known.written();
+            *cursors = known.written();
         }
     }
 
@@ -80,9 +80,9 @@ impl Reader<'_> {
 struct Positions(Vec<(String, Cursor)>);
 
 impl Positions {
-    fn read(marks: &Marks) -> Self {
+    fn read(cursors: &Cursors) -> Self {
         let read = |(name, cursor): &(String, String)| Some((name.clone(), cursor.parse().ok()?));
-        Positions(marks.iter().filter_map(read).collect())
+        Positions(cursors.iter().filter_map(read).collect())
     }
 
     fn of(&self, name: &str) -> Option<Cursor> {
@@ -97,7 +97,7 @@ impl Positions {
         }
     }
 
-    fn written(&self) -> Marks {
+    fn written(&self) -> Cursors {
         let is_client =
             |name: &str| name != CALLERS && name != FURTHEST && front_of(name).is_none();
         let names = self.0.iter().map(|(name, _)| name.as_str());
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn nobody_takes_anything_from_anybody() {
-        let marks = &mut Marks::new();
+        let cursors = &mut Cursors::new();
         let both = ["a".to_owned(), "b".to_owned()];
         let (a, b) = (client("a", &both), client("b", &both));
         let caller = Reader {
@@ -134,54 +134,54 @@ mod tests {
             connected: &both,
             request: None,
         };
-        a.remember(marks, Cursor::at(5));
-        assert_eq!(a.position(marks), Cursor::at(5));
-        assert_eq!(b.position(marks), Cursor::at(0));
-        assert_eq!(caller.position(marks), Cursor::at(0));
-        caller.remember(marks, Cursor::at(3));
-        a.remember(marks, Cursor::at(9));
-        assert_eq!(b.position(marks), Cursor::at(0));
-        assert_eq!(caller.position(marks), Cursor::at(3));
+        a.remember(cursors, Cursor::at(5));
+        assert_eq!(a.position(cursors), Cursor::at(5));
+        assert_eq!(b.position(cursors), Cursor::at(0));
+        assert_eq!(caller.position(cursors), Cursor::at(0));
+        caller.remember(cursors, Cursor::at(3));
+        a.remember(cursors, Cursor::at(9));
+        assert_eq!(b.position(cursors), Cursor::at(0));
+        assert_eq!(caller.position(cursors), Cursor::at(3));
         // Whoever comes later goes on where clients have come.
         let alone = ["c".to_owned()];
-        assert_eq!(client("c", &alone).position(marks), Cursor::at(9));
+        assert_eq!(client("c", &alone).position(cursors), Cursor::at(9));
     }
 
     #[test]
     fn a_request_that_is_said_again_reads_the_same_again() {
-        let marks = &mut Marks::new();
+        let cursors = &mut Cursors::new();
         let keys = [1, 2, 3].map(|ordinal| crate::door::mcp::client::key("a", ordinal));
         let [first, second, third] = keys.each_ref().map(|key| Reader {
             request: Some(key),
             ..client("a", &[])
         });
-        first.remember(marks, Cursor::at(5));
-        assert_eq!(first.position(marks), Cursor::at(0));
-        first.remember(marks, Cursor::at(7));
-        assert_eq!(first.position(marks), Cursor::at(0));
-        assert_eq!(second.position(marks), Cursor::at(7));
-        second.remember(marks, Cursor::at(9));
-        assert_eq!(second.position(marks), Cursor::at(7));
+        first.remember(cursors, Cursor::at(5));
+        assert_eq!(first.position(cursors), Cursor::at(0));
+        first.remember(cursors, Cursor::at(7));
+        assert_eq!(first.position(cursors), Cursor::at(0));
+        assert_eq!(second.position(cursors), Cursor::at(7));
+        second.remember(cursors, Cursor::at(9));
+        assert_eq!(second.position(cursors), Cursor::at(7));
         // What found nothing has nothing to read again.
-        third.remember(marks, Cursor::at(9));
-        assert_eq!(second.position(marks), Cursor::at(7));
-        assert_eq!(third.position(marks), Cursor::at(9));
-        assert_eq!(client("a", &[]).position(marks), Cursor::at(9));
+        third.remember(cursors, Cursor::at(9));
+        assert_eq!(second.position(cursors), Cursor::at(7));
+        assert_eq!(third.position(cursors), Cursor::at(9));
+        assert_eq!(client("a", &[]).position(cursors), Cursor::at(9));
     }
 
     #[test]
     fn clients_without_number_are_not_remembered() {
-        let marks = &mut Marks::new();
+        let cursors = &mut Cursors::new();
         for n in 0..100 {
             let name = format!("front{n}");
             let reader = Reader {
                 request: Some(&crate::door::mcp::client::key(&name, 7)),
                 ..client(&name, &[])
             };
-            reader.remember(marks, Cursor::at(n + 1));
+            reader.remember(cursors, Cursor::at(n + 1));
         }
-        assert_eq!(Positions::read(marks).0.len(), 2 * MOST + 1);
-        let last = client("front99", &[]).position(marks);
+        assert_eq!(Positions::read(cursors).0.len(), 2 * MOST + 1);
+        let last = client("front99", &[]).position(cursors);
         assert_eq!(last, Cursor::at(100));
     }
 }

@@ -1,5 +1,5 @@
 //! How far the readers of a session have read, in a small file beside its log: it outlives the daemon,
-//! and costs no more than the read itself. Where it is lost, everything counts as unread again.
+//! and costs no more than the read itself. Where it is lost, everything counts as cursors again.
 //!
 //! Whoever has read gets the answer first; that it has read is put off until the answer has left. A daemon
 //! that dies in between tells the same once more, which is better than never. What is put off is known
@@ -24,69 +24,69 @@ const ROOM: usize = 1 << 10;
 const LONGEST: usize = 1 << 20;
 
 /// Who has read how far: names and cursors, as they are written down.
-pub type Marks = Vec<(String, String)>;
+pub type Cursors = Vec<(String, String)>;
 
 /// A change that is not made yet.
-type Change = Box<dyn FnOnce(&mut Marks) + Send>;
+type Change = Box<dyn FnOnce(&mut Cursors) + Send>;
 
-/// The records of the sessions that somebody reads from now. There is one of each, however many read.
+/// The files of the sessions that somebody reads from now. There is one of each, however many read.
 #[derive(Default)]
-pub struct Records(Mutex<HashMap<PathBuf, Shared>>);
+pub struct CursorFiles(Mutex<HashMap<PathBuf, Shared>>);
 
 struct Shared {
-    record: Arc<Mutex<Record>>,
-    holders: usize,
+    file: Arc<Mutex<CursorFile>>,
+    users: usize,
 }
 
-impl Records {
+impl CursorFiles {
     /// That of the session whose folder this is. Nobody may have read yet.
-    pub fn of(self: &Arc<Self>, session_folder: &Path) -> Unread {
+    pub fn of(self: &Arc<Self>, session_folder: &Path) -> ReadCursors {
         let mut all = self.0.lock().expect("no holder panics");
         let shared = all
             .entry(session_folder.to_owned())
             .or_insert_with(|| Shared {
-                record: Arc::new(Mutex::new(Record::load(session_folder))),
-                holders: 0,
+                file: Arc::new(Mutex::new(CursorFile::load(session_folder))),
+                users: 0,
             });
-        shared.holders += 1;
-        Unread {
-            records: self.clone(),
+        shared.users += 1;
+        ReadCursors {
+            files: self.clone(),
             folder: session_folder.to_owned(),
-            record: shared.record.clone(),
+            file: shared.file.clone(),
         }
     }
 }
 
 /// The readers of one session. Once it is let go of, whatever was put off is written down.
-pub struct Unread {
-    records: Arc<Records>,
+pub struct ReadCursors {
+    files: Arc<CursorFiles>,
     folder: PathBuf,
-    record: Arc<Mutex<Record>>,
+    file: Arc<Mutex<CursorFile>>,
 }
 
-impl Unread {
+impl ReadCursors {
     /// Looks who has read how far.
-    pub fn look<T>(&self, see: impl FnOnce(&Marks) -> T) -> T {
-        let mut record = self.record.lock().expect("no holder panics");
-        record.make_changes();
-        see(&record.marks)
+    pub fn with<T>(&self, see: impl FnOnce(&Cursors) -> T) -> T {
+        let mut file = self.file.lock().expect("no holder panics");
+        file.apply_changes();
+        see(&file.cursors)
     }
 
     /// Somebody has read. It is noted when somebody else wants to know, and at the latest when this is let go of.
-    pub fn put_off(&self, change: impl FnOnce(&mut Marks) + Send + 'static) {
-        let mut record = self.record.lock().expect("no holder panics");
-        record.changes.push(Box::new(change));
+    pub fn defer(&self, change: impl FnOnce(&mut Cursors) + Send + 'static) {
+        let mut file = self.file.lock().expect("no holder panics");
+        file.changes.push(Box::new(change));
     }
 }
 
-impl Drop for Unread {
+impl Drop for ReadCursors {
     fn drop(&mut self) {
         // Whoever comes next finds it in memory or on the disk, and nothing between.
-        let mut all = self.records.0.lock().expect("no holder panics");
-        self.record.lock().expect("no holder panics").write_down();
+        let mut all = self.files.0.lock().expect("no holder panics");
+        self.file.lock().expect("no holder panics").save();
         if let Some(shared) = all.get_mut(&self.folder) {
-            shared.holders -= 1;
-            if shared.holders == 0 {
+            shared.users -= 1;
+            if shared.users == 0 {
                 all.remove(&self.folder);
             }
         }
@@ -94,10 +94,10 @@ impl Drop for Unread {
 }
 
 /// What is known of one session. Its file stays open, so that it has only to be written to.
-struct Record {
+struct CursorFile {
     path: PathBuf,
     file: Option<File>,
-    marks: Marks,
+    cursors: Cursors,
     changes: Vec<Change>,
     /// The file does not say yet what is known.
     unwritten: bool,
@@ -105,7 +105,7 @@ struct Record {
     length: usize,
 }
 
-impl Record {
+impl CursorFile {
     fn load(session_folder: &Path) -> Self {
         let path = session_folder.join(FILE);
         let mut options = OpenOptions::new();
@@ -119,36 +119,36 @@ impl Record {
             let (name, cursor) = line.split_once(' ')?;
             Some((name.to_owned(), cursor.trim_end().to_owned()))
         };
-        Record {
+        CursorFile {
             path,
             file,
-            marks: text.lines().filter_map(pair).collect(),
+            cursors: text.lines().filter_map(pair).collect(),
             changes: Vec::new(),
             unwritten: false,
             length,
         }
     }
 
-    fn make_changes(&mut self) {
+    fn apply_changes(&mut self) {
         if self.changes.is_empty() {
             return;
         }
-        let before = self.marks.clone();
+        let before = self.cursors.clone();
         for change in std::mem::take(&mut self.changes) {
-            change(&mut self.marks);
+            change(&mut self.cursors);
         }
-        self.unwritten |= self.marks != before;
+        self.unwritten |= self.cursors != before;
     }
 
     /// Brings the file up to date.
-    fn write_down(&mut self) {
-        self.make_changes();
+    fn save(&mut self) {
+        self.apply_changes();
         if !std::mem::take(&mut self.unwritten) {
             return;
         }
         crash_point("read.told");
         let mut text = String::new();
-        for (name, cursor) in &self.marks {
+        for (name, cursor) in &self.cursors {
             // Who has a name that is none is left out.
             if !name.is_empty() && !name.contains(char::is_whitespace) {
                 text.push_str(&format!("{name} {cursor:<WIDTH$}\n"));
@@ -201,27 +201,27 @@ fn whole(file: &File) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn marks(marks: &[(&str, &str)]) -> Marks {
+    fn cursors(cursors: &[(&str, &str)]) -> Cursors {
         let owned = |(name, cursor): &(&str, &str)| ((*name).to_owned(), (*cursor).to_owned());
-        marks.iter().map(owned).collect()
+        cursors.iter().map(owned).collect()
     }
 
     #[test]
     fn what_is_written_takes_the_place_of_what_was() {
         let folder = tempfile::tempdir().unwrap();
-        let records = Arc::new(Records::default());
-        assert_eq!(records.of(folder.path()).look(Marks::clone), []);
+        let files = Arc::new(CursorFiles::default());
+        assert_eq!(files.of(folder.path()).with(Cursors::clone), []);
         for written in [
-            marks(&[("a", "1")]),
-            marks(&[("a", "123456o100E99p"), ("b", "7")]),
-            marks(&[("a", "8")]),
+            cursors(&[("a", "1")]),
+            cursors(&[("a", "123456o100E99p"), ("b", "7")]),
+            cursors(&[("a", "8")]),
         ] {
-            let unread = records.of(folder.path());
+            let cursors = files.of(folder.path());
             let new = written.clone();
-            unread.put_off(|known| *known = new);
-            drop(unread);
-            let found = Arc::new(Records::default()).of(folder.path());
-            assert_eq!(found.look(Marks::clone), written);
+            cursors.defer(|known| *known = new);
+            drop(cursors);
+            let found = Arc::new(CursorFiles::default()).of(folder.path());
+            assert_eq!(found.with(Cursors::clone), written);
         }
     }
 
@@ -230,18 +230,18 @@ mod tests {
     #[test]
     fn what_is_put_off_is_known_here_and_written_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let here = Arc::new(Records::default());
-        let elsewhere = || Arc::new(Records::default()).of(folder.path());
+        let here = Arc::new(CursorFiles::default());
+        let elsewhere = || Arc::new(CursorFiles::default()).of(folder.path());
         let (one, other) = (here.of(folder.path()), here.of(folder.path()));
-        one.put_off(|known| known.push(("a".into(), "5".into())));
-        assert_eq!(other.look(Marks::clone), marks(&[("a", "5")]));
-        assert_eq!(elsewhere().look(Marks::clone), []);
+        one.defer(|known| known.push(("a".into(), "5".into())));
+        assert_eq!(other.with(Cursors::clone), cursors(&[("a", "5")]));
+        assert_eq!(elsewhere().with(Cursors::clone), []);
         drop(one);
-        assert_eq!(elsewhere().look(Marks::clone), marks(&[("a", "5")]));
-        other.put_off(|known| known.push(("b".into(), "7".into())));
+        assert_eq!(elsewhere().with(Cursors::clone), cursors(&[("a", "5")]));
+        other.defer(|known| known.push(("b".into(), "7".into())));
         drop(other);
-        let both = marks(&[("a", "5"), ("b", "7")]);
-        assert_eq!(elsewhere().look(Marks::clone), both);
+        let both = cursors(&[("a", "5"), ("b", "7")]);
+        assert_eq!(elsewhere().with(Cursors::clone), both);
         assert!(here.0.lock().unwrap().is_empty());
     }
 }

@@ -21,7 +21,7 @@ use crate::world::keepers::{Follower, LogProgress};
 use crate::world::search::Pattern;
 use abide_session::folder;
 use abide_session::log::Log;
-use abide_session::read_cursors::Unread;
+use abide_session::read_cursors::ReadCursors;
 
 pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
 
@@ -77,15 +77,15 @@ impl Desk {
             .context
             .standby
             .map_or(read.timeout, |standby| read.timeout.min(standby));
-        let unread = self.handle.unread().of(&view.folder);
-        let from = read.since.unwrap_or_else(|| self.position(&view, &unread));
+        let cursors = self.handle.read_cursors().of(&view.folder);
+        let from = read.since.unwrap_or_else(|| self.position(&view, &cursors));
         let mut reading = self.reading(&view, timeout);
         let mut found = match reading.find(from, &read).await {
             Ok(found) => found,
             Err(fault) => return Some(Err(unreadable(&fault))),
         };
         if read.since.is_none() {
-            self.has_read(&view, &unread, found.cursor);
+            self.has_read(&view, &cursors, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = Map::new();
@@ -106,35 +106,35 @@ impl Desk {
         }
         let ended = (!found.full && !view.runs()).then_some(view.id);
         let result = self.told(&view, &reading, found, more);
-        let finished = self.finished(result, guard, unread, reading);
+        let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
 
     /// How far the caller has read.
-    pub(super) fn position(&self, view: &SessionView, unread: &Unread) -> Cursor {
+    pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
         let connected = self.handle.clients().connected_of(&view.state.agent.0);
         let reader = Reader {
             client: self.context.client.as_deref(),
             connected: &connected,
             request: self.context.request_key.as_deref(),
         };
-        unread.look(|marks| reader.position(marks))
+        cursors.with(|all| reader.position(all))
     }
 
     /// The caller has read up to here, which is noted after it has the answer.
-    pub(super) fn has_read(&self, view: &SessionView, unread: &Unread, cursor: Cursor) {
+    pub(super) fn has_read(&self, view: &SessionView, cursors: &ReadCursors, cursor: Cursor) {
         let (clients, agent) = (self.handle.clients().clone(), view.state.agent.clone());
         let (client, request) = (
             self.context.client.clone(),
             self.context.request_key.clone(),
         );
-        unread.put_off(move |marks| {
+        cursors.defer(move |all| {
             let reader = Reader {
                 client: client.as_deref(),
                 connected: &clients.connected_of(&agent.0),
                 request: request.as_deref(),
             };
-            reader.remember(marks, cursor);
+            reader.remember(all, cursor);
         });
     }
 
@@ -143,14 +143,14 @@ impl Desk {
         &self,
         result: super::ToolResult,
         guard: Pending,
-        unread: Unread,
+        cursors: ReadCursors,
         reading: Reading,
     ) -> Finished {
         // Over HTTP a command may end before it is known that the result has been taken. That must not
         // count as told.
         let guard = self.context.client.is_some().then_some(guard);
         // In this order: what was told is noted first, and files are closed last.
-        let remains = Remains::of((unread, guard, reading));
+        let remains = Remains::of((cursors, guard, reading));
         Finished {
             result,
             tells: None,

@@ -81,8 +81,8 @@ impl Desk {
         if runs && let Err(sentence) = self.type_in(&view, &bytes).await {
             return Some(Err(sentence));
         }
-        let unread = self.handle.unread().of(&view.folder);
-        let from = self.position(&view, &unread);
+        let cursors = self.handle.read_cursors().of(&view.folder);
+        let from = self.position(&view, &cursors);
         let mut reading = self.reading(&view, SETTLE);
         let settled = Settled {
             sent_at,
@@ -95,7 +95,7 @@ impl Desk {
             Ok(found) => found,
             Err(fault) => return Some(Err(unreadable(&fault))),
         };
-        self.has_read(&view, &unread, found.cursor);
+        self.has_read(&view, &cursors, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = fields! {"sent": bytes.len()};
         if view.runs() {
@@ -106,7 +106,7 @@ impl Desk {
         }
         let ended = (!found.full && !view.runs()).then_some(view.id);
         let result = self.told(&view, &reading, found, more);
-        let finished = self.finished(result, guard, unread, reading);
+        let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
 
