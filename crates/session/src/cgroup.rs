@@ -1,5 +1,5 @@
-//! A control group of a session's own: the one means that nothing in the tree can slip out of
-//! without being allowed to.
+//! The cgroup v2 leaf of a session: the one containment that a process of the tree cannot leave without
+//! permission.
 
 use std::fs::File;
 use std::io;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// The folder of this process's own control group, where the second version is mounted.
+/// Directory of this process's own cgroup, if cgroup v2 is mounted.
 pub fn own_folder() -> Option<PathBuf> {
     folder_in("/proc/self/cgroup")
 }
 
-/// The same of another process.
+/// Directory of another process's cgroup.
 pub fn folder_of(pid: i32) -> Option<PathBuf> {
     folder_in(&format!("/proc/{pid}/cgroup"))
 }
@@ -39,18 +39,18 @@ fn find(mounts: &str, groups: &str) -> Option<PathBuf> {
     })
 }
 
-/// The group of one session.
+/// The cgroup of one session.
 pub struct Leaf {
-    /// Where it is.
+    /// Path of the cgroup.
     pub path: PathBuf,
-    /// Its folder, opened.
+    /// The open directory of the cgroup.
     pub folder: OwnedFd,
-    /// What becomes exceptional when the answer of [`Leaf::populated`] changes.
+    /// `cgroup.events`: `POLLPRI` is raised when the result of [`Leaf::populated`] changes.
     pub events: File,
 }
 
 impl Leaf {
-    /// Makes the group below `base`.
+    /// Creates the cgroup below `base`.
     pub fn make(base: &Path, session: &str) -> io::Result<Self> {
         let path = group_of(base, session);
         match std::fs::create_dir(&path) {
@@ -73,7 +73,7 @@ impl Leaf {
         }
     }
 
-    /// A group that exists.
+    /// Opens a cgroup that exists.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
@@ -84,8 +84,7 @@ impl Leaf {
         })
     }
 
-    /// Lets it have at most so many processes and threads, where the kernel counts them for this group: only if the
-    /// group above hands the `pids` controller on. 0: any number.
+    /// Sets `pids.max`, if the parent cgroup delegates the `pids` controller. 0 means no limit.
     pub fn limit_processes(&self, most: u32) {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         if most > 0
@@ -95,7 +94,7 @@ impl Leaf {
         }
     }
 
-    /// Kills everything in it and below it.
+    /// Kills all processes in the cgroup and below it with `cgroup.kill`.
     pub fn kill(&self) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.folder, "cgroup.kill", flags, Mode::empty())?;
@@ -103,8 +102,8 @@ impl Leaf {
         Ok(())
     }
 
-    /// Whether any process lives in it or below it. A group that cannot be read is taken as empty:
-    /// it is gone.
+    /// True if a process lives in the cgroup or below it. A cgroup that cannot be read counts as empty: it
+    /// was removed.
     pub fn populated(&self) -> bool {
         let mut bytes = [0; COUNTERS_SIZE];
         let len = self.events.read_at(&mut bytes, 0).unwrap_or(0);
@@ -114,14 +113,14 @@ impl Leaf {
                 .any(|line| line == b"\npopulated 1")
     }
 
-    /// The processes in it and below it.
+    /// Pids of the processes in the cgroup and below it.
     pub fn processes(&self) -> Vec<i32> {
         let mut all = Vec::new();
         collect(&self.path, &mut all);
         all
     }
 
-    /// Whether the process with this number is in it or below it.
+    /// True if the process with this pid is in the cgroup or below it.
     pub fn holds(&self, pid: i32) -> bool {
         let Ok(groups) = std::fs::read_to_string(format!("/proc/{pid}/cgroup")) else {
             return false;
@@ -135,18 +134,18 @@ impl Leaf {
             .is_some_and(|path| path.split('/').any(|part| part == name))
     }
 
-    /// How many processes the kernel killed in it for want of memory; `None`: not counted here.
+    /// Number of OOM kills in the cgroup; `None` if the kernel does not count them here.
     pub fn oom_kills(&self) -> Option<u64> {
         counter(&self.path.join("memory.events"))
     }
 
-    /// Takes the group away, with the groups that were made in it.
+    /// Removes the cgroup and the cgroups below it.
     pub fn remove(&self) {
         remove(&self.path);
     }
 }
 
-/// Takes the group away that was made for a session, where that is over or never began.
+/// Removes the cgroup of a session that has ended or never began.
 pub fn remove_group_of(session: &str) {
     if let Some(base) = own_folder() {
         remove(&group_of(&base, session));
@@ -187,8 +186,8 @@ fn folders(group: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The file that counts out-of-memory kills where this process is: in its memory group of the first
-/// version, or in the nearest group of the second that counts them.
+/// The file that counts OOM kills for this process: in its memory cgroup (v1), or in the nearest cgroup
+/// (v2) that has the counter.
 pub fn oom_file() -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;

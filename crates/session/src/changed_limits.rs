@@ -1,5 +1,5 @@
-//! The limits of a session that were moved while it ran, in a small file beside its log, so that the
-//! next daemon goes by them too. The hard limit is here to be shown; the keeper enforces it.
+//! Limits of a session that were changed while it ran, in a small file beside its log, so that the next
+//! daemon applies them too. The hard limit is stored to be shown; the keeper enforces it.
 
 use std::io;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{folder, private_file};
 
 const FILE: &str = "limits";
 
-/// What was moved last.
+/// The limits after the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The idle limit.
@@ -19,18 +19,18 @@ pub struct Moved {
     pub inactivity: Option<Millis>,
     /// The hard limit, counted from the session's start.
     pub deadline: Option<Millis>,
-    /// Nobody is to be asked about its idleness before then. Such a session has not outlived the boot
-    /// that this clock counts from.
+    /// Earliest time for the next question about idleness. Such a session has not outlived the boot that
+    /// this clock counts from.
     pub unasked_until: Mono,
 }
 
-/// What was written down for the session in this folder; `None`: nothing was moved.
+/// Reads the changed limits of the session in this directory; `None` if none was changed.
 pub fn moved(folder: &Path) -> Option<Moved> {
     let text = folder::read(&folder.join(FILE)).ok()??;
     parse(std::str::from_utf8(&text).ok()?)
 }
 
-/// Writes it down, whole or not at all.
+/// Writes the changed limits, atomically.
 pub fn remember(folder: &Path, moved: Moved) -> io::Result<()> {
     private_file::write(&folder.join(FILE), &text(moved))
 }

@@ -1,4 +1,4 @@
-//! What the child has still to read.
+//! Input that the child has not read yet.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,24 +10,24 @@ use super::frame::Once;
 /// The character that ends the input of a terminal.
 const END_OF_INPUT: u8 = 4;
 
-/// Of how many names it is known how much came under them. Only what a daemon that died has not
-/// answered is said again.
+/// Number of idempotency keys that are remembered. A client only repeats what a daemon that died has not
+/// answered.
 const NAMES: usize = 64;
 
-/// The way to a child's standard input. What the child does not take waits here, however much that is: a
-/// daemon has no more than [`INPUT_WINDOW`](super::frame::INPUT_WINDOW) on its way. Were it left in the
-/// connection, a kill would wait behind it.
+/// The write end of a child's standard input and the bytes that wait for it. The queue is not bounded here:
+/// a daemon has no more than [`INPUT_WINDOW`](super::frame::INPUT_WINDOW) bytes in flight. If the bytes
+/// stayed in the connection, a kill would wait behind them.
 pub struct ChildInput {
     to: Option<OwnedFd>,
     terminal: bool,
     queue: Vec<u8>,
     closing: bool,
-    /// How much came under each of the last names.
+    /// Bytes received under each of the last keys.
     named: VecDeque<(Vec<u8>, u64)>,
 }
 
 impl ChildInput {
-    /// Feeds what is queued into `to`.
+    /// Writes what is queued to `to`.
     pub fn new(to: Option<OwnedFd>, terminal: bool) -> Self {
         ChildInput {
             to,
@@ -38,8 +38,8 @@ impl ChildInput {
         }
     }
 
-    /// Puts bytes behind those that wait. What came before under the same name, and what comes after
-    /// the end, is of no use to anybody and counts as taken: how much that is, is returned.
+    /// Appends bytes to the queue. Bytes that were received before under the same key, and bytes after the
+    /// end of input, are dropped and count as taken; their number is returned.
     pub fn push(&mut self, mut bytes: Vec<u8>, once: Option<Once>) -> u64 {
         if self.to.is_none() || self.closing {
             return bytes.len() as u64;
@@ -54,14 +54,14 @@ impl ChildInput {
         known as u64
     }
 
-    /// Whether no signal came under this name before. From now on one did. Input of the same name is
-    /// something else.
+    /// True for the first signal under this key, which is then remembered. Input under the same key is
+    /// counted separately.
     pub fn is_new(&mut self, name: &[u8]) -> bool {
         let key = [b"signal ", name].concat();
         self.known(Once { key, from: 0 }, 1) == 0
     }
 
-    /// How many of the bytes came before. From now on all of them did.
+    /// Number of bytes that were received before under this key. All of them are remembered from now on.
     fn known(&mut self, once: Once, length: usize) -> usize {
         let until = once.from.saturating_add(length as u64);
         if let Some((_, came)) = self.named.iter_mut().find(|(key, _)| *key == once.key) {
@@ -76,7 +76,7 @@ impl ChildInput {
         0
     }
 
-    /// The child is to find the end after what waits.
+    /// Closes the input after the queued bytes.
     pub fn close(&mut self) {
         if self.terminal && !self.closing {
             self.queue.push(END_OF_INPUT);
@@ -85,7 +85,7 @@ impl ChildInput {
         self.close_if_done();
     }
 
-    /// For polling, while something waits.
+    /// Descriptor to poll for writing while bytes are queued.
     pub fn wants_out(&self) -> Option<BorrowedFd<'_>> {
         self.to
             .as_ref()
@@ -93,7 +93,7 @@ impl ChildInput {
             .map(AsFd::as_fd)
     }
 
-    /// Writes what the child takes; returns how much.
+    /// Writes as many queued bytes as the child takes; returns their number.
     pub fn flush(&mut self) -> u64 {
         let Some(to) = &self.to else {
             return 0;
@@ -104,7 +104,7 @@ impl ChildInput {
                 Ok(count) => taken += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                // Nobody reads any more.
+                // No process reads any more.
                 Err(_) => {
                     taken = self.queue.len();
                     self.closing = true;

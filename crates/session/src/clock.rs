@@ -1,4 +1,4 @@
-//! The three clocks, asked directly: the keeper has no runtime that could ask for it.
+//! The three clocks of the kernel, read directly: a keeper has no runtime.
 
 /// Milliseconds of the monotonic clock, which stands still while the machine sleeps.
 pub fn mono_ms() -> u64 {

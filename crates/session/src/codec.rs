@@ -1,8 +1,8 @@
-//! Numbers and byte strings on the wire between daemon and keeper. Knows nothing of what they mean.
+//! Encoding of numbers and byte strings in frames between daemon and keeper.
 
 use abide_core::{Containment, End, Exit};
 
-/// Bytes that do not say what they should.
+/// Error for bytes that are no valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

@@ -1,5 +1,5 @@
-//! The connection to a daemon. It never blocks: what a daemon does not take is buffered up to a
-//! limit, and a daemon that takes nothing beyond that is let go.
+//! The connection to a daemon. It never blocks: frames that the daemon does not read are buffered up to a
+//! limit, and a daemon that reads nothing beyond that is disconnected.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::frame::{FromKeeper, ToKeeper};
 
-/// What a daemon may leave untaken.
+/// Limit of bytes that a daemon has not read.
 const UNTAKEN_LIMIT: usize = 64 << 10;
 const READ_SIZE: usize = 8 << 10;
 
@@ -25,7 +25,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Speaks over a connected socket.
+    /// Uses a connected socket.
     pub fn new(socket: OwnedFd) -> Self {
         let _ = rustix::io::ioctl_fionbio(&socket, true);
         Connection {
@@ -37,22 +37,22 @@ impl Connection {
         }
     }
 
-    /// For polling.
+    /// Descriptor to poll.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether there is something the daemon has not taken yet.
+    /// True while bytes wait for the daemon to read.
     pub fn wants_out(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// Whether nobody is there any more.
+    /// True once the connection has failed.
     pub fn broken(&self) -> bool {
         self.broken
     }
 
-    /// Whether whoever spoke here has gone by now, though not all that it said may have been heard.
+    /// True if the peer has disconnected, although not all of its frames may have been handled.
     pub fn deserted(&self) -> bool {
         let at_once = Timespec {
             tv_sec: 0,
@@ -73,7 +73,7 @@ impl Connection {
         frame.encode(&mut self.later);
     }
 
-    /// Says several things at once: whoever listens is woken once.
+    /// Sends several frames in one write, so that the daemon is woken once.
     pub fn say_all(&mut self, frames: &[FromKeeper]) {
         if frames.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! Places where a test may have the process die, so that what is left behind can be examined. A
-//! place that was not asked for costs one comparison.
+//! Crash points: named places at which a test can have the process killed, to examine what is left on disk.
+//! A crash point that was not requested costs one comparison.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,7 @@ struct Wish {
 
 static WISH: OnceLock<Option<Wish>> = OnceLock::new();
 
-/// Dies here, as if by `kill -9`, when `ABIDE_CRASH_AT` says `name` or `name:n` and this is the
-/// n-th time.
+/// Kills this process with SIGKILL if `ABIDE_CRASH_AT` is `name` or `name:n` and this is the n-th call.
 pub fn crash_point(name: &str) {
     let Some(wish) = WISH.get_or_init(read_wish) else {
         return;

@@ -1,7 +1,6 @@
-//! How many descriptors a process may have open at once.
-//!
-//! Most systems let a program have few unless it asks, because some old ones break beyond. The daemon
-//! asks: every session takes one. What it starts gets back the number it would have had without abide.
+//! `RLIMIT_NOFILE`, the limit of open file descriptors. Most systems set a low soft limit, because some old
+//! programs break beyond it. The daemon raises it, since every session takes a descriptor; programs that it
+//! starts get the original limit.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -10,10 +9,10 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What held before this process asked for more.
+/// The limits before this process raised them.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
-/// Lets this process have as many as it is allowed to.
+/// Raises the soft limit of this process to its hard limit.
 pub fn as_many_as_allowed() {
     let before = getrlimit(Resource::Nofile);
     BEFORE.get_or_init(|| before);
@@ -26,8 +25,8 @@ pub fn as_many_as_allowed() {
     }
 }
 
-/// Lets a program that is about to be started have as many as this process had in the beginning, or as
-/// many as there may be now, where somebody has taken some away.
+/// Restores the original limits in a program that is about to be started, or the present hard limit where
+/// that is lower now.
 pub fn as_before(command: &mut Command) {
     let Some(before) = BEFORE.get().cloned() else {
         return;

@@ -1,9 +1,9 @@
-//! A folder that lies apart from its neighbours on the disk.
+//! Placement of a new directory in a quiet block group of ext4.
 //!
-//! ext4 does not use the number of a file that was removed again for minutes, and whoever makes a file passes
-//! over all such numbers in its part of the disk, one by one. Where temporary files come and go, or where something was
-//! built, that makes a new file cost twenty times what it costs elsewhere. New folders lie in the same part as
-//! the folder they are made in, unless that one is marked as the root of unrelated folders.
+//! ext4 does not reuse the inode of a deleted file for some minutes, and creating a file scans all such inodes
+//! of the block group one by one. In a block group where temporary files come and go, or where something was
+//! built, a new file costs twenty times as much as elsewhere. A new directory is placed in the block group of
+//! its parent, unless the parent has the flag `EXT4_TOPDIR_FL`, which marks the root of unrelated directories.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use std::path::Path;
 
 use rustix::fs::{CWD, IFlags, RenameFlags};
 
-/// What the kernel calls ext4 (and ext2 and ext3, which do it the same way).
+/// Magic number of ext4 (also of ext2 and ext3, which behave the same).
 const EXT4: rustix::fs::FsWord = 0xEF53;
 
-/// Makes the folder, only for its owner, where it does not exist and the file system knows of parts. Otherwise
-/// nothing happens: whoever needs it makes it in the ordinary way.
+/// Creates the directory with mode 0700 in a block group of its own, if it does not exist and is on ext4.
+/// Otherwise this does nothing and the caller creates it in the ordinary way.
 pub fn make(path: &Path) {
     let (Some(parent), false) = (path.parent(), path.exists()) else {
         return;
@@ -27,7 +27,7 @@ pub fn make(path: &Path) {
     }
 }
 
-/// The mark is put on a folder that is only made for it: the other one may be somebody else's work.
+/// The flag is set on a temporary directory, because other programs may use the parent.
 fn make_in_root(parent: &Path, path: &Path) -> io::Result<()> {
     let random = || getrandom::u64().map(|bits| format!("{bits:016x}"));
     let (root_name, name) = (random()?, random()?);
@@ -39,7 +39,7 @@ fn make_in_root(parent: &Path, path: &Path) -> io::Result<()> {
     let moved = mark(&root)
         .and_then(|()| private.create(&made))
         .and_then(|()| {
-            // Where somebody else was quicker, theirs stays.
+            // If another process was faster, its directory stays.
             let moved = rustix::fs::renameat_with(CWD, &made, CWD, path, RenameFlags::NOREPLACE);
             moved.map_err(io::Error::from)
         });

@@ -1,5 +1,5 @@
-//! What the kernel knows of a session right now: busy, asleep, stopped, or waiting for somebody to
-//! type. It is read from `/proc`, never guessed from what a command has written.
+//! State of a session's processes right now: busy, sleeping, stopped, or waiting for input. Read from
+//! `/proc`, never guessed from output.
 
 use abide_core::{Millis, Mono};
 
@@ -9,10 +9,10 @@ use super::folder::Meta;
 use super::proc::{self, Stat};
 use super::tree;
 
-/// What the processes of a session do.
+/// Activity of the processes of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
-    /// At least one uses a processor.
+    /// At least one process runs or waits for the disk.
     Busy,
     /// All of them wait for something.
     Sleeping,
@@ -22,36 +22,36 @@ pub enum Doing {
     WaitingForInput,
 }
 
-/// One look at a session.
+/// A sample of a session's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What they do.
+    /// Activity of the processes.
     pub doing: Doing,
-    /// Processor time of the processes that live now. Two looks give a rate.
+    /// CPU time of the processes that live now. Two samples give a rate.
     pub cpu_ms: u64,
-    /// How many there are.
+    /// Number of processes.
     pub processes: u32,
-    /// Bytes of memory they hold; what several share counts for each.
+    /// Resident memory in bytes; shared pages count for each process.
     pub memory: u64,
-    /// One of them waits for input and for nothing else, and none is busy: until somebody types nothing
-    /// will come of it.
+    /// One process waits for input and for nothing else, and none is busy: the session makes no progress
+    /// until input arrives.
     pub only_input: bool,
 }
 
 impl Facts {
-    /// Whether it waits for somebody to type.
+    /// True if a process waits for input.
     pub fn waiting_for_input(&self) -> bool {
         self.doing == Doing::WaitingForInput
     }
 
-    /// How much of one processor was used since an `earlier` look, in percent.
+    /// CPU use since an `earlier` sample, in percent of one CPU.
     pub fn cpu_percent(&self, earlier: &Facts, passed_ms: u64) -> u32 {
         let used = self.cpu_ms.saturating_sub(earlier.cpu_ms);
         (used * 100).checked_div(passed_ms).unwrap_or(0) as u32
     }
 }
 
-/// The last looks at a session. Each new one tells how busy it has been lately.
+/// The last two samples of a session's CPU time, from which its recent CPU use is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
     older: Look,
@@ -64,11 +64,11 @@ struct Look {
     cpu_ms: u64,
 }
 
-/// Two looks that are closer to each other tell nothing: the kernel counts in hundredths of a second.
+/// Minimum distance of two samples: the kernel counts in hundredths of a second.
 const APART: Millis = Millis(100);
 
 impl Looks {
-    /// Of a session that began then.
+    /// Samples of a session that began at this time.
     pub fn since(began: Mono) -> Self {
         let look = Look {
             at: began,
@@ -80,7 +80,7 @@ impl Looks {
         }
     }
 
-    /// How much of one processor was used since the last look that is not too close, in percent.
+    /// CPU use since the last sample that is far enough away, in percent of one CPU.
     pub fn cpu_percent(&mut self, at: Mono, now: &Facts) -> u32 {
         if at.since(self.newer.at) >= APART {
             self.older = self.newer;
@@ -95,7 +95,7 @@ impl Looks {
     }
 }
 
-/// Looks at all processes of a session.
+/// Samples all processes of a session.
 pub fn facts(meta: &Meta) -> Facts {
     // What has a terminal is fed through that.
     let fed = match meta.pty {
@@ -184,7 +184,7 @@ fn roots(meta: &Meta) -> Vec<i32> {
     pids
 }
 
-/// The pipe through which a keeper feeds its session, where there is one.
+/// The pipe that is the session's input, if there is one, as the target of its link in `/proc`.
 struct Fed(Option<String>);
 
 impl Fed {
@@ -214,18 +214,18 @@ fn link(path: &std::path::Path) -> Option<String> {
         .ok()
 }
 
-/// How a process waits for input.
+/// A process's wait for input.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Waiting {
-    /// It does not.
+    /// The process does not wait for input.
     No,
-    /// It would hear of other things too.
+    /// Other events would wake the process too.
     AmongOthers,
-    /// Nothing else would wake it.
+    /// Only input would wake the process.
     ForThatAlone,
 }
 
-/// Whether the process is blocked in a call on a descriptor that a person can type into.
+/// Looks for a system call of the process that is blocked on a descriptor that a person can type into.
 fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
     let threads = match stat.threads {
         1 => vec![pid],
@@ -266,7 +266,7 @@ fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
     }
 }
 
-/// Whether it is `/dev/tty`, which is to everybody the terminal that they have.
+/// True for `/dev/tty`, which stands for the controlling terminal of the process that opens it.
 fn is_any_terminal(device: &Statx) -> bool {
     (device.stx_rdev_major, device.stx_rdev_minor) == (5, 0)
 }
@@ -376,11 +376,13 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// Size of a page of memory in bytes.
 pub fn page_size() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 
+/// Kernel ticks per second, in which `/proc` counts CPU time.
 pub fn ticks_per_second() -> u64 {
     // SAFETY: asks for a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })

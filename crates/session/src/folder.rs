@@ -1,9 +1,10 @@
-//! A session's folder: its durable record. `meta` says what was to be run, `ending` how it ended,
-//! `log` holds the output, and `ctl` is where its keeper listens. Environment and input are not
-//! here: they may hold secrets. Of those only fingerprints are.
+//! A session's directory: its durable record. `meta` records the command and then its ending, `ending` the
+//! ending if the keeper could not write it, `log` the output, and `ctl` is the keeper's socket. Environment
+//! and input are not stored, because they may hold secrets; only fingerprints of secrets are.
 //!
-//! Both files are lines of `name=value`. A file without its closing line was torn. An `ending` that was torn
-//! counts as absent; of a session whose `meta` is damaged the log is kept and as much is told as can be read.
+//! `meta` and `ending` are lines of `name=value` with a closing line that has a checksum. A file without its
+//! closing line was torn. A torn `ending` counts as absent; if `meta` is damaged, the log is kept and the
+//! fields that can be read are reported.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -18,10 +19,10 @@ use super::codec::end_from_word;
 use super::frame::Exited;
 use super::launch::{Launch, Size};
 
-/// Name of the file that says what was to be run and, behind that, how it ended. One file instead of
-/// two: to make a file is most of what a session costs the disk.
+/// Name of the file that records the command and, appended to that, its ending. One file instead of two:
+/// creating a file is most of what a session costs the disk.
 pub const META: &str = "meta";
-/// Name of the file that says how it ended where its keeper could not.
+/// Name of the file that records the ending if the keeper could not.
 pub const ENDING: &str = "ending";
 /// Name of the keeper's socket.
 pub const CTL: &str = "ctl";
@@ -29,72 +30,72 @@ pub const CTL: &str = "ctl";
 const META_HEAD: &str = "abide meta 1";
 const ENDING_HEAD: &str = "abide ending 1";
 
-/// What was to be run, and who keeps it.
+/// The command of a session and the identity of its keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// The session's id.
     pub session: String,
-    /// Whose it is.
+    /// The agent that owns the session.
     pub agent: String,
     /// The command as given.
     pub command: Vec<u8>,
-    /// Where.
+    /// Working directory.
     pub cwd: Vec<u8>,
-    /// The size its terminal had at the start.
+    /// Size of the terminal at the start.
     pub pty: Option<Size>,
-    /// The hard limit it was started with.
+    /// Hard limit at the start.
     pub deadline_ms: Option<u64>,
-    /// Its idle limit.
+    /// Idle limit.
     pub idle_ms: Option<u64>,
-    /// Its inactivity limit.
+    /// Inactivity limit.
     pub inactivity_ms: Option<u64>,
-    /// How many bytes its log may take.
+    /// Maximum size of the log in bytes.
     pub log_quota: u64,
-    /// When the session was created.
+    /// Wall time of creation.
     pub created_wall_ms: u64,
-    /// The key it was started under.
+    /// Idempotency key of the start.
     pub key: Option<String>,
-    /// The conversation that it was started in.
+    /// Conversation in which the session was started.
     pub conversation: Option<String>,
-    /// What had it started, where that was no call.
+    /// The timer or waker that started the session, if no call did.
     pub started_by: Option<String>,
-    /// How long a process may take to end after it was asked to.
+    /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
-    /// By what means its tree is held together.
+    /// Containment of the process tree.
     pub contained_by: Containment,
-    /// Its control group, where it has one.
+    /// Path of the cgroup, if there is one.
     pub cgroup: Option<Vec<u8>>,
-    /// The first process of its namespace, which is ours and not the command's.
+    /// Pid of the init process of the pid namespace, which belongs to abide.
     pub init: Option<u32>,
-    /// The process that keeps it.
+    /// Identity of the keeper process.
     pub keeper: Keeper,
     /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output.
     pub secret_fingerprints: Vec<u8>,
 }
 
-/// A keeper, so named that no other process is ever mistaken for it.
+/// Identity of a keeper process: no other process has the same three values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keeper {
-    /// Its process.
+    /// Pid.
     pub pid: u32,
-    /// When that process began, in ticks of the kernel.
+    /// Start time of the process in kernel ticks.
     pub start_ticks: u64,
-    /// In which life of the machine.
+    /// Boot id of the machine.
     pub boot_id: String,
 }
 
-/// How a session ended.
+/// Ending of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndingFile {
-    /// It ran. `empty` says whether the tree is known to be gone.
+    /// The command ran. `empty` is true if the tree is known to be gone.
     Ended(Exited),
-    /// It could not be run at all.
+    /// The command could not be started.
     Failed {
-        /// The system's number.
+        /// `errno`.
         errno: i32,
-        /// The failing step, as one sentence.
+        /// The failed step, as one sentence.
         sentence: String,
-        /// When it failed.
+        /// Wall time of the failure.
         at_wall_ms: u64,
     },
 }
@@ -130,7 +131,7 @@ impl Meta {
         }
     }
 
-    /// As it lies on disk.
+    /// Encodes the file.
     pub fn to_text(&self) -> String {
         let mut lines = Lines::new(META_HEAD);
         lines.bytes("session", self.session.as_bytes());
@@ -178,8 +179,8 @@ impl Meta {
         lines.close()
     }
 
-    /// What can still be read of a damaged record, line by line. It is good for being shown, and for nothing
-    /// else: what was damaged may look like something else, so no process may be sought by it.
+    /// The fields that can still be read of a damaged record. They are only shown: a damaged value may look
+    /// like a valid one, so no process may be looked up by them.
     fn remnant(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let found = Found(text.lines().filter_map(|l| l.split_once('=')).collect());
@@ -211,7 +212,7 @@ impl Meta {
         }
     }
 
-    /// `None`: torn, or not a meta file.
+    /// Decodes the file. `None`: it was torn, or is no meta file.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let found = Found::read(META_HEAD, text)?;
         Some(Meta {
@@ -247,7 +248,7 @@ impl Meta {
 }
 
 impl EndingFile {
-    /// As it lies on disk.
+    /// Encodes the file.
     pub fn to_text(&self) -> String {
         let mut lines = Lines::new(ENDING_HEAD);
         match self {
@@ -282,7 +283,7 @@ impl EndingFile {
         text
     }
 
-    /// `None`: torn, or not an ending.
+    /// Decodes the file. `None`: it was torn, or is no ending.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let (head, tail) = split_closed(text)?;
         let found = Found::read(ENDING_HEAD, head)?;
@@ -308,8 +309,8 @@ impl EndingFile {
         }))
     }
 
-    /// The ending of a session that no keeper saw end, and that is known to have run for as long. `empty`: none of its
-    /// processes was found running.
+    /// Ending of a session whose keeper did not see it end. `empty`: none of its processes was found
+    /// running.
     pub fn unseen(end: End, duration_ms: u64, bytes: u64, dropped: u64, empty: bool) -> Self {
         EndingFile::Ended(Exited {
             exit: None,
@@ -325,14 +326,14 @@ impl EndingFile {
     }
 }
 
-/// The line that is added when somebody has heard how it ended. No value of another line can look like
-/// it, since those have a name before them.
+/// Line that is appended when a client has received the ending. No other line can look like it, since those
+/// have a name before the value.
 const HEARD: &str = "heard=1\n";
 
-/// The line that is added when the tree is empty.
+/// Line that is appended when the tree is empty.
 pub(super) const EMPTIED: &str = "emptied=1\n";
 
-/// The line that is added when the streams are closed later than the leader ended.
+/// Line that is appended when the streams are closed after the leader has ended.
 pub(super) fn closed_line(bytes: u64, dropped: u64) -> String {
     format!("closed={bytes},{dropped};\n")
 }
@@ -365,33 +366,33 @@ impl Later {
     }
 }
 
-/// What a session's folder says of what was to be run.
+/// State of the `meta` file of a session.
 pub enum Record {
-    /// All of it.
+    /// The file is complete.
     Whole(Meta),
-    /// The folder was made for a session that never began, and holds nothing.
+    /// The directory was made in advance by a keeper, and no session began.
     Unused,
-    /// It cannot be read, or not all of it.
+    /// The file cannot be read, or only a part of it.
     Damaged {
-        /// What there is of it.
+        /// The fields that can be read.
         remnant: Meta,
-        /// What is wrong with it, as half a sentence.
+        /// The damage, as half a sentence.
         why: String,
     },
 }
 
-/// All that a session's folder says of it.
+/// The record of a session: command and ending.
 pub struct Told {
-    /// What was to be run.
+    /// The command.
     pub record: Record,
-    /// How it ended; `None`: it has not, or that was torn.
+    /// The ending; `None` if the session has not ended or the ending was torn.
     pub ending: Option<EndingFile>,
-    /// Whether somebody has heard how.
+    /// True once a client has received the ending.
     pub heard: bool,
 }
 
-/// Reads all of it at once: a daemon that starts may find very many sessions. Damage is told, and is no
-/// failure.
+/// Reads the whole record at once: a daemon that starts may find very many sessions. Damage is reported in
+/// the result and is no error.
 pub fn read_all(folder: &Path) -> Told {
     let found = read(&folder.join(META));
     let text = match &found {
@@ -426,12 +427,12 @@ pub fn read_all(folder: &Path) -> Told {
     }
 }
 
-/// Whether nothing was ever put into a record, see [`create`].
+/// True if nothing was ever written to a record, see [`create`].
 fn is_blank(text: &[u8]) -> bool {
     text.iter().all(|byte| matches!(byte, b'\n' | 0))
 }
 
-/// Whether there is nothing in a folder but what every keeper makes in advance.
+/// True if a directory holds only the files that each keeper makes in advance.
 fn holds_nothing_else(folder: &Path) -> bool {
     let Ok(mut entries) = std::fs::read_dir(folder) else {
         return false;
@@ -453,7 +454,7 @@ fn what_is_wrong(text: &[u8]) -> &'static str {
     }
 }
 
-/// Notes that somebody has. Not synced: at worst it is told once more.
+/// Records that a client has received the ending. Not synced: at worst it is delivered twice.
 pub fn mark_heard(folder: &Path) -> io::Result<()> {
     let record = File::options()
         .append(true)
@@ -489,14 +490,14 @@ pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
     put(&create(&folder, ENDING)?, &ending.to_text())
 }
 
-/// Flags with which every file of a session is opened: whatever lies in its place, a link, a pipe without a
-/// writer, must not hold anybody up or lead elsewhere.
+/// Flags with which every file of a session is opened: a symbolic link or a FIFO in its place must not
+/// redirect or block the reader.
 pub const PLAIN: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW;
-/// No file of a session but its log is longer: a command has at most 1 MiB, of which each byte takes up to three.
+/// Limit of a file's size, except the log: a command has at most 1 MiB, and each byte takes up to three.
 const LONGEST: u64 = 8 << 20;
 
-/// Reads a file of a session other than its log; `None`: there is none. What is not a regular file, or too long to
-/// be one of ours, is a failure.
+/// Reads a file of a session, other than its log; `None` if there is none. A file that is not regular or
+/// too long is an error.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match File::options().read(true).custom_flags(PLAIN).open(path) {
         Ok(file) => file,
@@ -515,8 +516,8 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// A file that counts as absent until something whole is put into it. It has its first page already,
-/// which is most of what a first write would take; the text goes over it.
+/// Creates a file that counts as absent until a complete text is written to it. Its first page is allocated
+/// already, which is most of the cost of a first write; the text overwrites it.
 pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -526,12 +527,12 @@ pub(super) fn create(folder: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// From now on others may write behind what the file holds too, and nothing is written over.
+/// Sets `O_APPEND`: from now on other processes may append to the file too.
 pub(super) fn share(file: &OwnedFd) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, OFlags::APPEND)?)
 }
 
-/// Puts text behind what the file holds, in one write.
+/// Appends text in one write.
 pub(super) fn put(file: &OwnedFd, text: &str) -> io::Result<()> {
     let wrote = rustix::io::write(file, text.as_bytes())?;
     if wrote < text.len() {
@@ -540,12 +541,12 @@ pub(super) fn put(file: &OwnedFd, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// What a disk gives out at once, and what an ending and what comes behind it take at most.
+/// Size of a page of the disk, and room for an ending with the lines after it.
 const PAGE: usize = 4 << 10;
 const ENDING_ROOM: usize = 512;
 
-/// Puts the first text into the file that [`create`] made, and has room behind it for how the session
-/// will end: the disk may be full by then. Mostly the page that the file has is enough.
+/// Writes the first text into the file that [`create`] made, and allocates room for the ending: the disk
+/// may be full by then. Mostly the first page is enough.
 pub(super) fn put_first(file: &OwnedFd, text: &str) -> io::Result<()> {
     put(file, text)?;
     let last_page = (text.len() + ENDING_ROOM) / PAGE;
@@ -556,7 +557,7 @@ pub(super) fn put_first(file: &OwnedFd, text: &str) -> io::Result<()> {
 }
 
 const CLOSING: &[u8] = b"\nwhole=";
-/// What follows it: the sum and a newline.
+/// Length of the checksum and its newline, after [`CLOSING`].
 const SUM_SIZE: usize = 9;
 
 struct Lines(String);
@@ -590,7 +591,7 @@ impl Lines {
     }
 }
 
-/// The part up to and including the closing line, if it is there and right, and what follows it.
+/// Splits a text after its closing line, if that is present and the checksum is right.
 fn split_closed(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = text
         .windows(CLOSING.len())

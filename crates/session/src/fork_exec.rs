@@ -1,7 +1,7 @@
-//! From a plan to a running program: the clone, and every step of the child up to `exec`.
+//! Clone and exec: every step of the child up to `execve`.
 //!
-//! The child borrows this process's memory until it executes, and this process stands still
-//! meanwhile. So nothing is copied, and a step that fails is simply noted in the plan.
+//! The child borrows the memory of this process until it executes, and this process is suspended meanwhile
+//! (`CLONE_VM | CLONE_VFORK`). So nothing is copied, and a step that fails is noted in the plan.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -18,37 +18,38 @@ use super::launch::ResourceLimit;
 use super::spawn::Failure;
 use super::{mark, oom};
 
-/// What the child needs between its birth and `exec`, made ready before: it may not allocate.
+/// Everything that the child needs between clone and exec, prepared before, because the child may not
+/// allocate.
 pub(super) struct Plan {
-    /// Where the program may lie.
+    /// Candidate paths of the program.
     pub paths: Vec<CString>,
-    /// Its arguments.
+    /// Arguments.
     pub argv: Pointers,
-    /// Its environment.
+    /// Environment.
     pub env: Pointers,
-    /// Its folder.
+    /// Working directory.
     pub cwd: CString,
-    /// Its mask for new files.
+    /// umask.
     pub umask: libc::mode_t,
-    /// What it may use at most, where that is not what the keeper may.
+    /// Resource limits that differ from the keeper's.
     pub limits: Vec<ResourceLimit>,
-    /// Its limit on file locks, by which it is known.
+    /// Hard limit of `RLIMIT_LOCKS`, by which the processes of a session are recognised.
     pub mark: u64,
-    /// Its share in want of memory, where it is not the keeper's own.
+    /// `oom_score_adj` of the child, if it differs from the keeper's.
     pub oom_score: Option<&'static CStr>,
-    /// Its standard input, output and error.
+    /// Standard input, output and error.
     pub streams: [RawFd; 3],
-    /// Whether those are its terminal.
+    /// True if the streams are a terminal, which becomes the controlling terminal.
     pub terminal: bool,
-    /// A process whose mounts it shares.
+    /// pidfd of the process whose mount namespace the child enters.
     pub mounts_of: Option<RawFd>,
-    /// The list of its group's processes, where it has to enter by itself.
+    /// `cgroup.procs` of the session's cgroup, if the child has to enter it by itself.
     pub enter: Option<OwnedFd>,
-    /// The step that failed, and the system's number.
+    /// The failed step and its `errno`.
     pub fault: Cell<Option<(Step, i32)>>,
 }
 
-/// Strings and the null-ended row of pointers to them.
+/// Strings and the null-terminated array of pointers to them.
 pub(super) struct Pointers {
     _strings: Vec<CString>,
     row: Vec<*const libc::c_char>,
@@ -77,9 +78,9 @@ pub(super) enum Step {
     Run,
 }
 
-/// Brings the plan to life in its control group. Returns once the program was executed, or once the
-/// child has given up and noted why. Where the kernel is too old, or a filter forbids the call, the
-/// child enters the group by itself.
+/// Clones the child into its cgroup. Returns once the program was executed, or once the child has failed
+/// and noted why. If the kernel is too old for `clone3`, or a seccomp filter forbids it, the child enters
+/// the cgroup by itself.
 pub(super) fn clone_and_exec(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32, Failure> {
     let group = leaf.map(|leaf| leaf.folder.as_raw_fd());
     let pid = match retry_on_eagain(|| clone_into(plan, group)) {
@@ -97,11 +98,11 @@ pub(super) fn clone_and_exec(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32
     pid.map_err(|fault| fork_failure("cannot start a process", &fault))
 }
 
-/// How often a process is tried for where there is none to be had, and how long apart.
+/// Number of attempts to fork when the limit of processes is reached, and the pause between them.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Processes may be about to end, so a limit that is reached is tried against a few times.
+/// Repeats an attempt that fails with `EAGAIN` a few times: processes may be about to end.
 pub(super) fn retry_on_eagain<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
@@ -112,7 +113,7 @@ pub(super) fn retry_on_eagain<T>(mut attempt: impl FnMut() -> io::Result<T>) -> 
     attempt()
 }
 
-/// Does nothing for so long.
+/// Sleeps.
 pub(super) fn pause(time: Duration) {
     let time = Timespec {
         tv_sec: 0,
@@ -122,7 +123,7 @@ pub(super) fn pause(time: Duration) {
     let _ = rustix::event::poll(&mut nothing, Some(&time));
 }
 
-/// Says which limit stands in the way, as far as the system does.
+/// Describes a failed fork, with the limit that was reached.
 pub(super) fn fork_failure(what: &str, fault: &io::Error) -> Failure {
     match fault.raw_os_error() {
         Some(libc::EAGAIN) => Failure {
@@ -136,7 +137,7 @@ pub(super) fn fork_failure(what: &str, fault: &io::Error) -> Failure {
     }
 }
 
-/// As the kernel has it.
+/// `struct clone_args` of the kernel.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct CloneArgs {
@@ -172,8 +173,8 @@ fn clone_into(plan: &Plan, group: Option<RawFd>) -> io::Result<i32> {
 
 type ChildMain = extern "C" fn(*const libc::c_void) -> !;
 
-/// A clone whose child goes into `main` on the stack of this process. The library has no such call:
-/// in the child, nothing may return through a frame that the parent still uses.
+/// `clone3` whose child calls `main` on the stack of this process. libc has no such call: in the child,
+/// nothing may return through a frame that the parent still uses.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -> i64 {
     let result;
@@ -200,7 +201,7 @@ unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -
     result
 }
 
-/// The same for this processor.
+/// `clone3` for aarch64.
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -> i64 {
     let result;
@@ -224,16 +225,16 @@ unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -
     result
 }
 
-/// Not known for this processor: the way for old kernels is taken.
+/// Not implemented for this architecture: the caller falls back to `clone`.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn clone3(_: &CloneArgs, _: ChildMain, _: *const libc::c_void) -> i64 {
     -i64::from(libc::ENOSYS)
 }
 
-/// What the child may use of a stack that is made for it.
+/// Size of the child's stack.
 const CHILD_STACK: usize = 64 << 10;
 
-/// The call that every kernel has.
+/// Clones with the older `clone` call, which every kernel has.
 fn clone_without_clone3(plan: &Plan) -> io::Result<i32> {
     extern "C" fn main(plan: *mut libc::c_void) -> libc::c_int {
         become_command(plan)
@@ -257,13 +258,13 @@ fn clone_without_clone3(plan: &Plan) -> io::Result<i32> {
     }
 }
 
-/// The child's way from birth to `exec`. Makes system calls and nothing else.
+/// Runs the child's steps from clone to exec. Makes system calls and nothing else.
 extern "C" fn become_command(plan: *const libc::c_void) -> ! {
     // SAFETY: the plan outlives the child's use of it. Plain system calls on descriptors and strings
     // that the plan keeps alive.
     unsafe {
         let plan = &*plan.cast::<Plan>();
-        // The keeper's end would leave the leader to nobody.
+        // The leader must not outlive the keeper.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::umask(plan.umask);
         if let Some(score) = plan.oom_score {
@@ -307,8 +308,8 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
     }
 }
 
-/// Binds this process to what whoever started it is bound to, or to what the keeper is where that is
-/// less. What the kernel does not know, or does not allow, stays as it is.
+/// Applies a resource limit, at most up to the keeper's own. A limit that the kernel does not know, or does
+/// not allow, is left unchanged.
 fn bind(bound: &ResourceLimit) {
     // The mark is the session's own, also where another session asked for this one.
     if bound.resource == libc::RLIMIT_LOCKS {

@@ -1,6 +1,6 @@
-//! The process that keepers are forked from, and whom the processes of a keeper come back to that was
-//! killed. It has one thread, and sleeps in one poll. It stays for as long as one of its keepers does,
-//! whether or not there is a daemon. Where there is none, it starts one for a client that is inside a session
+//! The fork server: the process that keepers are forked from. It is also the subreaper of what a killed
+//! keeper leaves. It has one thread, sleeps in one poll, and lives as long as one of its keepers does, with
+//! or without a daemon. If there is no daemon, it starts one for a client inside a session
 //! ([`START_DAEMON`]).
 
 use std::ffi::{CStr, OsStr};
@@ -24,14 +24,14 @@ use super::proc::{self, ProcessHandle};
 use super::resources::ForkServerContext;
 use super::{FORK_SERVER_FD, mark, spawn, tree};
 
-/// The name of this process.
+/// Process name (`comm`).
 pub const PROCESS_NAME: &CStr = c"abide-fork-srv";
 
-/// The signal that has the fork server start a daemon. One that is started by a command would have the mark of its
-/// session, would end with it, and keepers would take no orders from it.
+/// Signal that makes the fork server start a daemon. A daemon that a command starts would carry the mark of
+/// its session and end with it, and keepers would refuse its orders.
 pub const START_DAEMON: Signal = Signal::USR1;
 
-/// The longest path of a session's folder.
+/// Longest path of a session's directory.
 const PATH_LIMIT: usize = 4_096;
 
 /// Runs as the fork server until the daemon has closed its end and no keeper is left.
@@ -58,13 +58,14 @@ pub fn main() -> ! {
     fork_server.run(requests, &signals)
 }
 
-/// Becomes whom orphans come back to. Returns where it reads that a child has ended or a daemon is wanted.
+/// Becomes a subreaper. Returns the signalfd on which it learns that a child has ended or a daemon is
+/// wanted.
 fn take_signals() -> io::Result<OwnedFd> {
     // SAFETY: plain system calls in a process without threads; the set is initialised before it is
-    // used, and the new descriptor is nobody else's.
+    // used, and the new descriptor is owned here.
     unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        // Whoever started the first of us may not care for children, and nobody is told of those.
+        // SIGCHLD may be ignored in the process that started this one; an ignored SIGCHLD is never delivered.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let mut taken: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut taken);
@@ -80,7 +81,7 @@ fn take_signals() -> io::Result<OwnedFd> {
 
 struct ForkServer {
     context: ForkServerContext,
-    /// The keepers that have not been reaped, so that their numbers are theirs.
+    /// Keepers that have not been reaped, so that their pids are not reused.
     keepers: Vec<i32>,
 }
 
@@ -133,8 +134,8 @@ impl ForkServer {
         }
     }
 
-    /// Starts a daemon that is no child of this process, which would end it. It has the environment of the one that
-    /// started this process, and says at the named pipe of whoever asked for it that it is ready.
+    /// Starts a daemon that is a sibling of this process, with the environment of the daemon that started
+    /// this process. The new daemon reports on the FIFO of the client that it is ready.
     fn start_daemon(&self) {
         let flags = libc::CLONE_PARENT | libc::SIGCHLD;
         // SAFETY: a fork in a process without threads, so the child may do anything.
@@ -160,8 +161,8 @@ impl ForkServer {
         std::process::exit(1)
     }
 
-    /// Takes leave of children that have ended, and continues keepers that were stopped. A keeper that was killed could not end its tree, which
-    /// has come to the fork server meanwhile.
+    /// Reaps children, and continues keepers that were stopped. The tree of a keeper that was killed is
+    /// reparented to the fork server, which ends it.
     fn reap(&mut self) {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         while let Ok(Some((pid, status))) = rustix::process::wait(options) {
@@ -173,7 +174,7 @@ impl ForkServer {
                 let _ = rustix::process::kill_process(pid, Signal::CONT);
             }
         }
-        // Whoever escapes comes here when its parent has died, and is met then.
+        // A process that escapes is reparented to this one when its parent dies, and found then.
         for pid in self.orphans() {
             if let Some(held) = ProcessHandle::open(pid) {
                 held.signal(Signal::STOP);
@@ -183,7 +184,7 @@ impl ForkServer {
         }
     }
 
-    /// Children that are no keepers. The numbers are theirs until they are reaped.
+    /// Children that are no keepers. Their pids are not reused until they are reaped.
     fn orphans(&self) -> Vec<i32> {
         let mut children = proc::children(std::process::id() as i32);
         children.retain(|pid| !self.keepers.contains(pid));
@@ -200,7 +201,7 @@ fn wait(requests: Option<&OwnedFd>, signals: &OwnedFd) -> (bool, bool) {
     (ready(1), ready(0))
 }
 
-/// Takes the signals that came; whether a daemon is wanted.
+/// Reads the pending signals. True if a daemon is wanted.
 fn read_signals(signals: &OwnedFd) -> bool {
     let mut wanted = false;
     let mut info = [0; size_of::<libc::signalfd_siginfo>()];
@@ -211,7 +212,7 @@ fn read_signals(signals: &OwnedFd) -> bool {
     wanted
 }
 
-/// One request: a folder and the connection to serve. `None`: it was none.
+/// Receives a request: a directory and the connection to serve. `None`: the message was no request.
 fn receive(requests: BorrowedFd<'_>) -> Result<Option<(PathBuf, OwnedFd)>, Errno> {
     let mut path = [0; PATH_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

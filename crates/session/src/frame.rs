@@ -1,5 +1,5 @@
-//! What daemon and keeper say to each other: `u32 length | u8 kind | payload`, little endian. A kind
-//! that is not known and bytes after the known ones are passed over, so that two versions can talk.
+//! Frames between daemon and keeper: `u32 length | u8 kind | payload`, little endian. An unknown kind and
+//! bytes after the known fields are skipped, so that two versions can talk.
 
 use abide_core::{Containment, End, Exit};
 
@@ -9,35 +9,34 @@ use super::codec::{
 };
 pub use super::launch::{ContainmentChoice, InheritedLimits, Launch, ResourceLimit, Size, Stdin};
 
-/// The version of these frames.
+/// Version of the protocol.
 pub const VERSION: u8 = 1;
-/// The longest frame that is taken; a launch with its environment and input must fit.
+/// Longest frame that is accepted; a launch with its environment and input must fit.
 pub const FRAME_LIMIT: usize = 64 << 20;
-/// How many bytes of input the daemon may have on the way before it waits for
-/// [`FromKeeper::InputTaken`].
+/// Bytes of input that the daemon may have in flight before it waits for [`FromKeeper::InputTaken`].
 pub const INPUT_WINDOW: usize = 256 << 10;
 
-/// From the daemon.
+/// Frames from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToKeeper {
-    /// The first thing on a connection that takes the place of another: whoever cannot say it is no
-    /// daemon, and takes nobody's place.
+    /// First frame on a connection that replaces another: a peer that does not send it is no daemon and
+    /// replaces nothing.
     Hello,
-    /// Start this; said once.
+    /// Start the command; sent once.
     Start(Box<Launch>),
     /// End the tree.
     Kill {
-        /// Why.
+        /// Reason.
         end: End,
-        /// How long it is asked before it is made to; zero: not at all.
+        /// Time between SIGTERM and SIGKILL; zero: SIGKILL at once.
         grace_ms: u32,
     },
     /// The daemon has ended the tree itself, since the keeper did not do it.
     Forced {
-        /// Why.
+        /// Reason.
         end: End,
     },
-    /// Move the hard limit.
+    /// Change the hard limit.
     Deadline {
         /// From now; zero takes it away.
         in_ms: u64,
@@ -46,17 +45,18 @@ pub enum ToKeeper {
     Look,
     /// Answer with [`FromKeeper::Grew`], once, as soon as there are more bytes than `beyond`.
     Watch {
-        /// How many are known.
+        /// Number of bytes that the daemon knows of.
         beyond: u64,
     },
-    /// For the child to read.
+    /// Input for the child.
     Input {
-        /// What.
+        /// The bytes.
         bytes: Vec<u8>,
-        /// Where whoever types may say it again: what was taken before is not taken twice.
+        /// Idempotency key, if the sender may repeat the input: bytes that were taken before are not taken
+        /// twice.
         once: Option<Once>,
     },
-    /// The child finds the end of its input after what was sent.
+    /// Close the input after the bytes that were sent.
     CloseInput,
     /// The terminal has another size.
     Resize {
@@ -67,12 +67,13 @@ pub enum ToKeeper {
     },
     /// To the foreground group of the terminal, or to the leader's group.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         number: i32,
-        /// Names the call, where it may be said again: the same one is not sent twice.
+        /// Idempotency key, if the sender may repeat the signal: it is not sent twice.
         once: Option<Vec<u8>>,
     },
-    /// The ending was taken: the keeper may go once nothing is left to keep.
+    /// The daemon has recorded the ending: the keeper may exit once the tree is empty and the streams are
+    /// closed.
     Ack,
     /// The ending was taken, and nothing is left to keep: the keeper becomes idle, for a session in
     /// this directory. Its next message is [`FromKeeper::Ready`].
@@ -82,37 +83,37 @@ pub enum ToKeeper {
     },
 }
 
-/// Names a piece of input.
+/// Idempotency key of a piece of input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Once {
-    /// All that is typed at once has the same.
+    /// Key of all pieces of one call.
     pub key: Vec<u8>,
-    /// How many bytes under this key come before.
+    /// Number of bytes under this key before this piece.
     pub from: u64,
 }
 
-/// From the keeper.
+/// Frames from the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromKeeper {
-    /// The first thing on every connection.
+    /// First frame on every connection.
     Ready {
         /// The keeper's [`VERSION`].
         version: u8,
-        /// By what means a tree is, or would be, held together.
+        /// Containment of the tree, or the one that a command would get.
         contained_by: Containment,
-        /// The keeper's own process.
+        /// Pid of the keeper.
         pid: u32,
     },
     /// The command runs.
     Started {
-        /// Its leader.
+        /// Pid of the leader.
         pid: u32,
         /// Monotonic time of the start.
         at_mono_ms: u64,
-        /// By what means the tree is held together.
+        /// Containment of the tree.
         contained_by: Containment,
     },
-    /// It could not be started.
+    /// The command could not be started.
     StartFailed {
         /// The system's number, zero where it has none.
         errno: i32,
@@ -121,7 +122,7 @@ pub enum FromKeeper {
         /// When it failed.
         at_wall_ms: u64,
     },
-    /// How much output there is.
+    /// Length of the log.
     Grew {
         /// All bytes so far.
         bytes: u64,
@@ -132,37 +133,37 @@ pub enum FromKeeper {
     Exited(Exited),
     /// The last process of the tree is gone.
     Emptied,
-    /// Nobody holds the output streams any more: the log is complete.
+    /// No process has the output streams open any more: the log is complete.
     Closed,
     /// Input has reached the child.
     InputTaken {
-        /// How many bytes since this was last said.
+        /// Number of bytes since the last such frame.
         bytes: u64,
     },
-    /// Processes outlive SIGKILL (a kernel call that does not return). Said once, and again to
-    /// whoever wants them killed after that; the keeper goes on trying.
+    /// Processes outlive SIGKILL (a system call that does not return). Sent once, and again in answer to each
+    /// later [`ToKeeper::Kill`]; the keeper keeps trying.
     KillPending {
-        /// How many.
+        /// Number of processes.
         left: u32,
     },
 }
 
-/// How the leader ended.
+/// Ending of the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exited {
-    /// What the kernel said.
+    /// Exit code or signal.
     pub exit: Option<Exit>,
-    /// Why.
+    /// Reason.
     pub end: End,
-    /// How long it ran, on boot time.
+    /// Duration on the boot-time clock.
     pub duration_ms: u64,
     /// All bytes of output until then.
     pub bytes: u64,
     /// Those that are not in the log any more.
     pub dropped: u64,
-    /// Whether the whole tree is gone too.
+    /// True if the whole tree is gone too.
     pub empty: bool,
-    /// Whether the streams are closed too.
+    /// True if the streams are closed too.
     pub closed: bool,
     /// Processor time of everything that has ended in the tree.
     pub cpu_ms: u64,

@@ -1,6 +1,6 @@
-//! What was begun upon a session under which name, in a small file in its folder. A daemon may die with the
-//! answer; whoever asks the next one again, about a session that ended of it, is then told from somebody who
-//! comes too late.
+//! Log of the requests that acted on a session, by idempotency key, in a small file in its directory. If a
+//! daemon dies before it has answered, a repeated request is recognised by the next daemon, even if the
+//! first one ended the session.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,22 +12,22 @@ use sha2::{Digest, Sha256};
 use super::folder;
 
 const FILE: &str = "requests";
-/// Of how many it is known. Only what a daemon that died has not answered is asked for again.
+/// Number of requests that are remembered. A client only repeats what a daemon that died has not answered.
 const MOST: usize = 64;
-/// Bytes that are kept of a name, which may be long: as many digits of its hash.
+/// Hex digits of the key's hash that are stored.
 const DIGITS: usize = 32;
-/// With its line's end.
+/// Length of a line.
 const LINE: usize = DIGITS + 1;
 
-/// One request that acts upon a session, and may come again where it has a name.
+/// A request that acts on a session, and may be repeated if it has a key.
 pub struct IdempotentRequest {
     path: PathBuf,
     line: Option<String>,
 }
 
 impl IdempotentRequest {
-    /// To do `what` to the session with this folder, under this name. What else is done under the same name
-    /// is another.
+    /// The request to do `what` to the session in this directory, under this key. The same key with another
+    /// `what` is another request.
     pub fn of(session_folder: &Path, what: &str, name: Option<&[u8]>) -> Self {
         let line = name.map(|name| {
             let hash = Sha256::new()
@@ -44,7 +44,7 @@ impl IdempotentRequest {
         }
     }
 
-    /// Writes down that it begins. Where that fails, it is done all the same.
+    /// Records that the request begins. If that fails, the request is carried out all the same.
     pub fn begin(&self) {
         let Some(line) = &self.line else {
             return;
@@ -55,7 +55,7 @@ impl IdempotentRequest {
         }
     }
 
-    /// Whether it has begun before.
+    /// True if the request has begun before.
     pub fn has_begun(&self) -> bool {
         let Some(line) = &self.line else {
             return false;
@@ -81,7 +81,7 @@ impl IdempotentRequest {
     }
 }
 
-/// All of the file, which is never longer.
+/// Reads the whole file, whose length is bounded.
 fn whole(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; MOST * LINE];
     let length = file.read_at(&mut bytes, 0)?;

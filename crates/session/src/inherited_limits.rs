@@ -1,9 +1,9 @@
-//! What this process hands down to those it starts, besides its environment.
+//! umask and resource limits of this process, which commands that it asks for inherit.
 
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, umask};
 
-/// What may be limited, with the kernel's number for it.
+/// Resources with the kernel's numbers.
 const RESOURCES: [(Resource, u32); 16] = [
     (Resource::Cpu, 0),
     (Resource::Fsize, 1),
@@ -23,18 +23,17 @@ const RESOURCES: [(Resource, u32); 16] = [
     (Resource::Rttime, 15),
 ];
 
-/// One limit: of what, how much, and how far it may be raised. `None`: there is none.
+/// A limit: resource, soft limit, hard limit. `None`: unlimited.
 pub type Limit = (u32, Option<u64>, Option<u64>);
 
-/// The mask for new files. It cannot be looked at without being changed, so this is for a program that
-/// makes none meanwhile.
+/// umask. It can only be read by setting it, so this is for a process that creates no file meanwhile.
 pub fn mask() -> u32 {
     let mask = umask(Mode::RWXG | Mode::RWXO);
     umask(mask);
     mask.bits()
 }
 
-/// All limits.
+/// All resource limits.
 pub fn limits() -> Vec<Limit> {
     let limit = |(of, number): &(Resource, u32)| {
         let limit = getrlimit(*of);

@@ -1,24 +1,24 @@
-//! What a keeper is told about the command it is to start.
+//! The command that a keeper is to start.
 
 use super::codec::{Malformed, Put, Take};
 
-/// Everything needed to start a command. It travels once; the parts that may hold secrets
-/// (environment, input) are never written to the session's folder.
+/// Everything needed to start a command. It is sent once; the parts that may hold secrets (environment,
+/// input) are never written to the session's directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The session's id.
     pub session: String,
-    /// Whose it is.
+    /// The agent that owns the session.
     pub agent: String,
     /// The command as given.
     pub command: Vec<u8>,
-    /// What to execute.
+    /// Program and arguments.
     pub argv: Vec<Vec<u8>>,
-    /// Where.
+    /// Working directory.
     pub cwd: Vec<u8>,
     /// The complete environment.
     pub env: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What it reads.
+    /// Standard input.
     pub stdin: Stdin,
     /// The size of its terminal; without one it gets pipes.
     pub pty: Option<Size>,
@@ -28,46 +28,46 @@ pub struct Launch {
     pub idle_ms: Option<u64>,
     /// The inactivity limit; kept for the daemon, not enforced here.
     pub inactivity_ms: Option<u64>,
-    /// How many bytes its log may take on disk.
+    /// Maximum size of the log in bytes.
     pub log_quota: u64,
     /// When the session was created.
     pub created_wall_ms: u64,
-    /// The key it was started under.
+    /// Idempotency key of the start.
     pub key: Option<String>,
     /// The conversation that it was started in.
     pub conversation: Option<String>,
-    /// What had it started, where that was no call; kept for the daemon.
+    /// The timer or waker that started the session, if no call did. Stored for the daemon.
     pub started_by: Option<String>,
-    /// How long a process may take to end after it was asked to, where nothing else is said.
+    /// Default time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
-    /// By what means its tree must be held together.
+    /// Required containment.
     pub containment: ContainmentChoice,
-    /// How many processes and threads its control group may have at once. 0: any number.
+    /// Limit of processes and threads in the cgroup. 0: no limit.
     pub max_processes: u32,
     /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output. The
     /// keeper only stores it for the daemon.
     pub secret_fingerprints: Vec<u8>,
-    /// What it inherits of whoever had it started, besides the environment. `None`: the keeper's own.
+    /// umask and resource limits of the process that asked for the command. `None`: the keeper's own.
     pub inherited: Option<InheritedLimits>,
 }
 
-/// What a process hands down to those it starts.
+/// umask and resource limits that a command inherits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InheritedLimits {
-    /// The mask for new files.
+    /// umask.
     pub umask: u32,
-    /// What it may use at most.
+    /// Resource limits.
     pub limits: Vec<ResourceLimit>,
 }
 
-/// How much of something a process may use.
+/// A resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimit {
-    /// Of what, as the kernel counts.
+    /// Number of the resource.
     pub resource: u32,
-    /// The limit; `u64::MAX`: none.
+    /// Soft limit; `u64::MAX`: unlimited.
     pub soft: u64,
-    /// How far the process itself may raise it.
+    /// Hard limit; `u64::MAX`: unlimited.
     pub hard: u64,
 }
 
@@ -79,7 +79,7 @@ impl InheritedLimits {
         }
     }
 
-    /// Daemons of before say nothing of it.
+    /// Decodes the limits; older daemons do not send them.
     fn take(take: &mut Take<'_>) -> Result<Option<Self>, Malformed> {
         if take.0.is_empty() {
             return Ok(None);
@@ -97,14 +97,14 @@ impl InheritedLimits {
     }
 }
 
-/// What a child finds on its standard input.
+/// Standard input of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stdin {
-    /// Nothing.
+    /// Empty.
     None,
-    /// These bytes, then the end.
+    /// These bytes, then the end of file.
     Bytes(Vec<u8>),
-    /// Whatever is sent, until it is closed.
+    /// Bytes that are sent later, until the input is closed.
     Open,
 }
 

@@ -1,9 +1,14 @@
-//! The small process beside every child, and the fork server that they come from.
+//! One session on one machine: its directory and log format, its process tree, the keeper process beside
+//! it, and the fork server that keepers come from.
 //!
 //! A keeper is a fork of the fork server that never executes another program, so that all keepers share
-//! the pages of one image. It has no runtime and no threads; it sleeps in one poll. It owns the
-//! child's pipes or terminal, writes the log, is whom orphans of the tree come back to, enforces the
-//! hard limit, and writes down the ending. The daemon may die and come back at any time.
+//! the pages of one image. It has no async runtime and no threads; it sleeps in one poll. It owns the
+//! child's pipes or terminal, writes the log, is the subreaper of the tree, enforces the deadline, and
+//! records the ending. The daemon may die and restart at any time.
+//!
+//! The daemon uses the other modules: it reads the log ([`log`]), the record ([`folder`]) and the state of
+//! the processes ([`facts`], [`tree`]), and talks to keepers in frames ([`frame`]).
+#![deny(missing_docs)]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -50,7 +55,7 @@ use connection::Connection;
 use resources::{ForkServerContext, Resources};
 use serve::Keeper;
 
-/// Where the fork server finds its socket.
+/// Descriptor on which the fork server receives requests.
 pub const FORK_SERVER_FD: RawFd = 3;
 
 fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
@@ -67,8 +72,8 @@ fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
     }
 }
 
-/// Cuts every tie to the fork server and becomes whom orphans of the tree come back to. Returns the
-/// socket, which is then the only descriptor beyond the standard three.
+/// Detaches a new keeper from the fork server and makes it a subreaper. Returns the socket, which is then
+/// the only descriptor beyond the standard three.
 fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     set_name(c"abide-keeper");
     // SAFETY: plain system calls in a process without threads. The socket is moved to a place of its
@@ -93,8 +98,8 @@ fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Every signal has its default effect, as the command will inherit, and all that can be are
-/// blocked, so that none has it here.
+/// Resets every signal to its default action, which the command will inherit, and blocks all that can be
+/// blocked, so that none acts on the keeper.
 fn reset_signals() {
     // SAFETY: no handler is installed; the structures are initialised before they are used.
     unsafe {
@@ -115,7 +120,7 @@ fn reset_signals() {
     }
 }
 
-/// No signal is blocked, as a program expects that is executed next.
+/// Unblocks all signals, for a program that is executed next.
 fn unblock_signals() {
     // SAFETY: the set is initialised before it is used.
     unsafe {

@@ -3,7 +3,7 @@
 //! Linux has not enforced this limit since version 2.4, so its value changes nothing for a program. It is inherited
 //! by every descendant, whatever it executes, clears from its environment or gets as its parent, and a process
 //! without `CAP_SYS_RESOURCE` can lower a hard limit but never raise it. So a process without the mark was not started
-//! by a command (unless that had root's rights), and one with it was.
+//! by a command (unless that ran as root), and one with it was.
 
 use std::sync::LazyLock;
 
@@ -13,14 +13,14 @@ use abide_core::SessionId;
 const PREFIX: u64 = 0x61_6269 << ID_BITS;
 const ID_BITS: u32 = 40;
 
-/// What the limit of a process says.
+/// Meaning of a process's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// No session started it.
     None,
     /// This session started it.
     Session(SessionId),
-    /// A session started it; which one cannot be told, since the limit was lowered further.
+    /// A session started it; its id is lost, because the limit was lowered further.
     Altered,
 }
 

@@ -1,9 +1,8 @@
-//! A process namespace for one session, and the process that every such namespace needs.
+//! The pid namespace of one session, and its init process.
 //!
-//! That process runs no program. It gives the namespace mounts of its own with a `/proc` that shows
-//! nobody else, takes in orphans, and ends when it is let go and nobody is left; the kernel ends
-//! everybody in the namespace with it. The command itself stays the keeper's own child, so that how
-//! it ends is seen at first hand.
+//! The init process runs no program. It makes a mount namespace with a `/proc` that shows only the pid
+//! namespace, reaps orphans, and exits when it is released and no process is left; the kernel then kills
+//! the rest of the namespace. The command itself stays a child of the keeper, which sees its exit status.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -26,7 +25,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. From now on every child of this process is born in it.
+    /// Creates a namespace. Later children of this process start in it.
     pub fn make(leaf: Option<&Leaf>) -> Result<Self, Failure> {
         let fail = |fault: io::Error| Failure::new("cannot make a process namespace", &fault);
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
@@ -63,7 +62,7 @@ impl Namespace {
             leash: Some(leash),
         };
         let made = read_report(&report).and_then(|()| {
-            // SAFETY: changes where children are born, and nothing else.
+            // SAFETY: changes the namespace of later children, and nothing else.
             match unsafe { libc::setns(namespace.handle.as_raw_fd(), libc::CLONE_NEWPID) } {
                 0 => Ok(()),
                 _ => Err(io::Error::last_os_error()),
@@ -78,17 +77,17 @@ impl Namespace {
         }
     }
 
-    /// Everybody in it ends at once.
+    /// Kills all processes in the namespace.
     pub fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.handle, Signal::KILL);
     }
 
-    /// It ends as soon as nobody is left in it.
+    /// Lets the namespace end as soon as no process is left in it.
     pub fn let_go(&mut self) {
         self.leash = None;
     }
 
-    /// Nothing was started in it.
+    /// Ends a namespace in which nothing was started.
     pub fn abandon(self) {
         self.kill();
         // SAFETY: waits for a child of ours and stores nothing.
@@ -144,7 +143,7 @@ fn init(report: RawFd, held: RawFd) -> ! {
         while held_still() {
             while libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) > 0 {}
         }
-        // The command is gone, so everybody who is left is a child of this process, or of one.
+        // The command is gone, so all remaining processes are descendants of this one.
         while libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) >= 0
             || *libc::__errno_location() != libc::ECHILD
         {}
@@ -152,7 +151,7 @@ fn init(report: RawFd, held: RawFd) -> ! {
     }
 }
 
-/// Waits until somebody has ended, or nobody holds the other end any more; whether it is held.
+/// Waits until a child has ended or the keeper has closed its end. True while the end is open.
 fn held_still() -> bool {
     let watch = |fd| libc::pollfd {
         fd,

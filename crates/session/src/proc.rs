@@ -1,4 +1,4 @@
-//! What the kernel says of a process, read from `/proc`.
+//! Process information from `/proc`, and handles on processes (pidfd).
 
 use std::fs::File;
 use std::io;
@@ -11,30 +11,30 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Timespec;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-/// The part of `/proc/<pid>/stat` that is of use here.
+/// The fields of `/proc/<pid>/stat` that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// `R`, `S`, `D`, `T`, `t`, `Z` and so on.
     pub state: u8,
-    /// Its parent.
+    /// Pid of the parent.
     pub ppid: i32,
-    /// Its process group.
+    /// Process group.
     pub pgrp: i32,
-    /// Its controlling terminal, zero for none.
+    /// Device number of the controlling terminal, zero for none.
     pub tty: i32,
-    /// The foreground group of that terminal.
+    /// Foreground process group of that terminal.
     pub tpgid: i32,
-    /// Processor time in ticks, user and system.
+    /// CPU time in ticks, user and system.
     pub cpu_ticks: u64,
-    /// When it began, in ticks since boot.
+    /// Start time in ticks since boot.
     pub start_ticks: u64,
-    /// Pages of memory it holds.
+    /// Resident pages.
     pub resident_pages: u64,
-    /// How many threads it has.
+    /// Number of threads.
     pub threads: u32,
 }
 
-/// `None`: there is no such process.
+/// Reads `/proc/<pid>/stat`. `None`: there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
     let file = File::open(format!("/proc/{pid}/stat")).ok()?;
     // The kernel hands the line out whole, and it is shorter than this.
@@ -69,12 +69,13 @@ pub fn numbers(text: &str) -> Vec<i32> {
 }
 
 impl Stat {
-    /// Whether somebody has stopped it.
+    /// True if the process is stopped.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
 
-    /// Whether nothing of it runs any more. One whose first thread has ended looks alike, but has others.
+    /// True if no thread runs any more. The state of a process whose main thread has exited is `Z` too, but
+    /// it has other threads.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -104,7 +105,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
     })
 }
 
-/// Its arguments as one line, or its name where it has none.
+/// Arguments as one line, or the process name if there are none.
 pub fn command_line(pid: i32) -> Option<String> {
     let mut line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     while line.last() == Some(&0) {
@@ -122,7 +123,7 @@ pub fn command_line(pid: i32) -> Option<String> {
     Some(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// The children of a process that has so many threads: of one there is only one list to read.
+/// Children of a process that has this number of threads: with one thread there is only one list to read.
 pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
     match text(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(text) if threads == 1 => numbers(&text),
@@ -130,7 +131,7 @@ pub fn children_of(pid: i32, threads: u32) -> Vec<i32> {
     }
 }
 
-/// Its children, of all its threads. A child that comes or goes meanwhile may be missed.
+/// Children of all threads of a process. A child that starts or ends meanwhile may be missed.
 pub fn children(pid: i32) -> Vec<i32> {
     let mut all = Vec::new();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -170,23 +171,23 @@ fn number(text: &str) -> Option<i32> {
     text.parse().ok()
 }
 
-/// A process that is held by its identity: the number can be given to another process, this cannot.
+/// A handle on a process (pidfd): unlike a pid, it never refers to another process.
 #[derive(Debug)]
 pub struct ProcessHandle {
-    /// Its number while it lives.
+    /// Pid while the process lives.
     pub pid: i32,
     handle: OwnedFd,
 }
 
 impl ProcessHandle {
-    /// Takes hold of the process that has this number now.
+    /// Opens the process that has this pid now.
     pub fn open(pid: i32) -> Option<Self> {
         let handle = rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
         Some(ProcessHandle { pid, handle })
     }
 
-    /// Takes hold of the process that connected to our end of a unix socket. Kernels before 6.5 tell its number only,
-    /// which may be another's by now.
+    /// Opens the process that connected to our end of a Unix socket. Kernels before 6.5 only tell its pid,
+    /// which may be reused by now.
     pub fn peer(socket: impl AsFd) -> Peer {
         let Ok(credentials) = rustix::net::sockopt::socket_peercred(&socket) else {
             return Peer::Gone;
@@ -199,7 +200,7 @@ impl ProcessHandle {
         }
     }
 
-    /// Whether it lives. While it does, what was read under its number was about it.
+    /// True while the process lives. If it still lives, what was read under its pid before was about it.
     pub fn lives(&self) -> bool {
         let now = Timespec {
             tv_sec: 0,
@@ -209,7 +210,7 @@ impl ProcessHandle {
         matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(0))
     }
 
-    /// Whether it could be sent.
+    /// Sends a signal. False if that failed.
     pub fn signal(&self, signal: Signal) -> bool {
         rustix::process::pidfd_send_signal(&self.handle, signal).is_ok()
     }
@@ -218,11 +219,11 @@ impl ProcessHandle {
 /// The process that connected to a unix socket.
 #[derive(Debug)]
 pub enum Peer {
-    /// That very process.
+    /// A handle on that process.
     Handle(ProcessHandle),
-    /// The process that had this number when it connected.
+    /// Pid of the process at the time it connected.
     Pid(i32),
-    /// It has ended.
+    /// The process has ended.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! How a session's terminal takes what is typed at it.
+//! Input mode of a session's terminal.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use rustix::termios::{self, LocalModes};
 
 use super::folder::Meta;
 
-/// Whether what is typed is gathered into lines before the program gets any of it, as it is unless a program
-/// says otherwise. Whoever waits for an answer of the terminal has said so.
+/// True in canonical mode (`ICANON`): the terminal collects input into lines before the program gets it.
+/// That is the default; a program that waits for answers of the terminal turns it off.
 pub fn gathers_lines(meta: &Meta) -> bool {
     let asked = || {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -19,7 +19,7 @@ pub fn gathers_lines(meta: &Meta) -> bool {
     asked().unwrap_or(false)
 }
 
-/// The terminal that a keeper holds open for its session.
+/// The terminal that a keeper has open for its session.
 fn device(keeper: u32) -> Option<PathBuf> {
     let held = std::fs::read_dir(format!("/proc/{keeper}/fd")).ok()?;
     let is_terminal = |target: &PathBuf| {

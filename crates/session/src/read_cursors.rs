@@ -1,9 +1,9 @@
-//! How far the readers of a session have read, in a small file beside its log: it outlives the daemon,
-//! and costs no more than the read itself. Where it is lost, everything counts as cursors again.
+//! Read cursors of a session, in a small file beside its log. The file outlives the daemon. If it is lost,
+//! everything counts as unread again.
 //!
-//! Whoever has read gets the answer first; that it has read is put off until the answer has left. A daemon
-//! that dies in between tells the same once more, which is better than never. What is put off is known
-//! to everybody in this daemon who asks.
+//! A reader gets its answer first; its new cursor is applied when the answer has left. A daemon that dies
+//! in between shows the same output once more, which is better than never. A deferred change is visible to
+//! all readers in this daemon.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -15,21 +15,21 @@ use std::sync::{Arc, Mutex};
 use super::{crash_point, folder};
 
 const FILE: &str = "read";
-/// Most cursors are shorter. All are written at this length, so that the same readers' lines lie one
-/// over the other: to cut the file first would send it to the disk each time.
+/// Width to which cursors are padded. Lines of the same readers then overwrite each other; truncating the
+/// file first would send it to the disk each time.
 const WIDTH: usize = 80;
-/// What the file of a few readers has room in.
+/// Size of the first read, which is enough for a few readers.
 const ROOM: usize = 1 << 10;
-/// It is never longer than this.
+/// Maximum length of the file.
 const LONGEST: usize = 1 << 20;
 
-/// Who has read how far: names and cursors, as they are written down.
+/// Names of readers and their cursors, as they are stored.
 pub type Cursors = Vec<(String, String)>;
 
-/// A change that is not made yet.
+/// A change that is not applied yet.
 type Change = Box<dyn FnOnce(&mut Cursors) + Send>;
 
-/// The files of the sessions that somebody reads from now. There is one of each, however many read.
+/// Cursor files of the sessions that are being read. Readers of a session share one.
 #[derive(Default)]
 pub struct CursorFiles(Mutex<HashMap<PathBuf, Shared>>);
 
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl CursorFiles {
-    /// That of the session whose folder this is. Nobody may have read yet.
+    /// Opens the cursors of the session in this directory. The file need not exist.
     pub fn of(self: &Arc<Self>, session_folder: &Path) -> ReadCursors {
         let mut all = self.0.lock().expect("no holder panics");
         let shared = all
@@ -57,7 +57,7 @@ impl CursorFiles {
     }
 }
 
-/// The readers of one session. Once it is let go of, whatever was put off is written down.
+/// Cursors of one session. Dropping this writes the deferred changes to the file.
 pub struct ReadCursors {
     files: Arc<CursorFiles>,
     folder: PathBuf,
@@ -65,14 +65,14 @@ pub struct ReadCursors {
 }
 
 impl ReadCursors {
-    /// Looks who has read how far.
+    /// Applies the deferred changes and reads the cursors.
     pub fn with<T>(&self, see: impl FnOnce(&Cursors) -> T) -> T {
         let mut file = self.file.lock().expect("no holder panics");
         file.apply_changes();
         see(&file.cursors)
     }
 
-    /// Somebody has read. It is noted when somebody else wants to know, and at the latest when this is let go of.
+    /// Defers a change until the cursors are read, and at the latest until this is dropped.
     pub fn defer(&self, change: impl FnOnce(&mut Cursors) + Send + 'static) {
         let mut file = self.file.lock().expect("no holder panics");
         file.changes.push(Box::new(change));
@@ -81,7 +81,7 @@ impl ReadCursors {
 
 impl Drop for ReadCursors {
     fn drop(&mut self) {
-        // Whoever comes next finds it in memory or on the disk, and nothing between.
+        // The lock is held: the next reader finds the cursors in memory or on disk.
         let mut all = self.files.0.lock().expect("no holder panics");
         self.file.lock().expect("no holder panics").save();
         if let Some(shared) = all.get_mut(&self.folder) {
@@ -93,13 +93,13 @@ impl Drop for ReadCursors {
     }
 }
 
-/// What is known of one session. Its file stays open, so that it has only to be written to.
+/// Cursors of one session. The file stays open.
 struct CursorFile {
     path: PathBuf,
     file: Option<File>,
     cursors: Cursors,
     changes: Vec<Change>,
-    /// The file does not say yet what is known.
+    /// The file is out of date.
     unwritten: bool,
     /// Bytes of the file.
     length: usize,
@@ -180,7 +180,7 @@ impl CursorFile {
     }
 }
 
-/// All of a file that is mostly small. What is far too long for one is not read.
+/// Reads a file that is mostly small. A file that is far too long is an error.
 fn whole(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; ROOM];
     let mut length = 0;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_takes_the_place_of_what_was() {
+    fn written_cursors_replace_the_old_ones() {
         let folder = tempfile::tempdir().unwrap();
         let files = Arc::new(CursorFiles::default());
         assert_eq!(files.of(folder.path()).with(Cursors::clone), []);
@@ -225,10 +225,10 @@ mod tests {
         }
     }
 
-    /// A mark that is put off is known at once to whoever reads in this daemon, and to the next daemon
-    /// when its reader has let go, whoever reads on.
+    /// A deferred change is visible at once in this daemon, and in the next daemon when its reader is dropped,
+    /// even if others still read.
     #[test]
-    fn what_is_put_off_is_known_here_and_written_at_the_end() {
+    fn deferred_change_is_visible_at_once_and_written_on_drop() {
         let folder = tempfile::tempdir().unwrap();
         let here = Arc::new(CursorFiles::default());
         let elsewhere = || Arc::new(CursorFiles::default()).of(folder.path());

@@ -1,5 +1,5 @@
-//! Where a keeper lives: its folder, its socket, its control group, and what it found out about the
-//! machine before there was anything to run.
+//! Resources of a keeper that are created before there is a command: directory, control socket, signalfd,
+//! cgroup, pipes.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -19,39 +19,39 @@ use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
 use super::{oom, proc};
 
-/// What is the same for all keepers of a fork server, found out once.
+/// Properties that all keepers of a fork server share, determined once.
 pub struct ForkServerContext {
-    /// The mask for new files that commands are to have.
+    /// umask of commands.
     pub umask: libc::mode_t,
-    /// Their share in want of memory, where it is not the keepers' own.
+    /// `oom_score_adj` of commands, if it differs from the keepers'.
     pub oom_score: Option<&'static CStr>,
-    /// The control group below which sessions get their own.
+    /// The cgroup below which sessions get their own.
     pub group: Option<PathBuf>,
-    /// The counter of out-of-memory kills in the group that sessions inherit.
+    /// Counter of OOM kills in the cgroup that sessions inherit.
     pub oom_file: Option<PathBuf>,
-    /// Which life of the machine this is.
+    /// Boot id of the machine.
     pub boot_id: String,
 }
 
-/// Where one keeper lives.
+/// Resources of one keeper.
 pub struct Resources {
     /// The session's folder.
     pub folder: Rc<OwnedFd>,
-    /// Where daemons connect.
+    /// Control socket, to which daemons connect.
     pub listener: OwnedFd,
-    /// Where signals arrive.
+    /// signalfd.
     pub signals: OwnedFd,
-    /// The session's control group.
+    /// The session's cgroup.
     pub leaf: Option<Leaf>,
-    /// The mask for new files that the command is to have.
+    /// umask of the command.
     pub umask: libc::mode_t,
-    /// Its share in want of memory, where it is not the keeper's own.
+    /// `oom_score_adj` of the command, if it differs from the keeper's.
     pub oom_score: Option<&'static CStr>,
-    /// The file that will say what was to be run, and how it ended.
+    /// The record file: command and ending.
     pub record: Rc<OwnedFd>,
     /// Pipes for a command without a terminal, made in advance.
     pub pipes: Option<Pipes>,
-    /// This very process, so named that no other is taken for it.
+    /// Identity of this process.
     pub identity: Identity,
     path: PathBuf,
     group: Option<PathBuf>,
@@ -65,7 +65,7 @@ struct Files {
 }
 
 impl Files {
-    /// What would take time later is made now: an idle keeper has time.
+    /// Creates the directory and the record in advance, while the keeper is idle.
     fn make(path: &Path) -> Result<Self, Failure> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
@@ -87,7 +87,7 @@ fn no_folder(path: &Path, fault: &io::Error) -> Failure {
     )
 }
 
-/// The control group for the session of a folder, where one can be made.
+/// Creates the cgroup of the session in a directory, if that is possible.
 fn leaf(group: Option<&Path>, path: &Path) -> Option<Leaf> {
     Leaf::make(group?, path.file_name()?.to_str()?).ok()
 }
@@ -99,8 +99,8 @@ pub struct OomWatch {
 }
 
 impl OomWatch {
-    /// Whether the kernel has killed for want of memory since, in the session's own group or in the
-    /// one that it inherited.
+    /// True if the kernel has killed a process for lack of memory since, in the session's own cgroup or in
+    /// the inherited one.
     pub fn rose(&self, leaf: Option<&Leaf>) -> bool {
         let own = leaf.and_then(Leaf::oom_kills).unwrap_or(0);
         let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
@@ -109,7 +109,7 @@ impl OomWatch {
 }
 
 impl ForkServerContext {
-    /// Looks context.
+    /// Determines the context of this process.
     pub fn new(umask: libc::mode_t) -> Self {
         ForkServerContext {
             umask,
@@ -121,7 +121,7 @@ impl ForkServerContext {
     }
 }
 
-/// Which life of the machine this is.
+/// Boot id of the machine.
 pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim_end().to_owned())
@@ -129,7 +129,7 @@ pub fn boot_id() -> String {
 }
 
 impl Resources {
-    /// Makes the folder and everything in it that does not need a command.
+    /// Creates the directory and everything that does not need a command.
     pub fn make(path: &Path, context: &ForkServerContext) -> Result<Self, Failure> {
         let files = Files::make(path)?;
         let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
@@ -153,8 +153,8 @@ impl Resources {
         })
     }
 
-    /// Moves to another folder, once the session of this one is over and its record is complete.
-    /// The socket is taken along: a new one would be one more file to make and to remove.
+    /// Moves to another directory, once the session is over and its record is complete. The socket is
+    /// renamed into it: a new one would be one more file to create and to remove.
     pub fn renew(&mut self, path: &Path) -> Result<(), Failure> {
         let files = Files::make(path)?;
         if rustix::fs::renameat(&self.folder, CTL, &files.folder, CTL).is_err() {
@@ -164,8 +164,8 @@ impl Resources {
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
         self.pipes = Pipes::make().ok();
-        // Last, since whoever starts a process meanwhile has to wait for it. A group may have been changed by those
-        // who were in it.
+        // Last, since it delays processes that are started meanwhile. The cgroup is not reused: its processes
+        // may have changed it.
         if let Some(unused) = self.leaf.take() {
             unused.remove();
         }
@@ -174,7 +174,7 @@ impl Resources {
         Ok(())
     }
 
-    /// By what means a command would be contained.
+    /// Containment that a command would get.
     pub fn offers(&self) -> Containment {
         match self.leaf {
             Some(_) => Containment::Cgroup,
@@ -182,7 +182,7 @@ impl Resources {
         }
     }
 
-    /// Notes the count of out-of-memory kills.
+    /// Reads the counter of OOM kills.
     pub fn oom_watch(&self) -> OomWatch {
         OomWatch {
             file: self.oom.as_ref().map(|(path, _)| path.clone()),
@@ -194,7 +194,7 @@ impl Resources {
         }
     }
 
-    /// Takes the signals that came; whether one of them asks to end.
+    /// Reads the pending signals. True if one of them is SIGTERM.
     pub fn read_signals(&self) -> bool {
         // Of each kind at most one can wait.
         let mut infos = [const { MaybeUninit::<libc::signalfd_siginfo>::uninit() }; 4];
@@ -232,8 +232,8 @@ fn identity(context: &ForkServerContext) -> Identity {
     }
 }
 
-/// Listens in the folder. The name goes through the folder's descriptor: a socket's own name may
-/// only be 108 bytes long, a folder's is not bounded by that.
+/// Listens on the control socket. The path goes through the directory's descriptor, because a socket's path
+/// is limited to 108 bytes.
 fn listen(folder: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

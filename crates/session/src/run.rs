@@ -1,5 +1,5 @@
-//! A session from its start to its last process: what it wrote, how it ended, who is left, and what
-//! is due when. Everything here holds without a daemon.
+//! A session from its start to its last process: output, ending, remaining processes, deadlines. Works
+//! without a daemon.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -21,31 +21,31 @@ use super::resources::OomWatch;
 use super::spawn::{Pty, Spawned, winsize};
 use super::tree;
 
-/// How long output that may still be on its way is waited for after the leader has ended.
+/// Time for which output is awaited after the leader has ended.
 const DRAIN_GRACE_MS: u64 = 20;
-/// How long the news of a start may wait for the news of the ending: most commands are quick, and
-/// whoever waits for the one needs not be woken for the other.
+/// Delay of the `Started` frame, which is then sent together with the ending: most commands are short, and
+/// the daemon is woken once instead of twice.
 const START_NEWS_MS: u64 = 3;
-/// How soon a tree that is being killed is looked at again.
+/// Interval between kills of a tree that does not end.
 const KILL_RETRY_MS: u64 = 50;
-/// The same once it is known not to die.
+/// Interval after the tree was reported not to die.
 const KILL_SLOW_RETRY_MS: u64 = 1_000;
 /// After this time a process that does not die is reported.
 const KILL_PENDING_MS: u64 = 5_000;
-/// What is taken from one stream before the others have their turn.
+/// Bytes read from one stream before the others have their turn.
 const TURN_LIMIT: u64 = 4 << 20;
-/// What a pipe holds when nobody has changed it; a stream that fills it is a flood.
+/// Default capacity of a pipe; a stream that fills it is a flood.
 const PIPE_SIZE: u64 = 64 << 10;
-/// What a pipe is made to hold then.
+/// Capacity of the pipe of a flood.
 const FLOOD_PIPE_SIZE: usize = 1 << 20;
 
 /// A session that was started.
 pub struct Run {
-    /// By what means its tree is held together.
+    /// Containment of the tree.
     pub contained_by: Containment,
-    /// What its leader has still to read.
+    /// Input of the leader.
     pub input: ChildInput,
-    /// How long its processes may take to end after they were asked to.
+    /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
     root: i32,
     leader: i32,
@@ -57,7 +57,7 @@ pub struct Run {
     record: Rc<OwnedFd>,
     log: LogWriter,
     streams: [Option<Source>; 2],
-    /// Those that have ended, until there is time to close them.
+    /// Streams that have ended and are closed later.
     ended: Vec<Source>,
     pty: Option<Pty>,
     started_mono: u64,
@@ -69,26 +69,26 @@ pub struct Run {
     usage: Usage,
     state: State,
     empty: bool,
-    /// The log length that the daemon wants to be told to be exceeded.
+    /// Log length at which the daemon wants a `Grew` frame.
     watch: Option<u64>,
     start_news: Option<u64>,
     said: Said,
     notices: Vec<FromKeeper>,
 }
 
-/// What a run takes over from the place it is started in.
+/// Resources that a run takes over from its keeper.
 pub(super) struct Own {
-    /// The group its tree is in.
+    /// cgroup of the tree.
     pub leaf: Option<Leaf>,
-    /// The namespace its tree is in.
+    /// Pid namespace of the tree.
     pub namespace: Option<Namespace>,
-    /// What was counted before it.
+    /// Counter of OOM kills before the start.
     pub oom: OomWatch,
-    /// When it was about to be started, on the clock that stands still while the machine sleeps and on the other.
+    /// Time before the start, on the monotonic and on the boot-time clock.
     pub begun: (u64, u64),
-    /// Where its ending is written.
+    /// The record file.
     pub record: Rc<OwnedFd>,
-    /// Where its log goes.
+    /// Directory of the log.
     pub log_folder: Rc<OwnedFd>,
 }
 
@@ -98,26 +98,26 @@ struct Source {
     flooded: bool,
 }
 
-/// How far the leader is.
+/// State of the leader.
 enum State {
     Running,
-    /// It has ended; output that may be on its way is waited for until then.
+    /// The leader has ended; output is awaited until then.
     Draining {
         ending: Exited,
         until: u64,
     },
-    /// Its ending is written.
+    /// The ending is recorded.
     Recorded(Exited),
 }
 
-/// How far a kill is.
+/// Progress of a kill.
 enum Killing {
     No,
-    /// Asked; made to at this time.
+    /// SIGTERM was sent; SIGKILL follows at this time.
     Asked {
         until: u64,
     },
-    /// Being made to.
+    /// SIGKILL was sent.
     Hard {
         since: u64,
         again: u64,
@@ -131,7 +131,7 @@ pub(super) struct Usage {
     max_rss_kb: u64,
 }
 
-/// What a daemon was told or can read.
+/// Frames about the ending that were sent or can be read.
 #[derive(Default)]
 struct Said {
     exited: bool,
@@ -225,24 +225,24 @@ impl Run {
         frames
     }
 
-    /// Whether nothing is left to keep.
+    /// True once the ending is recorded, the tree is empty and the streams are closed.
     pub fn over(&self) -> bool {
         matches!(self.state, State::Recorded(_)) && self.said.emptied && self.said.closed
     }
 
-    /// The streams that may still bring something.
+    /// Streams that are open.
     pub fn open_streams(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let all = self.streams.iter().enumerate();
         all.filter_map(|(at, source)| source.as_ref().map(|source| (at, source.fd.as_fd())))
     }
 
-    /// What tells that a control group has become empty, where that is still to be learnt.
+    /// `cgroup.events`, while the keeper waits for the cgroup to become empty.
     pub fn group_events(&self) -> Option<BorrowedFd<'_>> {
         let leaf = self.leaf.as_ref().filter(|_| self.strangers)?;
         Some(leaf.events.as_fd())
     }
 
-    /// When something is due.
+    /// Time of the next deadline.
     pub fn next_alarm(&self) -> Option<u64> {
         let deadline = match self.state {
             State::Running => self.deadline,
@@ -268,7 +268,7 @@ impl Run {
         .min()
     }
 
-    /// Takes what a stream has.
+    /// Reads what a stream has.
     pub fn take_output(&mut self, at: usize) {
         let mut left = TURN_LIMIT;
         while left > 0 {
@@ -279,8 +279,8 @@ impl Run {
         }
     }
 
-    /// Nobody has the other end of a stream any more, and nothing is in it. A terminal only tells by
-    /// being read.
+    /// Handles a stream whose writers are gone and that is empty. The end of a terminal is only seen by
+    /// reading.
     pub fn stream_ended(&mut self, at: usize) {
         match &self.streams[at] {
             Some(source) if source.stream == Stream::Pty => self.take_output(at),
@@ -288,7 +288,7 @@ impl Run {
         }
     }
 
-    /// Closes what has ended. Whoever waits to hear of the end comes before that.
+    /// Closes streams that have ended. Called after the ending was sent, because a client waits for that.
     pub fn close_ended(&mut self) {
         self.ended.clear();
     }
@@ -315,7 +315,7 @@ impl Run {
         taken
     }
 
-    /// Takes what is in the pipes now, however much is written meanwhile.
+    /// Reads what is in the pipes now, however much is written meanwhile.
     fn drain(&mut self) {
         for at in 0..self.streams.len() {
             let Some(source) = &self.streams[at] else {
@@ -335,7 +335,7 @@ impl Run {
         }
     }
 
-    /// Gives the child what it takes.
+    /// Writes queued input to the child.
     pub fn write_input(&mut self) {
         let bytes = self.input.flush();
         self.input_taken(bytes);
@@ -347,7 +347,7 @@ impl Run {
         }
     }
 
-    /// Does what a daemon asks for. What begins or follows a run is not asked of it.
+    /// Carries out a frame of the daemon. Frames that begin or follow a run are handled by the keeper.
     pub fn obey(&mut self, frame: ToKeeper) {
         match frame {
             ToKeeper::Hello | ToKeeper::Start(_) | ToKeeper::Ack | ToKeeper::Renew { .. } => {}
@@ -405,8 +405,8 @@ impl Run {
         }
     }
 
-    /// Ends the tree: asks it to, and after the grace makes it. The first reason stays; a leader
-    /// that has already ended keeps the ending it had.
+    /// Ends the tree: SIGTERM, and SIGKILL after the grace. The first reason stays; a leader that has
+    /// already ended keeps its ending.
     pub fn kill(&mut self, end: End, grace_ms: u32) {
         self.reap();
         if self.empty {
@@ -417,7 +417,7 @@ impl Run {
         }
         let until = mono_ms() + u64::from(grace_ms);
         match &mut self.killing {
-            // What was known before is known to whoever asks now.
+            // The daemon that asks now may not know of the report.
             Killing::Hard { .. } => {
                 let undying = self.undying();
                 self.notices.extend(undying);
@@ -446,7 +446,7 @@ impl Run {
         self.kill_tree();
     }
 
-    /// What is to be said where it is known that the tree does not die.
+    /// Frame that reports a tree that does not die, if that is known.
     fn undying(&self) -> Option<FromKeeper> {
         if self.empty || !matches!(self.killing, Killing::Hard { told: true, .. }) {
             return None;
@@ -462,7 +462,7 @@ impl Run {
         tree::kill_all(self.root, self.leaf.as_ref())
     }
 
-    /// Does what is due.
+    /// Handles deadlines that have passed.
     pub fn alarms(&mut self) {
         let now = mono_ms();
         if matches!(self.state, State::Running) && self.deadline.is_some_and(|at| at <= now) {
@@ -502,7 +502,7 @@ impl Run {
         }
     }
 
-    /// Takes in every child that has ended.
+    /// Reaps every child that has ended.
     pub fn reap(&mut self) {
         while let Some((pid, status, usage)) = wait_any(&mut self.empty) {
             self.usage.cpu_us += usage.cpu_us;
@@ -514,7 +514,7 @@ impl Run {
         if self.empty
             && let Some(leaf) = &self.leaf
         {
-            // Somebody who is not a descendant may have been put into the group.
+            // A process that is no descendant may have been moved into the cgroup.
             self.strangers = leaf.populated();
             self.empty = !self.strangers;
         }
@@ -525,7 +525,8 @@ impl Run {
         killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref())
     }
 
-    /// The daemon ends a tree whose limit has passed while its keeper stands still.
+    /// Reason of a kill by the daemon, which ends a tree whose deadline has passed while its keeper is
+    /// stopped.
     fn killed_at_limit(&self, exit: Exit) -> Option<End> {
         let passed = self.deadline.is_some_and(|at| at <= mono_ms());
         (passed && exit == Exit::Signal(libc::SIGKILL)).then_some(End::Deadline)
@@ -570,7 +571,7 @@ impl Run {
         self.streams.iter().all(Option::is_none)
     }
 
-    /// Records what has become certain, then says it.
+    /// Records the ending once it is certain, then returns the frames to send.
     pub fn settle(&mut self) -> Vec<FromKeeper> {
         let mut frames = std::mem::take(&mut self.notices);
         if let State::Draining { ending, until } = &self.state
@@ -588,7 +589,7 @@ impl Run {
             crash_point("exit.pre_record");
             let text = EndingFile::Ended(ending).to_text();
             let _ = folder::put(&self.record, &text);
-            // Whoever hears of it notes that in the same file.
+            // The daemon appends to the same file when the ending was received.
             let _ = folder::share(&self.record);
             crash_point("exit.post_record");
             self.state = State::Recorded(ending);
@@ -641,7 +642,7 @@ impl Drop for Run {
     }
 }
 
-/// A session that is talked to is waited for from its start on.
+/// Delay of the `Started` frame: none for a session with input, since its client waits for the start.
 fn news_wait(launch: &Launch) -> u64 {
     match (launch.pty, &launch.stdin) {
         (None, Stdin::None | Stdin::Bytes(_)) => START_NEWS_MS,
@@ -649,7 +650,7 @@ fn news_wait(launch: &Launch) -> u64 {
     }
 }
 
-/// The next child that has ended. Sets `none_left` when there is no child at all any more.
+/// Reaps the next child that has ended. Sets `none_left` when there is no child left.
 pub(super) fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
     let mut status = 0;
     // SAFETY: all zeroes is a valid rusage, and both places are valid for writing.

@@ -1,4 +1,4 @@
-//! The keeper's loop: one poll over everything that can happen, no wake-up without a cause.
+//! The keeper's event loop: one poll over everything that can happen.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,16 +24,16 @@ use super::run::{Own, Run};
 use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::Containment;
 
-/// How long a keeper waits before it makes itself ready for another session.
+/// Pause of a keeper before it prepares for another session.
 const BREATH: Duration = Duration::from_micros(150);
 
-/// How far a session has come.
+/// Stage of a session.
 enum Stage {
-    /// Made in advance; nothing was started yet.
+    /// No command was started yet.
     Idle,
-    /// Started, and since then running or ended.
+    /// The command was started, and runs or has ended.
     Run(Box<Run>),
-    /// Could not be started.
+    /// The command could not be started.
     Failed(FromKeeper),
 }
 
@@ -41,13 +41,13 @@ enum Stage {
 pub struct Keeper {
     resources: Resources,
     connection: Option<Connection>,
-    /// Whoever has connected while a daemon is there, until it has said that it is one.
+    /// A second connection while a daemon is connected, until it has sent a frame as a daemon does.
     candidate: Option<Connection>,
     stage: Stage,
     acked: bool,
 }
 
-/// What woke the loop.
+/// Descriptors that woke the loop.
 #[derive(Default)]
 struct Woken {
     signal: bool,
@@ -60,15 +60,15 @@ struct Woken {
     streams: [Option<Flow>; 2],
 }
 
-/// All that can be waited for: one of each, and two streams.
+/// Number of descriptors in the poll: one of each kind, and two streams.
 const SLOTS: usize = 8;
 
-/// What a stream has.
+/// State of a stream after poll.
 #[derive(Clone, Copy)]
 enum Flow {
-    /// Bytes, or something that only reading tells.
+    /// Bytes, or something that only a read tells.
     Bytes,
-    /// Nothing, for ever.
+    /// End of file.
     End,
 }
 
@@ -86,7 +86,7 @@ impl Keeper {
         keeper
     }
 
-    /// Serves until there is nothing left to keep.
+    /// Serves until the session is over and the daemon has recorded it.
     pub fn serve(mut self) {
         while !self.done() {
             let woken = self.wait();
@@ -215,8 +215,8 @@ impl Keeper {
         }
     }
 
-    /// The daemon may have ended the tree itself while this process was stopped. What else it has said is obeyed
-    /// later, in its order.
+    /// Reads why the daemon has ended the tree, which it may have done while this process was stopped. Its
+    /// other frames are handled later, in order.
     fn hear_why_forced(&mut self, called: bool) {
         if called {
             self.accept();
@@ -230,7 +230,7 @@ impl Keeper {
         }
     }
 
-    /// Records what has become certain, then says it.
+    /// Records what has become certain, then sends it.
     fn tell_news(&mut self) {
         if let Stage::Run(run) = &mut self.stage {
             let news = run.settle();
@@ -246,7 +246,7 @@ impl Keeper {
         match &mut self.stage {
             Stage::Run(run) => {
                 run.reap();
-                // The system is going down, or somebody wants the session gone.
+                // The system shuts down, or a person ends the session.
                 if terminate {
                     run.kill(abide_core::End::User, run.grace_ms);
                 }
@@ -264,8 +264,8 @@ impl Keeper {
         if !peer_check::may_command(&socket) {
             return;
         }
-        // A daemon that loses its connection takes the session for lost, so nobody takes its place by
-        // chance. Where there is none any more, whoever comes is welcome.
+        // A daemon that loses its connection reports the session as lost, so a second connection does not
+        // replace the first before it has sent a frame. If the daemon is gone, the next one is accepted.
         let candidate = Connection::new(socket);
         if self.is_deserted() {
             self.change_over(candidate);
@@ -274,7 +274,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in what a caller says; one that speaks like a daemon is the daemon from then on.
+    /// Reads from the second connection; if it sends a valid frame, it replaces the daemon's.
     fn hear_candidate(&mut self) {
         let Some(mut candidate) = self.candidate.take() else {
             return;
@@ -310,7 +310,7 @@ impl Keeper {
         }
     }
 
-    /// Says who this is and what holds now.
+    /// Sends the keeper's state on a new connection.
     fn greet(&mut self) {
         let ready = self.ready();
         say(&mut self.connection, &ready);
@@ -348,8 +348,8 @@ impl Keeper {
     }
 
     fn obey(&mut self, frame: ToKeeper) {
-        // Whoever lost its daemon calls the next one, which knows nothing of this command yet: were it
-        // started only now, it would run twice.
+        // The client of a daemon that died repeats its call to the next one, which does not know of this
+        // command. If the command were started only now, it would run twice.
         if matches!(frame, ToKeeper::Start(_)) && self.is_deserted() {
             self.connection = None;
             return;
@@ -369,8 +369,8 @@ impl Keeper {
 
     /// Drops the session that has ended. The keeper is idle again.
     fn renew(&mut self, folder: &[u8]) {
-        // This is said together with the start of another command, which needs the processors more until it
-        // runs. Whoever is woken then is put where that one waits; a moment later there is another processor.
+        // This frame comes together with the start of another command, which needs the CPU more until it
+        // runs.
         pause(BREATH);
         match self.resources.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {

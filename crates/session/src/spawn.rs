@@ -1,5 +1,5 @@
-//! Bringing a command to life: its pipes or terminal and what it is given. Each step that can fail
-//! has its own sentence.
+//! Start of a command: its pipes or terminal, arguments and environment. Each step that can fail has its
+//! own sentence.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -20,33 +20,33 @@ use super::log::Stream;
 use super::mark;
 use super::nsinit::Namespace;
 
-/// A command that runs.
+/// A running command.
 pub struct Spawned {
-    /// Its first process; a child of this one, so its number is not reused before it is reaped.
+    /// Pid of the leader; a child of this process, so its pid is not reused before it is reaped.
     pub leader: i32,
-    /// Its output.
+    /// Output streams.
     pub streams: Vec<(OwnedFd, Stream)>,
-    /// Where its input goes.
+    /// Write end of its input.
     pub input: Option<OwnedFd>,
-    /// Its terminal.
+    /// Terminal.
     pub pty: Option<Pty>,
 }
 
-/// Both ends of a terminal. Ours keeps the other end from closing while the leader may still open it
-/// again.
+/// Both ends of a terminal. The keeper holds the slave too, so that the terminal does not close while the
+/// leader may open it again.
 pub struct Pty {
-    /// The end that is read and written.
+    /// The end that the keeper reads and writes.
     pub master: OwnedFd,
-    /// The end the child has.
+    /// The child's end.
     pub slave: OwnedFd,
 }
 
 /// A command that could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The system's number, zero where it has none.
+    /// `errno`, zero if there is none.
     pub errno: i32,
-    /// Which step failed and how.
+    /// The failed step, as one sentence.
     pub sentence: String,
 }
 
@@ -68,15 +68,15 @@ impl Failure {
     }
 }
 
-/// Where a command is started.
+/// Context in which a command is started.
 pub(super) struct SpawnContext<'a> {
-    /// The group it is born in.
+    /// cgroup of the command.
     pub leaf: Option<&'a Leaf>,
-    /// The namespace it is born in.
+    /// Pid namespace of the command.
     pub namespace: Option<&'a Namespace>,
-    /// Its mask for new files.
+    /// umask.
     pub umask: libc::mode_t,
-    /// Its share in want of memory, where it is not the keeper's own.
+    /// `oom_score_adj` of the command, if it differs from the keeper's.
     pub oom_score: Option<&'static CStr>,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn spawn(
     Ok((spawned, child))
 }
 
-/// What a command without a terminal will need, made before it is known.
+/// Pipes for a command without a terminal, created before the command is known.
 pub struct Pipes {
     output: (OwnedFd, OwnedFd),
     errors: (OwnedFd, OwnedFd),
@@ -281,7 +281,7 @@ fn string(bytes: &[u8], what: &str) -> Result<CString, Failure> {
     })
 }
 
-/// Where a program may lie: where it says, or in the folders of the child's own `PATH`.
+/// Candidate paths of a program: its own path, or the directories of the child's `PATH`.
 fn candidates(program: &CStr, env: &[(Vec<u8>, Vec<u8>)]) -> Vec<CString> {
     let name = program.to_bytes();
     if name.contains(&b'/') || name.is_empty() {

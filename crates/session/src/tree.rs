@@ -1,8 +1,8 @@
-//! All processes of a session: finding them, signalling them, proving that they are gone.
+//! The process tree of a session: find, signal, and prove that it is gone.
 //!
-//! Whoever is left by its parent comes back to the keeper, so everything a session started is a
-//! descendant of its keeper; where the keeper is gone, it is found by its mark. A process is only ever signalled through a handle on it, and only after
-//! it was seen to belong to the tree while held.
+//! The keeper is a subreaper, so every process that a session started is a descendant of its keeper; if the
+//! keeper is gone, processes are found by their mark. A process is only signalled through a pidfd, and only
+//! after it was seen to belong to the tree while the pidfd was open.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,9 +18,9 @@ use super::proc::{self, ProcessHandle, Stat};
 /// A process of a session, to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Pid.
     pub pid: u32,
-    /// Its arguments as one line.
+    /// Arguments as one line.
     pub command: String,
 }
 
@@ -37,7 +37,7 @@ pub fn processes(meta: &Meta) -> Vec<Process> {
         .collect()
 }
 
-/// The numbers of the living processes of the session, parents first.
+/// Pids of the living processes of the session, parents first.
 pub fn members(meta: &Meta) -> Vec<i32> {
     let mut pids = Vec::new();
     let keeper = meta.keeper.pid as i32;
@@ -64,12 +64,12 @@ fn add_new(pids: &mut Vec<i32>, more: Vec<i32>) {
     }
 }
 
-/// Whether the keeper of the session lives.
+/// True if the keeper of the session lives.
 fn is_kept(meta: &Meta) -> bool {
     keeper(meta).is_some()
 }
 
-/// Takes hold of the keeper of the session; `None`: it is gone.
+/// Opens the keeper of the session; `None` if it is gone.
 pub fn keeper(meta: &Meta) -> Option<ProcessHandle> {
     let keeper = ProcessHandle::open(meta.keeper.pid as i32)?;
     began(&keeper, meta.keeper.start_ticks).then_some(keeper)
@@ -97,11 +97,11 @@ fn marked(meta: &Meta) -> Vec<i32> {
     found
 }
 
-/// How often a tree is killed before it is said not to die, and how long its ends are waited for in between.
+/// Number of kills before a tree is reported not to die, and the wait between them.
 const END_PASSES: usize = 20;
 const END_WAIT: Duration = Duration::from_millis(50);
 
-/// Ends all that is left of a session whose keeper is gone, or does nothing. Whether nothing is left.
+/// Ends all processes of a session whose keeper is gone. True if none is left.
 pub fn end_orphans(meta: &Meta) -> bool {
     let leaf = leaf_of(meta);
     for _ in 0..END_PASSES {
@@ -165,7 +165,7 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<ProcessHandle> {
     held
 }
 
-/// Whether the process that has this number now belongs to the session.
+/// True if the process that has this pid now belongs to the session.
 fn belongs(meta: &Meta, leaf: Option<&Leaf>, pid: i32) -> bool {
     let marked = match mark::of(pid) {
         Some(Mark::Session(id)) => id.to_string() == meta.session,
@@ -183,7 +183,7 @@ fn leaf_of(meta: &Meta) -> Option<Leaf> {
     Leaf::open(group_of(meta)?).ok()
 }
 
-/// The control group that holds the session, where it has one.
+/// The cgroup of the session, if it has one.
 pub fn group_of(meta: &Meta) -> Option<&Path> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::OsStr::from_bytes(meta.cgroup.as_deref()?);
@@ -213,8 +213,8 @@ pub(super) fn walk(root: i32, mut each: impl FnMut(&ProcessHandle, &Stat)) -> us
             let Some(stat) = proc::stat(pid) else {
                 continue;
             };
-            // The number may have gone to a stranger after it was listed, and so may its parent's;
-            // while both live the numbers are theirs. Whoever was left meanwhile is `root`'s child.
+            // The pid may have been reused after it was listed, and so may its parent's; while both
+            // processes live, their pids are valid. An orphan is a child of `root`.
             let ours = stat.ppid == root || (stat.ppid == parent.pid && parent.lives());
             if !ours || !held.lives() {
                 continue;
@@ -251,13 +251,13 @@ pub(super) fn signal_all(root: i32, leaf: Option<&Leaf>, signals: &[Signal]) -> 
     seen.len()
 }
 
-/// Sends a signal to those below `root` that are in the process group.
+/// Sends a signal to the descendants of `root` in the process group.
 pub(super) fn signal_group(root: i32, group: i32, signal: Signal) {
     signal_below(root, &[signal], |stat| stat.pgrp == group);
 }
 
-/// Sends signals to those below `root` who are meant, and tells who they were. All are found before the
-/// first hears of it: a parent that dies of it leaves its children where the walk has been already.
+/// Sends signals to the descendants of `root` that match, and returns their pids. All are found before the
+/// first is signalled: a parent that dies leaves its children where the walk has been already.
 fn signal_below(root: i32, signals: &[Signal], meant: impl Fn(&Stat) -> bool) -> HashSet<i32> {
     let mut found = Vec::new();
     walk(root, |held, stat| {
@@ -275,18 +275,18 @@ fn signal_below(root: i32, signals: &[Signal], meant: impl Fn(&Stat) -> bool) ->
     found.into_iter().map(|(pid, _)| pid).collect()
 }
 
-/// How often a tree that forks is looked at again before it is killed as far as it is known.
+/// Number of passes over a tree that forks before it is killed as far as it is known.
 const STOP_PASSES: usize = 16;
 
-/// Kills the whole tree below `root`. Whoever escapes this pass comes back to the keeper when its
-/// parent dies, and is met by the next. Returns how many processes there were.
+/// Kills the whole tree below `root`. A process that escapes this pass is reparented to the keeper when its
+/// parent dies, and found by the next pass. Returns the number of processes.
 pub(super) fn kill_all(root: i32, leaf: Option<&Leaf>) -> usize {
     if let Some(leaf) = leaf
         && leaf.kill().is_ok()
     {
         return signal_all(root, Some(leaf), &[Signal::KILL]);
     }
-    // What is stopped cannot fork: once a pass meets nobody new, everybody is known.
+    // A stopped process cannot fork: once a pass finds no new process, all are known.
     let mut stopped = HashSet::new();
     for _ in 0..STOP_PASSES {
         let before = stopped.len();

@@ -14,27 +14,27 @@ mod writer;
 pub use reader::{CHUNK_LIMIT, Chunk, Log, Next, Page, Piece, Pieces};
 pub use writer::{LogWriter, Taken};
 
-/// Where a chunk of output came from.
+/// Source of a chunk of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A terminal, which does not tell the two apart.
+    /// A terminal, which has only one output stream.
     Pty,
 }
 
-/// One line of an index: a run of bytes that came from one stream at one time.
+/// An index entry: a run of bytes that came from one stream at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Logical offset of its first byte.
     pub offset: u64,
-    /// When that byte came.
+    /// Wall time at which that byte arrived.
     pub at_wall_ms: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u32,
-    /// From where.
+    /// Stream of the bytes.
     pub stream: Stream,
     /// Bytes before it that are not in the log.
     pub dropped: u64,
@@ -46,7 +46,7 @@ pub const ENTRY_SIZE: usize = 32;
 pub const LOG_FOLDER: &str = "log";
 
 impl Entry {
-    /// As it lies on disk.
+    /// Encodes the entry.
     pub fn to_bytes(self) -> [u8; ENTRY_SIZE] {
         let mut out = [0; ENTRY_SIZE];
         out[..8].copy_from_slice(&self.offset.to_le_bytes());
@@ -75,7 +75,7 @@ impl Entry {
         out
     }
 
-    /// `None`: not an entry.
+    /// Decodes an entry. `None`: the bytes are no entry.
     pub fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Option<Self> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let (offset, run) = (word(0), word(16));

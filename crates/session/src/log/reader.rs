@@ -1,5 +1,5 @@
-//! The reader of a session's log. It works beside the keeper that writes: it sees only bytes that
-//! the index covers, holds no lock, and any number of readers cost the writer nothing.
+//! The reader of a session's log. It works while the keeper writes: it sees only bytes that the index
+//! covers and takes no lock, so readers cost the writer nothing.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +13,8 @@ use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
 /// No chunk is longer.
 pub const CHUNK_LIMIT: usize = 64 << 10;
 
-/// A log, to be read. Whoever reads on and on keeps one: the part that was read last stays open, and
-/// mostly that is where the next bytes are.
+/// A log to be read. A reader that continues keeps one: the last segment stays open, and most new bytes are
+/// there.
 #[derive(Clone, Debug)]
 pub struct Log {
     folder: Arc<Path>,
@@ -41,9 +41,9 @@ pub enum Piece {
 pub struct Chunk {
     /// Logical offset of the first byte.
     pub offset: u64,
-    /// When it came.
+    /// Wall time of arrival.
     pub at_wall_ms: u64,
-    /// From where.
+    /// Stream of the bytes.
     pub stream: Stream,
     /// Bytes before it that are not in the log.
     pub dropped: u64,
@@ -51,7 +51,7 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// What comes next in a log, where the bytes are elsewhere.
+/// The next part of a log, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Output, from one line of the index.
@@ -109,7 +109,7 @@ impl Log {
         Ok(self.last_entry()?.map(|entry| entry.at_wall_ms))
     }
 
-    /// How many bytes were written, and how many of them are not in the log.
+    /// Number of bytes written, and number of those that are not in the log.
     pub fn extent(&self) -> io::Result<(u64, u64)> {
         let last = self.last_entry()?;
         let (end, dropped) = last.map_or((0, 0), |last| (last.end(), last.dropped));
@@ -142,7 +142,7 @@ impl Log {
         Ok(None)
     }
 
-    /// What is missing before the end, in order.
+    /// Gaps in the log, in order.
     pub fn gaps(&self) -> io::Result<Vec<(u64, u64)>> {
         let mut gaps = Vec::new();
         let mut all = self.pieces(0, None);
@@ -311,8 +311,8 @@ impl Segment {
         Ok(read)
     }
 
-    /// The line that has the byte `at`, where there is one. The newest come first: those who follow a
-    /// log ask for them.
+    /// The entry that covers the byte `at`, if there is one. The newest entries are tried first, because
+    /// readers that follow a log ask for them.
     fn line_of(&self, at: u64) -> io::Result<Option<(u64, Entry)>> {
         let holds = |entry: &Entry| entry.offset <= at && at < entry.end();
         if let Some((line, entry)) = self.newest()?.filter(|(_, entry)| holds(entry)) {
@@ -378,8 +378,8 @@ impl Pieces {
         self.at
     }
 
-    /// For those who know how many bytes were written: beyond that nothing is looked for, and what is not in
-    /// the log up to there is a gap.
+    /// Sets the number of bytes that were written. Nothing is looked for beyond it, and bytes before it that
+    /// are not in the log are a gap.
     pub fn known_to(self, known: u64) -> Self {
         let counted = self.counted.max(known);
         Pieces {
@@ -410,8 +410,7 @@ impl Pieces {
         }))
     }
 
-    /// The same for whoever reads much: the bytes take the place of what was in `bytes`, and its room
-    /// is used again.
+    /// Reads the next piece into `bytes`, whose allocation is reused.
     pub fn next_into(&mut self, max: usize, bytes: &mut Vec<u8>) -> io::Result<Option<Next>> {
         let max = max.max(1) as u64;
         loop {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{Log, Piece};
 
-/// How far back a last line is looked for.
+/// Bytes at the end in which lines are looked for.
 const REACH: u64 = 4 << 10;
 
 /// The last line with anything in it, as bytes; a longer one than the reach is cut at its front. Where the log

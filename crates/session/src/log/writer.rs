@@ -19,13 +19,13 @@ const COALESCE_MS: u64 = 10;
 const TAIL_SEGMENTS: usize = 12;
 /// No segment is smaller, whatever the quota.
 const SEGMENT_MIN: u64 = 4 << 10;
-/// What is read at once where bytes cannot be spliced.
+/// Buffer size if bytes cannot be spliced.
 const READ_SIZE: usize = 16 << 10;
-/// What is read at once of a flood. That is copied, which is quicker than it looks: the pipe uses its
-/// pages again, and both ends find them in the processor's cache. Spliced, each would be a new one.
+/// Buffer size for a flood of output. A flood is copied, which is faster than splicing it: the pipe reuses
+/// its pages, and both ends find them in the CPU cache.
 const FLOOD_READ_SIZE: usize = 256 << 10;
 
-/// What one attempt to take output brought.
+/// Result of one attempt to read output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// So many bytes, in the log or counted as dropped.
@@ -123,7 +123,7 @@ impl LogWriter {
                 Taken::Bytes(count as u64)
             }
             Err(Trouble::Input(Errno::AGAIN | Errno::INTR)) => Taken::Nothing,
-            // A terminal that nobody has open any more answers EIO.
+            // Reading a terminal that no process has open fails with EIO.
             Err(Trouble::Input(_)) => Taken::Closed,
             Err(Trouble::Disk { read: 0, .. }) => self.discard(from, max),
             Err(Trouble::Disk { read, kept }) => {
@@ -250,7 +250,7 @@ impl LogWriter {
     }
 }
 
-/// What an empty pipe says; `None`: it is not empty.
+/// State of an empty pipe; `None` if it is not empty.
 fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
     let now = Timespec {
         tv_sec: 0,
@@ -277,7 +277,7 @@ enum Trouble {
 }
 
 impl Trouble {
-    /// What the stream would have given is still there.
+    /// The disk failed before anything was read from the stream.
     const NOTHING_READ: Self = Trouble::Disk { read: 0, kept: 0 };
 }
 
@@ -359,7 +359,7 @@ impl Segment {
     }
 }
 
-/// Where not all of it can be written: why, and how much was.
+/// Writes all bytes. The error has the `errno` and the number of bytes that were written.
 fn write_all(to: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), (Errno, usize)> {
     let mut written = 0;
     while written < bytes.len() {
