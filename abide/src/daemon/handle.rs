@@ -24,7 +24,7 @@ use crate::world::keepers::Keepers;
 use crate::world::probe::Prober;
 use crate::world::screens::Screens;
 use crate::world::store::{Note, Past, Store};
-use abide_session::facts::{Facts, Looks};
+use abide_session::facts::{CpuSamples, Facts};
 use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::CursorFiles;
 
@@ -135,7 +135,7 @@ struct Shared {
     next_call: AtomicU64,
     watchers: AtomicU32,
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
-    looks: Mutex<HashMap<SessionId, Looks>>,
+    looks: Mutex<HashMap<SessionId, CpuSamples>>,
     attached: Mutex<HashMap<SessionId, u32>>,
 }
 
@@ -303,7 +303,7 @@ impl Handle {
         let age = wall.0.saturating_sub(view.state.created.0);
         let began = Mono(mono.0.saturating_sub(age));
         let mut looks = self.shared.looks.lock().expect("no holder panics");
-        let looks = looks.entry(view.id).or_insert(Looks::since(began));
+        let looks = looks.entry(view.id).or_insert(CpuSamples::since(began));
         looks.cpu_percent(mono, now)
     }
 

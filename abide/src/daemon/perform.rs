@@ -21,7 +21,7 @@ use crate::config::Containment;
 use crate::world::clock::pause;
 use crate::world::keepers::{Keepers, Recalled};
 use crate::world::store::{Store, StoreFault};
-use abide_session::changed_limits::Moved;
+use abide_session::changed_limits::ChangedLimits;
 use abide_session::crash_point;
 use abide_session::facts::facts;
 use abide_session::folder::{self, Meta};
@@ -125,7 +125,7 @@ impl Performer {
                     inactivity,
                     unasked_until,
                 } => {
-                    let moved = Moved {
+                    let moved = ChangedLimits {
                         idle,
                         inactivity,
                         deadline: self.details.get(&session).and_then(|of| of.deadline),

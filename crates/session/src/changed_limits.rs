@@ -12,7 +12,7 @@ const FILE: &str = "limits";
 
 /// The limits after the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct ChangedLimits {
     /// The idle limit.
     pub idle: Option<Millis>,
     /// The limit of inactivity.
@@ -25,29 +25,29 @@ pub struct Moved {
 }
 
 /// Reads the changed limits of the session in this directory; `None` if none was changed.
-pub fn moved(folder: &Path) -> Option<Moved> {
+pub fn read(folder: &Path) -> Option<ChangedLimits> {
     let text = folder::read(&folder.join(FILE)).ok()??;
     parse(std::str::from_utf8(&text).ok()?)
 }
 
 /// Writes the changed limits, atomically.
-pub fn remember(folder: &Path, moved: Moved) -> io::Result<()> {
-    private_file::write(&folder.join(FILE), &text(moved))
+pub fn write(folder: &Path, limits: ChangedLimits) -> io::Result<()> {
+    private_file::write(&folder.join(FILE), &text(limits))
 }
 
-fn text(moved: Moved) -> String {
+fn text(limits: ChangedLimits) -> String {
     let limit =
         |limit: Option<Millis>| limit.map_or("none".to_owned(), |limit| limit.0.to_string());
     format!(
         "idle={}\ninactivity={}\ndeadline={}\nunasked_until={}\n",
-        limit(moved.idle),
-        limit(moved.inactivity),
-        limit(moved.deadline),
-        moved.unasked_until.0
+        limit(limits.idle),
+        limit(limits.inactivity),
+        limit(limits.deadline),
+        limits.unasked_until.0
     )
 }
 
-fn parse(text: &str) -> Option<Moved> {
+fn parse(text: &str) -> Option<ChangedLimits> {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let limit = |name: &str| match value(name)? {
         "none" => Some(None),
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Option<Moved> {
     };
     // Older versions wrote the first two only.
     let until = value("unasked_until=").unwrap_or("0");
-    Some(Moved {
+    Some(ChangedLimits {
         idle: limit("idle=")?,
         inactivity: limit("inactivity=")?,
         deadline: limit("deadline=").flatten(),
@@ -70,8 +70,8 @@ mod tests {
     #[test]
     fn what_was_moved_is_found_again_and_nothing_else_is() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(moved(folder.path()), None);
-        let nothing = Moved {
+        assert_eq!(read(folder.path()), None);
+        let nothing = ChangedLimits {
             idle: None,
             inactivity: None,
             deadline: None,
@@ -79,19 +79,19 @@ mod tests {
         };
         for given in [
             nothing,
-            Moved {
+            ChangedLimits {
                 idle: Some(Millis(1)),
                 unasked_until: Mono(7),
                 ..nothing
             },
-            Moved {
+            ChangedLimits {
                 inactivity: Some(Millis(9)),
                 deadline: Some(Millis(3)),
                 ..nothing
             },
         ] {
-            remember(folder.path(), given).unwrap();
-            assert_eq!(moved(folder.path()), Some(given));
+            write(folder.path(), given).unwrap();
+            assert_eq!(read(folder.path()), Some(given));
         }
         let rest = "inactivity=none\ndeadline=none\nunasked_until=0\n";
         assert!(parse(&format!("idle=5\n{rest}")).is_some());

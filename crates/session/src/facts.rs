@@ -53,28 +53,28 @@ impl Facts {
 
 /// The last two samples of a session's CPU time, from which its recent CPU use is computed.
 #[derive(Clone, Copy, Debug)]
-pub struct Looks {
-    older: Look,
-    newer: Look,
+pub struct CpuSamples {
+    older: CpuSample,
+    newer: CpuSample,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct CpuSample {
     at: Mono,
     cpu_ms: u64,
 }
 
 /// Minimum distance of two samples: the kernel counts in hundredths of a second.
-const APART: Millis = Millis(100);
+const MIN_DISTANCE: Millis = Millis(100);
 
-impl Looks {
+impl CpuSamples {
     /// Samples of a session that began at this time.
     pub fn since(began: Mono) -> Self {
-        let look = Look {
+        let look = CpuSample {
             at: began,
             cpu_ms: 0,
         };
-        Looks {
+        CpuSamples {
             older: look,
             newer: look,
         }
@@ -82,9 +82,9 @@ impl Looks {
 
     /// CPU use since the last sample that is far enough away, in percent of one CPU.
     pub fn cpu_percent(&mut self, at: Mono, now: &Facts) -> u32 {
-        if at.since(self.newer.at) >= APART {
+        if at.since(self.newer.at) >= MIN_DISTANCE {
             self.older = self.newer;
-            self.newer = Look {
+            self.newer = CpuSample {
                 at,
                 cpu_ms: now.cpu_ms,
             };
@@ -99,8 +99,8 @@ impl Looks {
 pub fn facts(meta: &Meta) -> Facts {
     // What has a terminal is fed through that.
     let fed = match meta.pty {
-        Some(_) => Fed(None),
-        None => Fed::of(meta.keeper.pid as i32),
+        Some(_) => InputPipe(None),
+        None => InputPipe::of(meta.keeper.pid as i32),
     };
     let mut all = Facts {
         doing: Doing::Sleeping,
@@ -185,15 +185,15 @@ fn roots(meta: &Meta) -> Vec<i32> {
 }
 
 /// The pipe that is the session's input, if there is one, as the target of its link in `/proc`.
-struct Fed(Option<String>);
+struct InputPipe(Option<String>);
 
-impl Fed {
+impl InputPipe {
     /// A keeper reads from all its pipes but one: the one it can write to is the session's input.
     fn of(keeper: i32) -> Self {
         let Ok(listing) = std::fs::read_dir(format!("/proc/{keeper}/fd")) else {
-            return Fed(None);
+            return InputPipe(None);
         };
-        Fed(listing.flatten().find_map(|item| {
+        InputPipe(listing.flatten().find_map(|item| {
             let target = link(&item.path())?;
             let number = item.file_name();
             let info = format!("/proc/{keeper}/fdinfo/{}", number.to_str()?);
@@ -225,8 +225,8 @@ enum Waiting {
     ForThatAlone,
 }
 
-/// Looks for a system call of the process that is blocked on a descriptor that a person can type into.
-fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
+/// CpuSamples for a system call of the process that is blocked on a descriptor that a person can type into.
+fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
     let threads = match stat.threads {
         1 => vec![pid],
         _ => threads(pid),
@@ -248,7 +248,7 @@ fn waits_for_input(pid: i32, stat: &Stat, fed: &Fed) -> Waiting {
     waits.max().unwrap_or(Waiting::No)
 }
 
-fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &Fed) -> bool {
+fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &InputPipe) -> bool {
     // The kernel answers from its cache: the file may be on a server that is gone.
     let path = format!("/proc/{pid}/fd/{fd}");
     let cached = AtFlags::STATX_DONT_SYNC;
@@ -403,7 +403,7 @@ mod tests {
             memory: 0,
             only_input: false,
         };
-        let mut looks = Looks::since(Mono(1_000));
+        let mut looks = CpuSamples::since(Mono(1_000));
         assert_eq!(looks.cpu_percent(Mono(1_000), &look(0)), 0);
         assert_eq!(looks.cpu_percent(Mono(1_050), &look(50)), 100);
         assert_eq!(looks.cpu_percent(Mono(2_000), &look(500)), 50);

@@ -68,14 +68,14 @@ pub struct Meta {
     /// Pid of the init process of the pid namespace, which belongs to abide.
     pub init: Option<u32>,
     /// Identity of the keeper process.
-    pub keeper: Keeper,
+    pub keeper: KeeperIdentity,
     /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output.
     pub secret_fingerprints: Vec<u8>,
 }
 
 /// Identity of a keeper process: no other process has the same three values.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keeper {
+pub struct KeeperIdentity {
     /// Pid.
     pub pid: u32,
     /// Start time of the process in kernel ticks.
@@ -105,7 +105,7 @@ impl Meta {
         launch: &Launch,
         contained_by: Containment,
         cgroup: Option<&Path>,
-        keeper: Keeper,
+        keeper: KeeperIdentity,
     ) -> Self {
         use std::os::unix::ffi::OsStrExt;
         Meta {
@@ -133,7 +133,7 @@ impl Meta {
 
     /// Encodes the file.
     pub fn to_text(&self) -> String {
-        let mut lines = Lines::new(META_HEAD);
+        let mut lines = FieldWriter::new(META_HEAD);
         lines.bytes("session", self.session.as_bytes());
         lines.bytes("agent", self.agent.as_bytes());
         lines.bytes("command", &self.command);
@@ -183,7 +183,7 @@ impl Meta {
     /// like a valid one, so no process may be looked up by them.
     fn remnant(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
-        let found = Found(text.lines().filter_map(|l| l.split_once('=')).collect());
+        let found = Fields(text.lines().filter_map(|l| l.split_once('=')).collect());
         let unknown = || "unknown".to_owned();
         Meta {
             session: found.text("session").unwrap_or_default(),
@@ -203,7 +203,7 @@ impl Meta {
             contained_by: Containment::Subreaper,
             cgroup: None,
             init: None,
-            keeper: Keeper {
+            keeper: KeeperIdentity {
                 pid: 0,
                 start_ticks: 0,
                 boot_id: String::new(),
@@ -214,7 +214,7 @@ impl Meta {
 
     /// Decodes the file. `None`: it was torn, or is no meta file.
     pub fn from_text(text: &[u8]) -> Option<Self> {
-        let found = Found::read(META_HEAD, text)?;
+        let found = Fields::read(META_HEAD, text)?;
         Some(Meta {
             session: found.text("session")?,
             agent: found.text("agent")?,
@@ -237,7 +237,7 @@ impl Meta {
             },
             cgroup: found.bytes("cgroup"),
             init: found.number("init"),
-            keeper: Keeper {
+            keeper: KeeperIdentity {
                 pid: found.number("keeper_pid")?,
                 start_ticks: found.number("keeper_start_ticks")?,
                 boot_id: found.text("boot_id")?,
@@ -250,7 +250,7 @@ impl Meta {
 impl EndingFile {
     /// Encodes the file.
     pub fn to_text(&self) -> String {
-        let mut lines = Lines::new(ENDING_HEAD);
+        let mut lines = FieldWriter::new(ENDING_HEAD);
         match self {
             EndingFile::Ended(exited) => {
                 match exited.exit {
@@ -286,7 +286,7 @@ impl EndingFile {
     /// Decodes the file. `None`: it was torn, or is no ending.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let (head, tail) = split_closed(text)?;
-        let found = Found::read(ENDING_HEAD, head)?;
+        let found = Fields::read(ENDING_HEAD, head)?;
         if let Some(sentence) = found.text("failed") {
             return Some(EndingFile::Failed {
                 errno: found.number("errno")?,
@@ -295,7 +295,7 @@ impl EndingFile {
             });
         }
         let code = found.number("code").map(Exit::Code);
-        let later = Later::read(tail);
+        let later = AppendedLines::read(tail);
         Some(EndingFile::Ended(Exited {
             exit: code.or_else(|| found.number("signal").map(Exit::Signal)),
             end: found.text("end").and_then(|word| end_from_word(&word))?,
@@ -339,15 +339,15 @@ pub(super) fn closed_line(bytes: u64, dropped: u64) -> String {
 }
 
 #[derive(Default)]
-struct Later {
+struct AppendedLines {
     emptied: bool,
     bytes: Option<u64>,
     dropped: Option<u64>,
 }
 
-impl Later {
+impl AppendedLines {
     fn read(tail: &[u8]) -> Self {
-        let mut later = Later::default();
+        let mut later = AppendedLines::default();
         for line in tail.split_inclusive(|byte| *byte == b'\n') {
             let Ok(line) = std::str::from_utf8(line) else {
                 continue;
@@ -367,7 +367,7 @@ impl Later {
 }
 
 /// State of the `meta` file of a session.
-pub enum Record {
+pub enum MetaState {
     /// The file is complete.
     Whole(Meta),
     /// The directory was made in advance by a keeper, and no session began.
@@ -382,9 +382,9 @@ pub enum Record {
 }
 
 /// The record of a session: command and ending.
-pub struct Told {
+pub struct SessionRecord {
     /// The command.
-    pub record: Record,
+    pub meta: MetaState,
     /// The ending; `None` if the session has not ended or the ending was torn.
     pub ending: Option<EndingFile>,
     /// True once a client has received the ending.
@@ -393,7 +393,7 @@ pub struct Told {
 
 /// Reads the whole record at once: a daemon that starts may find very many sessions. Damage is reported in
 /// the result and is no error.
-pub fn read_all(folder: &Path) -> Told {
+pub fn read_all(folder: &Path) -> SessionRecord {
     let found = read(&folder.join(META));
     let text = match &found {
         Ok(Some(text)) => text.as_slice(),
@@ -408,20 +408,20 @@ pub fn read_all(folder: &Path) -> Told {
         let text = read(&folder.join(ENDING)).ok()??;
         EndingFile::from_text(&text)
     });
-    let damaged = |why: String| Record::Damaged {
+    let damaged = |why: String| MetaState::Damaged {
         remnant: Meta::remnant(first),
         why,
     };
-    let record = match (Meta::from_text(first), &found) {
-        (Some(meta), _) => Record::Whole(meta),
+    let meta = match (Meta::from_text(first), &found) {
+        (Some(meta), _) => MetaState::Whole(meta),
         (None, Err(fault)) => damaged(fault.to_string()),
-        (None, Ok(_)) if !began && holds_nothing_else(folder) => Record::Unused,
+        (None, Ok(_)) if !began && holds_nothing_else(folder) => MetaState::Unused,
         (None, Ok(None)) => damaged("it is missing".into()),
         (None, Ok(Some(_))) => damaged(what_is_wrong(first).into()),
     };
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
-    Told {
-        record,
+    SessionRecord {
+        meta,
         ending,
         heard: lines.any(|line| line == HEARD.as_bytes()),
     }
@@ -560,11 +560,11 @@ const CLOSING: &[u8] = b"\nwhole=";
 /// Length of the checksum and its newline, after [`CLOSING`].
 const SUM_SIZE: usize = 9;
 
-struct Lines(String);
+struct FieldWriter(String);
 
-impl Lines {
+impl FieldWriter {
     fn new(head: &str) -> Self {
-        Lines(format!("{head}\n"))
+        FieldWriter(format!("{head}\n"))
     }
 
     fn number(&mut self, name: &str, value: impl std::fmt::Display) {
@@ -610,14 +610,14 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
-struct Found<'a>(Vec<(&'a str, &'a str)>);
+struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
-impl<'a> Found<'a> {
+impl<'a> Fields<'a> {
     fn read(head: &str, text: &'a [u8]) -> Option<Self> {
         let (body, _) = split_closed(text)?;
         let mut lines = std::str::from_utf8(body).ok()?.lines();
         (lines.next() == Some(head))
-            .then(|| Found(lines.filter_map(|l| l.split_once('=')).collect()))
+            .then(|| Fields(lines.filter_map(|l| l.split_once('=')).collect()))
     }
 
     fn raw(&self, name: &str) -> Option<&'a str> {

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::cgroup::{self, Leaf};
-use super::folder::{self, CTL, Keeper as Identity, META};
+use super::folder::{self, CTL, KeeperIdentity, META};
 use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
 use super::{oom, proc};
@@ -51,8 +51,8 @@ pub struct Resources {
     pub record: Rc<OwnedFd>,
     /// Pipes for a command without a terminal, made in advance.
     pub pipes: Option<Pipes>,
-    /// Identity of this process.
-    pub identity: Identity,
+    /// KeeperIdentity of this process.
+    pub identity: KeeperIdentity,
     path: PathBuf,
     group: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
@@ -223,9 +223,9 @@ impl Resources {
     }
 }
 
-fn identity(context: &ForkServerContext) -> Identity {
+fn identity(context: &ForkServerContext) -> KeeperIdentity {
     let pid = std::process::id();
-    Identity {
+    KeeperIdentity {
         pid,
         start_ticks: proc::stat(pid as i32).map_or(0, |stat| stat.start_ticks),
         boot_id: context.boot_id.clone(),

@@ -72,12 +72,12 @@ pub struct Run {
     /// Log length at which the daemon wants a `Grew` frame.
     watch: Option<u64>,
     start_news: Option<u64>,
-    said: Said,
+    said: SentFrames,
     notices: Vec<FromKeeper>,
 }
 
 /// Resources that a run takes over from its keeper.
-pub(super) struct Own {
+pub(super) struct RunResources {
     /// cgroup of the tree.
     pub leaf: Option<Leaf>,
     /// Pid namespace of the tree.
@@ -133,7 +133,7 @@ pub(super) struct Usage {
 
 /// Frames about the ending that were sent or can be read.
 #[derive(Default)]
-struct Said {
+struct SentFrames {
     exited: bool,
     emptied: bool,
     closed: bool,
@@ -144,7 +144,7 @@ impl Run {
         launch: &Launch,
         spawned: Spawned,
         contained_by: Containment,
-        own: Own,
+        own: RunResources,
     ) -> Self {
         let now = mono_ms();
         let mut input = ChildInput::new(spawned.input, spawned.pty.is_some());
@@ -191,7 +191,7 @@ impl Run {
             empty: false,
             watch: None,
             start_news: Some(now + news_wait(launch)),
-            said: Said::default(),
+            said: SentFrames::default(),
             notices: Vec::new(),
         }
     }

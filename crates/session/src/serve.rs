@@ -20,7 +20,7 @@ use super::launch::{ContainmentChoice, Launch};
 use super::nsinit::Namespace;
 use super::peer_check;
 use super::resources::Resources;
-use super::run::{Own, Run};
+use super::run::{Run, RunResources};
 use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::Containment;
 
@@ -458,7 +458,7 @@ impl Keeper {
                 return Err(failure);
             }
         };
-        let own = Own {
+        let own = RunResources {
             leaf: match contained_by {
                 Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.take(),
                 Containment::Subreaper => None,

@@ -187,7 +187,7 @@ fn agent_at(state: &State, place: Inside) -> Agent {
 #[derive(Clone, Default)]
 pub struct Looked(Arc<AtomicBool>);
 
-/// Looks, beside the loop, whether a command is at the other end.
+/// CpuSamples, beside the loop, whether a command is at the other end.
 pub async fn be_outside(parts: &Parts) -> Result<(), Problem> {
     let reads = (parts.method == Method::GET || parts.method == Method::HEAD)
         && !parts.headers.contains_key(header::UPGRADE);

@@ -14,8 +14,8 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Found, Keepers, Recalled, hello};
 use crate::world::socket;
-use abide_session::changed_limits::{self, Moved};
-use abide_session::folder::{self, EndingFile, Meta, Record};
+use abide_session::changed_limits::{self, ChangedLimits};
+use abide_session::folder::{self, EndingFile, Meta, MetaState};
 use abide_session::frame::Exited;
 use abide_session::log::Log;
 use abide_session::{cgroup, tree};
@@ -37,19 +37,19 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
             continue;
         };
         let path = entry.path();
-        let (mut told, mut kept) = (folder::read_all(&path), true);
-        if !matches!(told.record, Record::Whole(_)) {
+        let (mut record, mut kept) = (folder::read_all(&path), true);
+        if !matches!(record.meta, MetaState::Whole(_)) {
             // An idle keeper goes with its daemon, unless that handed it a command in its last moment. Whoever
-            // greets has done what it was told before.
+            // greets has done what it was record before.
             kept = greets(&path);
-            told = folder::read_all(&path);
+            record = folder::read_all(&path);
         }
-        let heard = told.heard;
-        match told.record {
-            Record::Whole(meta) => {
+        let heard = record.heard;
+        match record.meta {
+            MetaState::Whole(meta) => {
                 keepers.hold(id, meta.contained_by);
-                let complete = complete(told.ending.as_ref());
-                let phase = phase(keepers, id, &path, &meta, told.ending);
+                let complete = complete(record.ending.as_ref());
+                let phase = phase(keepers, id, &path, &meta, record.ending);
                 let bytes = complete.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
                 let session = recalled(keepers, id, meta, phase, bytes, None);
                 let deadline = keepers.deadline(id, session.created);
@@ -60,17 +60,17 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
                     deadline,
                 });
             }
-            Record::Unused if !kept => remove_unused(id, &path),
-            Record::Unused => {}
-            Record::Damaged { remnant, why } => {
+            MetaState::Unused if !kept => remove_unused(id, &path),
+            MetaState::Unused => {}
+            MetaState::Damaged { remnant, why } => {
                 let shown = path.display();
                 let damage = format!(
                     "the record of this session, {shown}/meta, is damaged: {why}. What is known of it may be \
                      wrong; its log is kept and can be read"
                 );
                 tracing::error!("{id}: {damage}");
-                // An owner that is not known for certain is not told that it has ended.
-                let session = damaged(keepers, id, &path, remnant, told.ending, damage);
+                // An owner that is not known for certain is not record that it has ended.
+                let session = damaged(keepers, id, &path, remnant, record.ending, damage);
                 found.push(Found {
                     id,
                     session,
@@ -86,7 +86,7 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
 /// Removes the folder and the control group of a keeper that never got a command. Whatever else is in the folder
 /// stays.
 pub(super) fn remove_unused(id: SessionId, path: &Path) {
-    if !matches!(folder::read_all(path).record, Record::Unused) {
+    if !matches!(folder::read_all(path).meta, MetaState::Unused) {
         return;
     }
     cgroup::remove_group_of(&id.to_string());
@@ -229,7 +229,7 @@ fn recalled(
     bytes: u64,
     damage: Option<Arc<str>>,
 ) -> Session {
-    let limits = changed_limits::moved(&keepers.folder(id)).unwrap_or(Moved {
+    let limits = changed_limits::read(&keepers.folder(id)).unwrap_or(ChangedLimits {
         idle: meta.idle_ms.map(Millis),
         inactivity: meta.inactivity_ms.map(Millis),
         deadline: meta.deadline_ms.map(Millis),

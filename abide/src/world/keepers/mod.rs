@@ -24,7 +24,7 @@ pub use link::{Follower, LogProgress};
 use crate::world::clock::{Clock, SystemClock, pause};
 use crate::world::stream::Stream;
 use crate::world::{entropy, socket};
-use abide_session::changed_limits::{self, Moved};
+use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::crash_point;
 use abide_session::folder;
 use abide_session::frame::{Launch, Once, ToKeeper};
@@ -281,8 +281,8 @@ impl Keepers {
     }
 
     /// Writes limits down that were moved: the next daemon goes by them too.
-    pub fn keep_limits(&self, id: SessionId, moved: Moved) {
-        if let Err(fault) = changed_limits::remember(&self.folder(id), moved) {
+    pub fn keep_limits(&self, id: SessionId, moved: ChangedLimits) {
+        if let Err(fault) = changed_limits::write(&self.folder(id), moved) {
             tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
         }
     }
