@@ -1,4 +1,4 @@
-//! What the kernel's `sock_diag` interface tells of a single socket.
+//! Information about a single socket from the kernel's `sock_diag` interface.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ const NLM_F_REQUEST: u16 = 1;
 const NLMSG_HEADER: usize = 16;
 const UNIX_DIAG_MSG: usize = 16;
 const INET_DIAG_MSG: usize = 72;
-/// Where an answer has the port at the other end.
+/// Offset of the peer's port in an answer.
 const INET_DIAG_DPORT: std::ops::Range<usize> = 6..8;
 const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;

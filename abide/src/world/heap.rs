@@ -1,4 +1,4 @@
-//! How the daemon takes memory from the system.
+//! Settings of the daemon's memory allocator.
 
 /// Blocks of so many bytes are taken and given back one by one.
 #[cfg(target_env = "gnu")]

@@ -1,4 +1,4 @@
-//! What this machine gives and where its limits are, for whoever looks after an installation.
+//! Properties and limits of this machine, for the administrator of an installation.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,9 +13,9 @@ use abide_session::cgroup::{self, Leaf};
 use abide_session::facts;
 use abide_session::proc;
 
-/// How long a program may take to say its version.
+/// Time for a program to print its version.
 const PATIENCE: i64 = 5;
-/// Its longest answer.
+/// Longest version text.
 const ANSWER: u64 = 4 << 10;
 
 /// A limit on open files or processes: what holds now, and how far it can be raised.
@@ -27,12 +27,12 @@ pub struct Limit {
     pub most: Option<u64>,
 }
 
-/// How many files a process may have open.
+/// Limit of open files per process.
 pub fn open_files() -> Limit {
     limit(Resource::Nofile)
 }
 
-/// How many processes this user may have.
+/// Limit of processes of this user.
 pub fn processes() -> Limit {
     limit(Resource::Nproc)
 }
@@ -83,7 +83,7 @@ fn first_version(controller: &str) -> Option<PathBuf> {
     Some(root.join(path.trim_start_matches('/')))
 }
 
-/// Whether a session can have a control group of its own here; otherwise, why not.
+/// Tries to make a cgroup for a session; the error says why that is impossible.
 pub fn control_group() -> Result<PathBuf, String> {
     let base = cgroup::own_folder().ok_or("no control groups of the second version are mounted")?;
     match Leaf::make(&base, &format!("doctor-{}", std::process::id())) {
@@ -102,7 +102,7 @@ pub struct Disk {
     pub free: u64,
     /// Files that may still be made; `None`: it does not count them.
     pub files: Option<u64>,
-    /// What it is called, where it lies across a network.
+    /// Name of the file system, if it is a network file system.
     pub network: Option<&'static str>,
 }
 
@@ -128,11 +128,11 @@ pub fn disk(path: &Path) -> io::Result<Disk> {
 /// Whom a folder belongs to and who may enter it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Whether it is this user's.
+    /// True if the directory belongs to this user.
     pub ours: bool,
     /// The bits for owner, group and others.
     pub mode: u32,
-    /// Whether it is a folder at all, and not a link to one.
+    /// True for a directory, false for a symbolic link to one.
     pub folder: bool,
 }
 
@@ -158,7 +158,7 @@ pub fn writable(folder: &Path) -> Result<(), (&Path, io::Error)> {
     rustix::fs::access(there, wanted).map_err(|fault| (there, fault.into()))
 }
 
-/// Whether the machine's clock is kept right over the network; `None`: it cannot be told.
+/// True if the clock is synchronized over the network; `None`: unknown.
 pub fn clock_is_kept() -> Option<bool> {
     // SAFETY: all zero is a value of this struct, and without modes the call only reads.
     let mut time: libc::timex = unsafe { std::mem::zeroed() };
@@ -194,7 +194,7 @@ pub fn written_at(path: &Path) -> Option<u64> {
     u64::try_from(since.as_millis()).ok()
 }
 
-/// Where a program is that is named as in a shell; `None`: it cannot be executed.
+/// Path of a program that is named as in a shell; `None`: it cannot be executed.
 pub fn program(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
     let executable = |path: &Path| {
         let found = std::fs::metadata(path);
@@ -209,7 +209,7 @@ pub fn program(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
         .find(|path| executable(path))
 }
 
-/// What a program prints when asked for its version.
+/// Output of a program that is asked for its version.
 pub fn version_of(program: &Path) -> io::Result<String> {
     #[expect(
         clippy::disallowed_methods,

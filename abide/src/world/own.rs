@@ -1,10 +1,10 @@
-//! What this very process uses.
+//! CPU time and memory of this process.
 
 use rustix::process::Pid;
 
 use abide_session::proc;
 
-/// What it uses.
+/// CPU time and memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Bytes of memory it holds.
@@ -13,7 +13,7 @@ pub struct Usage {
     pub cpu_seconds: f64,
 }
 
-/// What it uses now.
+/// Reads the CPU time and memory of this process.
 pub fn usage() -> Usage {
     let me = rustix::process::getpid();
     proc::stat(Pid::as_raw(Some(me))).map_or_else(Usage::default, |stat| Usage {

@@ -29,10 +29,10 @@ pub enum Peer {
     },
 }
 
-/// Where a process that belongs to a session was found.
+/// Evidence that a process belongs to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// It has this session's mark, or is in its control group.
+    /// The process has the mark of this session, or is in its cgroup.
     Session(SessionId),
     /// Below the keeper with this process id.
     Keeper(i32),
@@ -52,7 +52,7 @@ impl Peer {
         Peer::Process(ProcessHandle::open(pid).map(Arc::new))
     }
 
-    /// Where in which session a process is at the other end of a unix socket; `None`: in no session.
+    /// Session of the process at the other end of a Unix socket; `None`: in no session.
     pub fn inside(&self) -> Option<Inside> {
         match self {
             Peer::Process(Some(process)) => place_of_held(process),
@@ -130,11 +130,11 @@ fn is_anothers(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
 
 /// The name under which a keeper runs.
 const KEEPER: &str = "abide-keeper";
-/// What the name of every session's control group begins with.
+/// Prefix of the name of every session's cgroup.
 const GROUP: &str = "abide-session_";
 /// Processes have no longer line of ancestors than this, or something is wrong with them.
 const ANCESTORS: usize = 4_096;
-/// How often a line of ancestors is read again that has changed meanwhile.
+/// Number of attempts to read a chain of ancestors that changes meanwhile.
 const ATTEMPTS: usize = 3;
 
 fn is_inside(pid: i32) -> bool {
@@ -213,7 +213,7 @@ fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<Inside>, Changed> {
     Ok(Some(Inside::Somewhere))
 }
 
-/// What `stat` says of a process.
+/// Fields of `/proc/PID/stat`.
 #[derive(PartialEq, Eq)]
 struct Line {
     name: Vec<u8>,

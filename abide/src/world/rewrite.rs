@@ -1,5 +1,5 @@
-//! Replaces a file of somebody else's: whole or not at all, with the same permissions, and only as
-//! long as it is still what was read.
+//! Replacement of another program's configuration file: atomic, with the same permissions, and only if the
+//! file is still as it was read.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
@@ -31,8 +31,8 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
         .map_err(|_| io::Error::other("it is not UTF-8 text"))
 }
 
-/// Whether a file may be changed. One that its owner has made read-only is meant to stay as it is,
-/// although whoever may write its folder could put another in its place.
+/// Checks that a file may be changed. A file that its owner has made read-only stays as it is, although a
+/// user who may write its directory could replace it.
 pub fn may_change(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if found.permissions().readonly() => {
@@ -86,7 +86,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     written
 }
 
-/// What a path leads to, over links, also where nothing is there yet.
+/// Resolves symbolic links, also if the target does not exist yet.
 fn target(path: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(target) => Ok(target),

@@ -48,7 +48,7 @@ pub fn same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && differ == 0
 }
 
-/// What a file holds that nobody else could have read or written. `None`: somebody could.
+/// Reads a file that no other user could have read or written. `None`: another user could.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let found = std::fs::symlink_metadata(path)?;
     let ours = found.is_file()

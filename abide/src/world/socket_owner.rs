@@ -121,7 +121,7 @@ fn having_open(proc: &Path, inode: u64) -> Vec<i32> {
     all
 }
 
-/// Whether a process has this socket open, as far as it can be looked at.
+/// True if a process has this socket open, as far as its descriptors can be read.
 pub fn has_open(proc: &Path, pid: i32, inode: u64) -> bool {
     let Ok(open) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
         return false;

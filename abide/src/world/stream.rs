@@ -67,7 +67,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the other side has closed it.
+    /// True if the peer has closed the connection.
     pub fn is_closed(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         matches!(

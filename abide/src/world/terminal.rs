@@ -1,4 +1,4 @@
-//! The terminal that a person sits at: asked directly, whatever standard input and output are.
+//! The controlling terminal of this process, opened directly, whatever standard input and output are.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
 use tokio::io::unix::AsyncFd;
 
-/// What a terminal has that does not tell its size.
+/// Default size, for a terminal that does not report one.
 const SIZE: (u16, u16) = (80, 24);
 
-/// Whether something can be read from here within this time, if only the end.
+/// True if the descriptor becomes readable within this time; the end of file counts.
 pub fn comes_within(input: impl AsFd, patience: Duration) -> bool {
     let Ok(patience) = Timespec::try_from(patience) else {
         return false;

@@ -14,9 +14,9 @@ use abide_session::frame::ToKeeper;
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{folder, tree};
 
-/// How long a keeper may take to answer.
+/// Time for a keeper to answer.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often that is waited for where the keeper only waits for a processor, and after its tree was ended.
+/// Number of such waits while the keeper only waits for a CPU, and after its tree was ended.
 const IN_A_CROWD: u32 = 10;
 const AFTER_THE_TREE: u32 = 5;
 
@@ -47,7 +47,7 @@ pub(super) async fn end(keepers: Arc<Keepers>, id: SessionId, end: End) {
     }
 }
 
-/// Whether the keeper says something within so many waits, or is gone.
+/// True if the keeper sends a frame within this number of waits, or is gone.
 async fn answers(link: &Link, keeper: &ProcessHandle, waits: u32) -> bool {
     let mut waited = 0;
     loop {
@@ -67,7 +67,7 @@ async fn answers(link: &Link, keeper: &ProcessHandle, waits: u32) -> bool {
     }
 }
 
-/// Whether nothing is left of the tree.
+/// True if no process of the tree is left.
 async fn end_tree(keepers: &Keepers, id: SessionId) -> bool {
     let folder = keepers.folder(id);
     let end = move || {

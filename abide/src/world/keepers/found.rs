@@ -20,7 +20,7 @@ use abide_session::frame::Exited;
 use abide_session::log::Log;
 use abide_session::{cgroup, tree};
 
-/// How long a keeper that is there may take to say so: it has to be given time first.
+/// Time for a keeper to greet after a connection.
 const GREETING: Duration = Duration::from_secs(10);
 
 pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
@@ -148,7 +148,7 @@ fn damaged(
     recalled(keepers, id, remnant, phase, bytes, Some(damage.into()))
 }
 
-/// Whether the session in a folder has a keeper. Waits until that has said so.
+/// True if the session in a directory has a keeper. Waits until the keeper has greeted.
 fn greets(path: &Path) -> bool {
     let Ok(mut stream) = socket::connect(&path.join(folder::CTL)) else {
         return false;
@@ -166,7 +166,7 @@ fn greets(path: &Path) -> bool {
     }
 }
 
-/// How much a session wrote whose log is complete, so that it needs not be looked at.
+/// Length of a log that is complete, so that the log need not be read.
 fn complete(ending: Option<&EndingFile>) -> Option<u64> {
     match ending {
         Some(EndingFile::Ended(over)) if over.empty && over.closed => Some(over.bytes),

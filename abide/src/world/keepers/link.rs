@@ -25,38 +25,38 @@ pub(super) struct Link {
     kick: Notify,
     watched: Mutex<Watched>,
     progress: watch::Sender<LogProgress>,
-    /// The same for those whom nobody waits for: they hear of bytes after the others have had their turn.
+    /// Progress for followers that no caller waits for: they are notified after the others.
     later: watch::Sender<LogProgress>,
     credit: Semaphore,
-    /// The keeper's process, once it has said that.
+    /// Pid of the keeper, once it has sent it.
     keeper: AtomicU32,
     /// State of the start: `EXPECTED`, `HEARD_OF` or `GIVEN_UP`.
     start_state: AtomicU8,
-    /// Told whenever the keeper has said something.
+    /// Notified on each frame of the keeper.
     pub heard: Notify,
-    /// Why the daemon has ended the session itself, where it has.
+    /// Reason, if the daemon has ended the session itself.
     pub forced: Mutex<Option<End>>,
 }
 
 /// A keeper takes less than this to become idle again.
 const RENEWAL: Millis = Millis(3);
 
-/// A command has not been heard of yet.
+/// The start has not been reported yet.
 const EXPECTED: u8 = 0;
-/// It has started, or is known not to.
+/// The start has succeeded or failed.
 const HEARD_OF: u8 = 1;
-/// It was expected for too long.
+/// The daemon has stopped waiting for the start.
 const GIVEN_UP: u8 = 2;
 
-/// What is on its way to a keeper.
+/// Outgoing bytes of a link.
 struct Out {
     unsent: Vec<u8>,
-    /// What it is told later, or with the next thing that it is told.
+    /// Frames that are sent with the next one, or on [`Link::release`].
     held: Vec<u8>,
-    /// Since when it is about to keep this session. An idle keeper never says that it is ready: it would wake
-    /// somebody up for nothing.
+    /// Time of the last recycling. An idle keeper sends no frame when it is ready, because that would wake
+    /// the daemon for nothing.
     since: Mono,
-    /// The keeper keeps another session now: nothing of this one may reach it.
+    /// The keeper belongs to another session now: no frame of this one may reach it.
     reassigned: bool,
 }
 
@@ -76,7 +76,7 @@ impl Out {
 struct Watched(Vec<u64>);
 
 impl Watched {
-    /// What to ask of the keeper: it tells once, and is asked again for the others.
+    /// The `Watch` frame for the lowest length: the keeper answers once, and is asked again for the others.
     fn wanted(&self) -> Option<ToKeeper> {
         let beyond = *self.0.iter().min()?;
         Some(ToKeeper::Watch { beyond })
@@ -115,8 +115,8 @@ impl Link {
         }
     }
 
-    /// Ends a keeper whose command should have started by now. It may stand still, so it is killed; one that
-    /// only comes to it later finds nobody to start it for.
+    /// Kills a keeper whose command should have started by now. The keeper may be stopped, so it gets
+    /// SIGKILL.
     pub fn give_up_unless_started(&self) {
         let (expected, given_up) = (EXPECTED, GIVEN_UP);
         let order = Ordering::Relaxed;
@@ -134,7 +134,7 @@ impl Link {
         self.close();
     }
 
-    /// Whether its keeper surely has only to be told what to start.
+    /// True if the keeper is ready to start a command.
     pub fn is_ready(&self, now: Mono) -> bool {
         let out = self.outgoing();
         self.keeper.load(Ordering::Relaxed) != 0
@@ -142,8 +142,8 @@ impl Link {
             && now.since(out.since) >= RENEWAL
     }
 
-    /// Whether its keeper is still to be made, or whoever is to start the command has only to wait for its turn:
-    /// of very many that begin at once, each takes its time.
+    /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits
+    /// for a CPU, as it does when very many commands start at once.
     pub fn is_on_its_way(&self) -> bool {
         match self.keeper.load(Ordering::Relaxed).cast_signed() {
             0 => true,
@@ -156,7 +156,7 @@ impl Link {
         }
     }
 
-    /// Whether its command has not been heard of yet.
+    /// True until the start was reported.
     pub fn is_starting(&self) -> bool {
         self.start_state.load(Ordering::Relaxed) == EXPECTED
     }
@@ -232,7 +232,7 @@ impl Link {
         self.stream.close();
     }
 
-    /// Nothing more will come for this session, and nothing can be sent.
+    /// Marks the end of this session: no more frames in either direction.
     fn end(&self) {
         self.credit.close();
         self.update_progress(|progress| {
@@ -329,13 +329,13 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// For somebody whom nobody waits for.
+    /// A follower that no caller waits for.
     pub(super) fn new(link: Arc<Link>) -> Self {
         let progress = link.later.subscribe();
         Follower { link, progress }
     }
 
-    /// For a reader that a caller waits for.
+    /// A follower for a reader that a caller waits for.
     pub(super) fn close(link: Arc<Link>) -> Self {
         let progress = link.progress.subscribe();
         Follower { link, progress }
@@ -434,7 +434,7 @@ impl KeeperTask {
         }
     }
 
-    /// Until the keeper goes, or goes on to another session: which, and the link to that.
+    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its link.
     async fn read_frames(
         &mut self,
         keepers: &Arc<Keepers>,
@@ -489,7 +489,7 @@ impl KeeperTask {
     }
 }
 
-/// What a frame means to the core.
+/// Translates a frame into an event of the core.
 fn translate(
     keepers: &Keepers,
     session: SessionId,

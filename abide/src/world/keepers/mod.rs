@@ -48,16 +48,16 @@ struct DeferredRecycling {
     scheduled: bool,
 }
 
-/// Bytes that must be free before a command is started: what it writes first must not be lost.
+/// Bytes that must be free before a command is started, so that its first output is not lost.
 const ROOM: u64 = 64 << 10;
-/// So many are not used up in a moment.
+/// Free bytes that are not used up within a moment.
 const MUCH: u64 = 1 << 30;
 const MOMENT: Millis = Millis(500);
-/// Said where there is less.
+/// Error if less is free.
 const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
 
-/// Said where a keeper has gone before its command was there.
+/// Error if a keeper exits before its command was started.
 const NO_KEEPER: &str = "no keeper could be started for it; see the daemon's log";
 
 /// All keepers of one daemon.
@@ -73,7 +73,7 @@ pub struct Keepers {
     held: Mutex<HashMap<SessionId, Containment>>,
     /// Why the last keeper that was wanted could not be made.
     keeper_fault: Mutex<Option<String>>,
-    /// What was read of the sessions that were found, until somebody wants to know.
+    /// Facts that were read of sessions of an earlier daemon, until they are needed.
     recalled: Mutex<HashMap<SessionId, Recalled>>,
     starting: Starting,
     /// When much was free on the disk.
@@ -83,28 +83,28 @@ pub struct Keepers {
 
 /// A session of an earlier daemon.
 pub struct Found {
-    /// Its id.
+    /// Session id.
     pub id: SessionId,
-    /// What is known of it.
+    /// State of the session.
     pub session: Session,
-    /// Whether somebody has heard how it ended.
+    /// True once a client has received the ending.
     pub heard: bool,
-    /// When its hard limit is reached, as far as its folder tells.
+    /// Time of the hard limit, as far as the directory tells.
     pub deadline: Option<Mono>,
 }
 
-/// What is remembered of a session of an earlier daemon.
+/// Facts about a session of an earlier daemon.
 #[derive(Debug, Default)]
 pub struct Recalled {
-    /// Where it runs.
+    /// Working directory.
     pub cwd: PathBuf,
-    /// Whether it has a terminal.
+    /// True if the session has a terminal.
     pub pty: bool,
-    /// The hard limit it was started with.
+    /// Hard limit at the start.
     pub deadline: Option<Millis>,
-    /// The secrets it was given.
+    /// Secrets of its environment.
     pub secrets: SecretFingerprints,
-    /// What is wrong with its record, as a sentence.
+    /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
 }
 
@@ -326,7 +326,7 @@ impl Keepers {
             .copied()
     }
 
-    /// What is known of a session of an earlier daemon.
+    /// Facts about a session of an earlier daemon.
     pub fn recalled(&self, id: SessionId) -> Recalled {
         let mut recalled = self.recalled.lock().expect("no holder panics");
         recalled.remove(&id).unwrap_or_default()
@@ -507,19 +507,19 @@ impl Keepers {
     }
 }
 
-/// What a daemon says first to a keeper that may have another line.
+/// First frame to a keeper that may have another connection.
 fn hello() -> Vec<u8> {
     let mut frame = Vec::new();
     ToKeeper::Hello.encode(&mut frame);
     frame
 }
 
-/// Whether this process, or the machine, has as many files open as it may.
+/// True if the limit of open files of this process or of the machine is reached.
 fn is_want_of_files(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Why a keeper could not be made, and what to do.
+/// Describes why a keeper could not be made, and what to do.
 fn keeper_fault(fault: &io::Error) -> String {
     if is_want_of_files(fault) {
         return "too_many_open_files: the daemon can open no more of them; end some sessions, or let it \

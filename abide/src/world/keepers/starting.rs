@@ -14,7 +14,7 @@ use crate::world::clock::{Clock, SystemClock, pause};
 use abide_session::folder::{self, EndingFile};
 use abide_session::tree;
 
-/// How long a start may take, and how often it is looked whether one takes longer.
+/// Time limit of a start, and the interval of checks.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same where nobody stands still, and there are only too many for the machine.
 const PATIENCE_IN_A_CROWD: Duration = Duration::from_secs(120);
@@ -47,7 +47,7 @@ impl Starting {
         }
     }
 
-    /// It has been started, or cannot be.
+    /// Removes a session whose command was started or cannot be started.
     pub fn over(&self, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, begun)| *begun != id);
