@@ -31,9 +31,9 @@ use super::scan::{BOM, Kind, Outline};
 use super::server::{Origin, Server, is_modern};
 use super::wire::{MESSAGE_LIMIT, TWICE, refusal};
 use crate::door::tools::Receipt;
-use crate::keeper::crash_point;
 use crate::world::clock::pause;
 use crate::world::stream::Stream;
+use abide_session::crash_point;
 
 /// Bytes read at once.
 const READ: usize = 16 << 10;

@@ -14,8 +14,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::wire::encode;
-use crate::keeper::crash_point;
 use crate::world::stream::Stream;
+use abide_session::crash_point;
 
 /// Unsent bytes from which on no further answer is made.
 const BACKLOG: usize = 4 << 20;
