@@ -83,11 +83,12 @@ pub(super) async fn drive(
             engine.step(now, event, &mut effects);
         }
         let mut stop = false;
+        let mut callers_gone = Vec::new();
         for input in turn.drain(..) {
             match input {
                 Input::Event(event) => {
                     if let Event::CallerGone { call } = event {
-                        calls.remove(&call);
+                        callers_gone.push(call);
                     }
                     if let Event::Forgotten { sessions } = &event {
                         effects.extend(sessions.iter().map(|&session| Effect::Publish { session }));
@@ -132,6 +133,11 @@ pub(super) async fn drive(
         performer
             .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
             .await?;
+        // A call may begin and be given up in one turn. Its command is started all the same, so what it brought
+        // is kept until then.
+        for call in callers_gone {
+            calls.remove(&call);
+        }
         if stop {
             return Ok(());
         }

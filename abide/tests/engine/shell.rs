@@ -527,3 +527,23 @@ fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
         }
     });
 }
+
+#[test]
+fn call_that_is_given_up_at_once_still_runs_its_command() {
+    with_engine(|engine| async move {
+        let Value::Object(arguments) = json!({"command": "exit 7"}) else {
+            unreachable!("it is an object")
+        };
+        let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
+        drop(call.expect("the arguments are right"));
+        engine.call("shell", json!({"command": "true"})).await;
+        let sessions = engine.handle.board().sessions();
+        let started = sessions
+            .iter()
+            .find(|view| &*view.state.command == "exit 7")
+            .expect("a session");
+        let ended = engine.ended(&started.id.to_string()).await;
+        let ending = ended.ending().expect("it has ended");
+        assert_eq!(ending.exit, Some(abide_core::Exit::Code(7)));
+    });
+}
