@@ -291,7 +291,8 @@ impl Keeper {
     }
 
     fn change_over(&mut self, next: Connection) {
-        // What was said over the old connection before it was replaced still counts.
+        // Orders of the old connection still count, also those that were received and not carried out yet.
+        self.obey_all();
         while self.connection.as_mut().is_some_and(Connection::receive) {
             self.obey_all();
         }
