@@ -179,9 +179,8 @@ impl Performer {
         }
     }
 
-    /// One commit for the whole turn, and only where something must survive.
-    /// Takes the records out of the effects. Says whether they are safe. A question that could not be
-    /// written down is still worth asking: it is only less durable.
+    /// Takes the records out of the effects and writes them in one commit for the whole turn, if there are any.
+    /// Returns true if they are safe. A question that could not be recorded is asked all the same.
     async fn record(&self, effects: &mut Vec<Effect>) -> Result<bool, StoreFault> {
         // They come first, since effects are in the order of the contract; but a turn is many events.
         let mut records = Vec::new();

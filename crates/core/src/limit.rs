@@ -1,4 +1,4 @@
-//! Every limit has a name, and all of them are here.
+//! Limits and defaults of the engine. Limits of one module stand in that module.
 
 use crate::time::Millis;
 
@@ -12,7 +12,7 @@ pub const SESSIONS: usize = 262_144;
 pub const KEPT_SESSIONS: usize = 98_304;
 /// Closed questions remembered, so that a late answer is told who was first.
 pub const CLOSED_QUESTIONS: usize = 1_024;
-/// Idle limit of `execute_command` where none is given.
+/// Idle limit of `execute_command` and `abide run` if none is given.
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
 /// A call that can be answered with a question asks so long before its client's limit, if the command is
 /// quiet then: enough for the keeper to say when the last output came.
@@ -21,11 +21,11 @@ pub const ASK_BEFORE_CUT: Millis = Millis::from_secs(2);
 pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
 /// Hard limit of `shell` where none is given.
 pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
-/// So long after its hard limit a session that runs on is ended by the daemon, if its keeper does not answer.
-pub const LIMIT_GRACE: Millis = Millis(500);
-/// The same after a kill.
-pub const KILL_GRACE: Millis = Millis::from_secs(1);
-/// Delay until the next attempt.
+/// Time after the deadline at which the daemon ends a session whose keeper does not answer.
+pub const FORCE_AFTER_DEADLINE: Millis = Millis(500);
+/// Time after a kill at which the daemon ends a session whose keeper does not answer.
+pub const FORCE_AFTER_KILL: Millis = Millis::from_secs(1);
+/// Time until the daemon tries that again.
 pub const FORCE_AGAIN: Millis = Millis::from_secs(5);
 /// Timers that have not ended, of all agents.
 pub const TIMERS: usize = 4_000_000;

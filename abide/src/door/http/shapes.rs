@@ -151,7 +151,7 @@ pub struct Timer {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
-    /// `time` or `condition`.
+    /// `time`, `condition` or `impossible`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_by: Option<String>,
     /// What was seen when its condition held, or last.

@@ -39,8 +39,8 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
         let path = entry.path();
         let (mut record, mut kept) = (folder::read_all(&path), true);
         if !matches!(record.meta, MetaState::Whole(_)) {
-            // An idle keeper goes with its daemon, unless that handed it a command in its last moment. Whoever
-            // greets has done what it was record before.
+            // An idle keeper exits with its daemon, unless the daemon gave it a command in its last moment. A
+            // keeper that greets has carried out its earlier orders.
             kept = greets(&path);
             record = folder::read_all(&path);
         }
@@ -69,7 +69,7 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
                      wrong; its log is kept and can be read"
                 );
                 tracing::error!("{id}: {damage}");
-                // An owner that is not known for certain is not record that it has ended.
+                // An owner that is not known for certain gets no message about the end.
                 let session = damaged(keepers, id, &path, remnant, record.ending, damage);
                 found.push(Found {
                     id,

@@ -59,18 +59,18 @@ pub struct Url {
     pub body: Option<String>,
 }
 
-/// How a file is to be.
+/// Condition on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Where, from the root.
+    /// Absolute path.
     pub path: PathBuf,
-    /// How.
+    /// State to wait for.
     pub is: FileState,
-    /// This in it.
+    /// Pattern that a line of the file must match.
     pub matches: Option<String>,
 }
 
-/// How a file is to be.
+/// Condition on a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {

@@ -200,12 +200,12 @@ impl Engine {
     pub(super) fn has_room_to_run(&self, spare: SessionId) -> Result<(), Refusal> {
         let sentence: String = if self.running >= limit::RUNNING_SESSIONS {
             let limit = limit::RUNNING_SESSIONS;
-            format!("sessions are running already (limit {limit})")
+            format!("too many sessions are running (limit {limit}); end some of them")
         } else if self.sessions.len() >= limit::SESSIONS {
             let limit = limit::SESSIONS;
-            format!("sessions are entry already, ended ones included (limit {limit})")
+            format!("too many sessions are kept (limit {limit}); lower keep_days or keep_bytes")
         } else if self.sessions.contains_key(&spare) {
-            format!("sessions would be called {spare} (limit 1)")
+            format!("the id {spare} is in use; try again")
         } else {
             return Ok(());
         };

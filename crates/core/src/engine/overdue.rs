@@ -12,11 +12,11 @@ use crate::time::Mono;
 impl SessionState {
     /// Latest time at which the session should have ended, and the reason.
     fn due(&self) -> Option<(Mono, End)> {
-        let killed = self.killed.map(|at| at + limit::KILL_GRACE);
+        let killed = self.killed.map(|at| at + limit::FORCE_AFTER_KILL);
         let killed = killed.zip(self.kill_reason).filter(|_| !self.undying);
         let limit = self
             .deadline
-            .map(|at| (at + limit::LIMIT_GRACE, End::Deadline));
+            .map(|at| (at + limit::FORCE_AFTER_DEADLINE, End::Deadline));
         match self.session.phase {
             // A command can stop its keeper before the keeper has reported its start.
             Phase::Starting | Phase::Running { .. } => [killed, limit]

@@ -48,7 +48,10 @@ impl Engine {
         if self.waits.len() + self.standing.len() + self.outbox.waiting() < limit::WAITS {
             return Ok(());
         }
-        let sentence = format!("calls are waiting already (limit {})", limit::WAITS);
+        let sentence = format!(
+            "too many calls are waiting (limit {}); try again later",
+            limit::WAITS
+        );
         Err(Refusal::TooMany(sentence))
     }
 
