@@ -463,8 +463,8 @@ impl Reply {
             // A call of a client that does not read its answers begins when the client does.
             let begins = tokio::select! {
                 biased;
-                () = self.request.cancelled.cancelled() => false,
                 room = self.request.room() => room,
+                () = self.request.cancelled.cancelled() => false,
             };
             if !begins {
                 return;
