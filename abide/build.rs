@@ -23,7 +23,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", dist.display());
         gather(&dist, "", &mut files);
     } else {
-        let instead = here.join("src/door/http/no_page.html");
+        let instead = here.join("src/http/no_page.html");
         println!("cargo:rerun-if-changed={}", instead.display());
         if web.is_dir() {
             // A path that does not exist would be looked for at every build.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use abide::config::{Config, Places};
-use abide::daemon::{Handle, Runtime};
-use abide::world::probe::Condition;
 use abide_core::request::Caller;
 use abide_core::timer::{self, Create, Kind, Status};
 use abide_core::{Agent, Millis, Outcome, Request};
+use abide_engine::config::{Config, Places};
+use abide_engine::probe::Condition;
+use abide_engine::{Handle, Runtime};
 
 fn main() {
     let count = std::env::args().skip(1).find_map(|word| word.parse().ok());

@@ -19,13 +19,28 @@
 //!
 //! The modules below are how abide itself is built; what a program needs is here.
 
-pub mod config;
-pub mod daemon;
-pub mod door;
-pub mod world;
+mod allocator;
+pub mod cli;
+pub mod client;
+pub mod connect;
+mod daemon_process;
+pub mod http;
+pub mod keys;
+pub mod library;
+pub mod lines;
+pub mod lock;
+pub mod mcp;
+mod program;
+mod readers;
+pub mod serve;
+pub mod signals;
+mod socket_activation;
+mod strict;
+pub mod tools;
+pub mod xml;
 
-pub use door::library::{Abide, Call, Error, Held, Person, Question, Questions, Session};
-pub use door::tools::ToolResult;
+pub use library::{Abide, Call, Error, Held, Person, Question, Questions, Session};
+pub use tools::ToolResult;
 
 /// For a program that holds an engine and is the program of its own keepers: where it was started as a
 /// keeper, it is one from here on and this does not return. To be called first in `main`.

@@ -7,10 +7,10 @@ fn main() -> ExitCode {
     abide::keep_if_asked();
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(|word| word.to_str()) {
-        Some("mcp") => match abide::door::cli::mcp_agent(words) {
-            Some(agent) => abide::door::cli::front(&agent),
-            None => abide::door::cli::main(),
+        Some("mcp") => match abide::cli::mcp_agent(words) {
+            Some(agent) => abide::cli::front(&agent),
+            None => abide::cli::main(),
         },
-        _ => abide::door::cli::main(),
+        _ => abide::cli::main(),
     }
 }

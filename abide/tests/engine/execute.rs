@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use abide::daemon::QuestionView;
-use abide::door::tools::{self, Context, ToolCall, ToolStep};
+use abide::tools::{self, Context, ToolCall, ToolStep};
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Outcome, Request};
+use abide_engine::QuestionView;
 use serde_json::{Value, json};
 
 use super::{Engine, comes_to_life, living, with_engine};
@@ -141,7 +141,7 @@ fn where_nobody_can_be_asked_the_agent_decides() {
         assert!(result.text.contains(&session));
         assert_eq!(living(&line).len(), 1);
         // A person who comes later finds the question.
-        let open = engine.handle.board().questions();
+        let open = engine.handle.published().questions();
         assert_eq!(open.len(), 1, "{open:?}");
         assert_eq!(open[0].state.session.to_string(), session);
         engine.kill(&session).await;
@@ -201,7 +201,7 @@ fn an_interruption_kills_the_tree() {
             result.text
         );
         assert_eq!(result.facts["end"], "user");
-        assert!(engine.handle.board().questions().is_empty());
+        assert!(engine.handle.published().questions().is_empty());
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
@@ -286,6 +286,6 @@ fn bad_limits_are_refused() {
                 "{sentence}"
             );
         }
-        assert!(engine.handle.board().sessions().is_empty());
+        assert!(engine.handle.published().sessions().is_empty());
     });
 }

@@ -11,11 +11,11 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide::config::{Config, Places};
-use abide::daemon::{Handle, Runtime, SessionView};
-use abide::door::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
+use abide::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
 use abide_core::request::Caller;
 use abide_core::{Agent, Asking, End, Outcome, Request};
+use abide_engine::config::{Config, Places};
+use abide_engine::{Handle, Runtime, SessionView};
 pub use harness::{comes_to_life, living};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -112,7 +112,10 @@ impl Engine {
         let pending = self.handle.call(Caller::PERSON, request, None).await;
         let outcome = pending.done().await.expect("the engine runs");
         assert_eq!(outcome, Outcome::Ended(session));
-        self.handle.board().session(session).expect("it is there")
+        self.handle
+            .published()
+            .session(session)
+            .expect("it is there")
     }
 
     /// A named pipe, to hold a command with until the test lets it go.

@@ -1,7 +1,7 @@
 //! `shell`, sentence by sentence.
 
-use abide::config::Config;
-use abide::door::tools::{self, Context};
+use abide::tools::{self, Context};
+use abide_engine::config::Config;
 use serde_json::{Value, json};
 
 use super::{Engine, comes_to_life, living, with_configured_engine, with_engine};
@@ -386,7 +386,7 @@ fn s8_bad_input_is_one_sentence_and_starts_nothing() {
                 .expect_err("it is refused");
             assert_eq!(refused.to_string(), sentence);
         }
-        assert!(engine.handle.board().sessions().is_empty());
+        assert!(engine.handle.published().sessions().is_empty());
     });
 }
 
@@ -537,7 +537,7 @@ fn call_that_is_given_up_at_once_still_runs_its_command() {
         let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
         drop(call.expect("the arguments are right"));
         engine.call("shell", json!({"command": "true"})).await;
-        let sessions = engine.handle.board().sessions();
+        let sessions = engine.handle.published().sessions();
         let started = sessions
             .iter()
             .find(|view| &*view.state.command == "exit 7")

@@ -328,7 +328,7 @@ fn s22_what_is_written_down_of_a_session_is_its_owners_alone() {
         session.act("resize", json!({"cols": 60})).await;
         session.act("extend", json!({"timeout": 100})).await;
         let id = session.id.parse().expect("an id");
-        let view = engine.handle.board().session(id).expect("a session");
+        let view = engine.handle.published().session(id).expect("a session");
         let mut names = Vec::new();
         for file in std::fs::read_dir(&view.folder).expect("its folder") {
             let file = file.expect("a file");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use abide::door::tools;
+use abide::tools;
 use serde_json::{Value, json};
 
 use crate::{Engine, with_engine};

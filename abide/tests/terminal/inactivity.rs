@@ -1,6 +1,6 @@
 //! A session that nobody uses is closed; its boundaries are transcripts of the core.
 
-use abide::door::tools;
+use abide::tools;
 use serde_json::{Map, json};
 
 use crate::{fact, with_engine};
@@ -11,9 +11,9 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
         let limit = json!({"inactivity_timeout": 2});
         let session = engine.start("echo up; exec sleep 1000", limit).await;
         session.until("up").await;
-        let mut changes = engine.handle.board().follow();
+        let mut changes = engine.handle.published().follow();
         let id = session.id.parse().unwrap();
-        while engine.handle.board().session(id).unwrap().runs() {
+        while engine.handle.published().session(id).unwrap().runs() {
             changes.recv().await.unwrap();
         }
         let read = session.act("read_output", json!({"since": "0"})).await;

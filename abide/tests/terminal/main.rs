@@ -14,10 +14,10 @@ mod recordings;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-use abide::config::{Config, Places};
-use abide::daemon::{Handle, Runtime};
-use abide::door::tools::{self, Context, NotCalled, ToolResult};
+use abide::tools::{self, Context, NotCalled, ToolResult};
 use abide_core::{Agent, Asking};
+use abide_engine::config::{Config, Places};
+use abide_engine::{Handle, Runtime};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 

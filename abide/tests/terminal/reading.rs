@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use abide::door::tools::{self, ToolResult};
+use abide::tools::{self, ToolResult};
 use serde_json::{Map, json};
 
 use crate::{Session, fact, lines, with_engine};
@@ -63,7 +63,7 @@ fn a_reader_is_answered_when_a_line_comes_and_not_before() {
             json!({"timeout_seconds": 180, "until": "got"}),
         );
         let typing = async {
-            abide::world::clock::pause(Duration::from_millis(200)).await;
+            abide_engine::clock::pause(Duration::from_millis(200)).await;
             session.send("abc\n").await
         };
         let (read, _) = tokio::join!(waiting, typing);

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use abide::world::screen::{Screen, Size};
+use abide_engine::screen::{Screen, Size};
 
 struct Recording {
     name: String,

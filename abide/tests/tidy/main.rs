@@ -58,12 +58,13 @@ fn none(found: Vec<String>, rule: &str) {
 }
 
 /// Folders with sources and tests of all crates.
-const ALL: [&str; 7] = [
+const ALL: [&str; 8] = [
     "crates/core/src",
     "crates/core/tests",
     "crates/output/src",
     "crates/output/tests",
     "crates/session/src",
+    "crates/engine/src",
     "abide/src",
     "abide/tests",
 ];
@@ -85,6 +86,7 @@ fn every_file_opens_with_what_it_is_for() {
         "crates/core/src",
         "crates/output/src",
         "crates/session/src",
+        "crates/engine/src",
         "abide/src",
     ];
     let silent = folders
@@ -142,7 +144,9 @@ fn nothing_is_left_unfinished() {
 fn no_channel_is_unbounded() {
     let mark = ["unbounded", "_channel"].concat();
     none(
-        wrong(&["abide/src"], |line| line.contains(&mark)),
+        wrong(&["crates/engine/src", "abide/src"], |line| {
+            line.contains(&mark)
+        }),
         "Every queue has a named limit:",
     );
 }
@@ -151,16 +155,15 @@ fn no_channel_is_unbounded() {
 fn only_keepers_start_what_users_name() {
     // The daemon, the fork server, a person's browser, and a program that is asked for its version.
     let known = [
-        "daemon/start.rs",
+        "abide/src/daemon_process.rs",
         "keepers/fork_server.rs",
         "cli/open.rs",
-        "world/machine.rs",
+        "cli/doctor/system.rs",
     ];
     let mark = ["Command::", "new("].concat();
-    let mut found = wrong(
-        &["abide/src/daemon", "abide/src/door", "abide/src/world"],
-        |line| line.contains(&mark),
-    );
+    let mut found = wrong(&["crates/engine/src", "abide/src"], |line| {
+        line.contains(&mark)
+    });
     found.retain(|line| !known.iter().any(|file| line.contains(file)));
     none(found, "Run these as sessions, as wakers and conditions do:");
 }
@@ -219,7 +222,22 @@ fn session_depends_on_the_core_only_and_has_no_async_runtime() {
 }
 
 #[test]
-fn the_core_does_not_know_the_doors() {
+fn engine_knows_no_protocol() {
+    let manifest = root().join("crates/engine/Cargo.toml");
+    let manifest = std::fs::read_to_string(manifest).expect("its manifest");
+    let protocols = ["rmcp", "axum", "clap"];
+    let known: Vec<&str> = protocols
+        .into_iter()
+        .filter(|name| manifest.lines().any(|line| line.starts_with(name)))
+        .collect();
+    assert!(
+        known.is_empty(),
+        "MCP, HTTP and the command line are in the program: {known:?}"
+    );
+}
+
+#[test]
+fn the_core_does_not_know_the_interfaces() {
     let marks = ["json", "mcp", "http"];
     let found = wrong(&["crates/core/src"], |line| {
         let code = line
@@ -229,7 +247,7 @@ fn the_core_does_not_know_the_doors() {
             .to_ascii_lowercase();
         marks.iter().any(|mark| code.contains(mark))
     });
-    none(found, "A door's word in the core:");
+    none(found, "A word of an interface in the core:");
 }
 
 /// Words that users stumbled over, or that say less than the usual ones.
@@ -260,6 +278,7 @@ fn strings_have_no_refused_words() {
                 "crates/core/src",
                 "crates/output/src",
                 "crates/session/src",
+                "crates/engine/src",
                 "abide/src",
             ],
             is_refused,

@@ -2,11 +2,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use abide::world::store::{Opened, Sqlite, Store};
 use abide_core::message::{self, About, Subject};
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, By, Kind, Status};
 use abide_core::{Agent, MessageId, Record, TimerId};
+use abide_engine::store::{Opened, Sqlite, Store};
 use serde_json::json;
 
 use crate::harness::{Abide, Handle, look_for};

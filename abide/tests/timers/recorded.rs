@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use abide::world::store::{Opened, Sqlite};
 use abide_core::TimerId;
 use abide_core::message::About;
+use abide_engine::store::{Opened, Sqlite};
 use serde_json::{Value, json};
 
 use crate::call;

@@ -10,7 +10,7 @@ use super::proc::{self, Peer, ProcessHandle};
 const ANCESTORS: usize = 4_096;
 
 /// True if the connected process may give orders. A daemon that a command needs is started outside of the
-/// session (`daemon/start`), so there is no exception.
+/// session (`daemon_process` of the program), so there is no exception.
 pub fn may_command(socket: impl AsFd) -> bool {
     let own = rustix::process::geteuid();
     let credentials = rustix::net::sockopt::socket_peercred(&socket);

@@ -21,3 +21,13 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     std::fs::rename(&new, path)
 }
+
+/// Opens a file for writing, created with mode 0600 if it does not exist. Its content is kept.
+pub fn open(path: &Path) -> io::Result<File> {
+    File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+}

@@ -1,0 +1,59 @@
+//! `abide call`: runs the tool blocks of a text in order.
+
+use std::io::Read;
+
+use abide_output::sanitizer::Sanitizer;
+use serde_json::{Value, json};
+
+use super::args::Call;
+use super::client::{Client, Unanswered};
+use super::show;
+use super::trouble::Trouble;
+use crate::xml;
+
+/// The longest text that is read.
+const TEXT_LIMIT: u64 = 16 << 20;
+
+pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
+    let mut text = String::new();
+    let read = match &call.file {
+        Some(path) => std::fs::File::open(path)
+            .and_then(|file| file.take(TEXT_LIMIT).read_to_string(&mut text)),
+        None => std::io::stdin().take(TEXT_LIMIT).read_to_string(&mut text),
+    };
+    read.map_err(|fault| Trouble::new(format!("cannot read the text: {fault}")).code(2))?;
+    let blocks = xml::parse(&text).map_err(|fault| Trouble::new(fault.to_string()).code(2))?;
+    if blocks.is_empty() {
+        return Err(Trouble::new("the text contains no <tool name=\"…\"> block")
+            .next("`abide tools --format xml` prints how to write one")
+            .code(2));
+    }
+    let mut code = 0;
+    for block in blocks {
+        let path = format!("/v1/tools/{}", block.tool);
+        let arguments = Value::Object(block.arguments);
+        let result = match client.post_once(&path, &arguments).await {
+            Ok(result) => result,
+            // The call was not right: that is the result for whoever wrote it.
+            Err(Unanswered::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),
+            Err(other) => return Err(other.into()),
+        };
+        if result["is_error"] == true {
+            code = 1;
+        }
+        if call.json.json {
+            show::json(&json!({"tool": block.tool, "line": block.line, "result": result}));
+        } else {
+            let text = result["text"].as_str().unwrap_or_default();
+            // A model wrote what is called, and the result repeats it.
+            let text = match super::person_reads() {
+                true => Sanitizer::default().clean(text.as_bytes()),
+                false => text.to_owned(),
+            };
+            let tool = block.tool;
+            let out = format!("<tool_result name=\"{tool}\">\n{text}\n</tool_result>\n");
+            super::print(out.as_bytes())?;
+        }
+    }
+    Ok(code)
+}

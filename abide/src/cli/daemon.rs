@@ -1,0 +1,86 @@
+//! The daemon's own life, as far as it is typed: serve, stop, and the front for MCP clients.
+
+use serde_json::json;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::show;
+use super::show::say;
+use super::trouble::{OWN, Trouble};
+use crate::cli::process_exit::Process;
+use crate::connect::{self, DaemonSocket};
+use crate::http;
+use crate::{daemon_process, serve};
+use abide_engine::config::{self, Config, Handed, Places};
+
+pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
+    let ready = background
+        .then(|| daemon_process::ready_pipe(&places))
+        .flatten();
+    let log = match background {
+        true => daemon_process::log_to_file(&places),
+        false => Ok(()),
+    };
+    // The MCP library tells every step of every client; only its troubles are worth a line.
+    let worth = Targets::new()
+        .with_default(LevelFilter::INFO)
+        .with_target("rmcp", LevelFilter::ERROR);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(worth)
+        .init();
+    let own = |sentence: String| Trouble::new(sentence).code(OWN);
+    let config = log.map_err(|fault| fault.to_string());
+    let config = config
+        .and_then(|()| Config::load(&places.config).map_err(|fault| fault.to_string()))
+        .inspect_err(|fault| {
+            if let Some(ready) = &ready {
+                let _ = rustix::io::write(ready, fault.as_bytes());
+            }
+        })
+        .map_err(own)?;
+    let handed = match background {
+        true => Handed::default(),
+        false => config::handed(),
+    };
+    serve::serve(places, config, handed, ready).map_err(|fault| own(format!("{fault:#}")))
+}
+
+/// Stops the daemon and waits until it is gone. Where there is none, that is done already.
+pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
+    if connect::connect_running(places, DaemonSocket::Http).is_err() {
+        if as_json {
+            show::json(&json!({"stopped": false}));
+        } else {
+            say!("No daemon is running.");
+        }
+        return Ok(());
+    }
+    // It says its number itself: who stands behind the socket may be whoever opened it for the daemon.
+    let status = http::ask_status(&places.http_socket());
+    let pid = status
+        .ok()
+        .and_then(|status| status["daemon"]["pid"].as_i64());
+    let pid = pid.and_then(|pid| i32::try_from(pid).ok());
+    let process = pid.and_then(Process::numbered);
+    http::ask_to_stop(&places.http_socket())
+        .map_err(|fault| Trouble::new(format!("the daemon did not stop: {fault}")).code(OWN))?;
+    if let Some(process) = process {
+        process.wait();
+    }
+    if as_json {
+        show::json(&json!({"stopped": true}));
+    } else {
+        say!("The daemon has stopped. Sessions continue; the next command starts it again.");
+    }
+    Ok(())
+}
+
+pub fn mcp(places: &Places, agent: &str) -> Result<(), Trouble> {
+    crate::mcp::front(places, agent.to_owned())
+        .map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+}

@@ -1,0 +1,142 @@
+//! The clients that are set up, and the programs that wake agents.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use abide_output::printable::one_line;
+
+use super::Finding;
+use crate::cli::args::ClientName;
+use crate::cli::doctor::system;
+use crate::cli::replace_file;
+use abide_engine::config::{self, Config, WakerConfig, WakingWay};
+
+/// Every client that knows abide, and whether what it starts is this abide.
+pub fn look() -> Vec<Finding> {
+    let path = search_path();
+    let found: Vec<Finding> = ClientName::ALL
+        .into_iter()
+        .filter_map(|client| one(client, &path))
+        .collect();
+    if found.is_empty() {
+        let names: Vec<&str> = ClientName::ALL.map(ClientName::word).to_vec();
+        let says = format!(
+            "none is set up; `abide setup` supports {}",
+            names.join(", ")
+        );
+        return vec![Finding::good("clients", says)];
+    }
+    found
+}
+
+/// `None`: it knows nothing of abide.
+fn one(client: ClientName, path: &OsString) -> Option<Finding> {
+    let topic = client.word();
+    let file = client.file(None);
+    let shown = file.display();
+    let text = match replace_file::read(&file) {
+        Ok(text) => text?,
+        Err(fault) => {
+            let says = format!("{shown} cannot be read: {fault}");
+            return Some(Finding::warning(
+                topic,
+                says,
+                "fix the permissions of the file",
+            ));
+        }
+    };
+    let command = match client.form().command(&text) {
+        Ok(command) => command?,
+        Err(fault) => {
+            let says = format!("{shown} is invalid: {}", one_line(&fault.0));
+            return Some(Finding::warning(
+                topic,
+                says,
+                "fix the file; abide does not change it",
+            ));
+        }
+    };
+    let again = format!("`abide setup {topic}` writes the right one");
+    let named = one_line(&command);
+    let Some(program) = system::program(&command, path) else {
+        let says = format!("{shown} starts {named}, which does not exist");
+        return Some(Finding::trouble(topic, says, again));
+    };
+    if is_this(&program) {
+        return Some(Finding::good(topic, format!("set up in {shown}")));
+    }
+    let ours = concat!("abide ", env!("CARGO_PKG_VERSION"));
+    Some(match system::version_of(&program) {
+        Ok(version) if version == ours => {
+            Finding::good(topic, format!("set up in {shown}, with {named}"))
+        }
+        Ok(version) => Finding::warning(
+            topic,
+            format!(
+                "{shown} starts {named}, which is {}; this is {ours}",
+                one_line(&version)
+            ),
+            again,
+        ),
+        Err(fault) => Finding::trouble(topic, format!("{shown} starts {named}: {fault}"), again),
+    })
+}
+
+fn is_this(program: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let identity = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    identity(program).is_some_and(|found| Some(found) == identity(Path::new("/proc/self/exe")))
+}
+
+/// Whether what wakes agents can be run.
+pub fn wakers(config: &Config) -> Vec<Finding> {
+    if config.wakers.is_empty() {
+        let says = "none; agents get messages with their next call";
+        return vec![Finding::good("wakers", says)];
+    }
+    let path = search_path();
+    let mut found = Vec::new();
+    for waker in &config.wakers {
+        let finding = match &waker.way {
+            WakingWay::Command(words) => runs(&words[0], &path),
+            WakingWay::ClaudeCode => runs("claude", &path),
+            WakingWay::Codex => runs("codex", &path),
+            WakingWay::Desktop => runs("notify-send", &path),
+            WakingWay::Webhook(hook) => hook.secret.bytes().err().map(|why| {
+                Finding::trouble(
+                    "wakers",
+                    one_line(&why),
+                    "fix it; webhooks are signed with it",
+                )
+            }),
+        };
+        found.extend(finding);
+    }
+    found.dedup();
+    if found.is_empty() {
+        let names: Vec<String> = config.wakers.iter().map(WakerConfig::name).collect();
+        found.push(Finding::good("wakers", one_line(&names.join(", "))));
+    }
+    found
+}
+
+/// `None`: the program is there.
+fn runs(program: &str, path: &OsStr) -> Option<Finding> {
+    if system::program(program, path).is_some() {
+        return None;
+    }
+    Some(Finding::trouble(
+        "wakers",
+        format!("program not found: {}", one_line(program)),
+        "install it, or change `[[wakers]]`; the daemon searches its own PATH",
+    ))
+}
+
+fn search_path() -> OsString {
+    let variables = config::environment();
+    let path = variables.into_iter().find(|(name, _)| name == "PATH");
+    path.map(|(_, path)| path).unwrap_or_default()
+}

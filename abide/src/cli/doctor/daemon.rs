@@ -1,0 +1,189 @@
+//! The daemon, its log, its folders and its doors.
+
+use std::path::Path;
+
+use abide_output::printable::one_line;
+use serde_json::Value;
+
+use super::Finding;
+use crate::cli::doctor::system;
+use crate::cli::show;
+use crate::connect::{self, DaemonSocket};
+use crate::http;
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::config::Places;
+use abide_engine::store;
+
+/// Bytes of the daemon's log that are looked at.
+const LOG: u64 = 256 << 10;
+/// Milliseconds by which the calendar may have moved against the machine's own clock.
+const JUMP: i64 = 5_000;
+
+pub fn look(places: &Places) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let status = match connect::connect_running(places, DaemonSocket::Http) {
+        Ok(_) => http::ask_status(&places.http_socket()),
+        Err(_) => {
+            let says = "not running; the next command starts it";
+            findings.push(Finding::good("daemon", says));
+            findings.push(database(places, None, store::journal_is_damaged));
+            return findings
+                .into_iter()
+                .chain(log(places))
+                .chain(clock(None))
+                .collect();
+        }
+    };
+    match &status {
+        Err(fault) => findings.push(Finding::trouble(
+            "daemon",
+            format!("running, but it does not answer: {fault}"),
+            "`abide stop`, or end the process whose id is in run/lock; sessions continue",
+        )),
+        Ok(status) => {
+            findings.push(version(&status["daemon"]));
+            findings.push(address(&status["http"]));
+        }
+    }
+    let trouble = status
+        .as_ref()
+        .ok()
+        .and_then(|status| status["database"]["trouble"].as_str());
+    // The journal of a daemon that runs may be written to just now.
+    findings.push(database(places, trouble, |_| false));
+    findings.extend(log(places));
+    findings.extend(clock(status.ok().as_ref()));
+    findings
+}
+
+/// Whether timers, questions and messages can be kept, and whether any were lost.
+fn database(
+    places: &Places,
+    trouble: Option<&str>,
+    journal_is_damaged: fn(&Path) -> bool,
+) -> Finding {
+    let path = places.database();
+    if let Some(trouble) = trouble {
+        let next = "check `abide timer list` for missing timers; the daemon's log has details";
+        return Finding::trouble("database", one_line(trouble), next);
+    }
+    let checked = match journal_is_damaged(&path) {
+        true => Err("its journal (abide.db-wal) is damaged".into()),
+        false => store::check(&path),
+    };
+    if let Err(why) = checked {
+        return Finding::trouble(
+            "database",
+            format!("{}: {}", path.display(), one_line(&why)),
+            "`abide stop`, then run any command: the next daemon sets it aside and copies what can be read",
+        );
+    }
+    match store::set_aside(&path).last() {
+        None => Finding::good("database", "whole"),
+        Some(aside) => Finding::warning(
+            "database",
+            format!("intact; a damaged one was set aside as {}", aside.display()),
+            "timers and messages in it may be lost; delete the file when you no longer need it",
+        ),
+    }
+}
+
+/// Whether the page is in this program.
+pub fn page() -> Finding {
+    if http::page_is_built() {
+        return Finding::good("page", "built in; `abide open` shows it");
+    }
+    Finding::warning(
+        "page",
+        "this build does not include it",
+        "build with `make build`, which builds the page first (needs npm)",
+    )
+}
+
+fn version(daemon: &Value) -> Finding {
+    let ours = env!("CARGO_PKG_VERSION");
+    let theirs = daemon["version"].as_str().unwrap_or("unknown");
+    let number = |field: &str| daemon[field].as_u64().unwrap_or(0);
+    let up = show::ago(SystemClock.now().wall.0, number("started_at"));
+    let says = format!("version {theirs}, process {}, up for {up}", number("pid"));
+    if theirs == ours {
+        return Finding::good("daemon", says);
+    }
+    Finding::warning(
+        "daemon",
+        format!("{says}; this program is version {ours}"),
+        "run `abide stop`; sessions continue, and the next command starts this version",
+    )
+}
+
+fn address(door: &Value) -> Finding {
+    match (door["address"].as_str(), door["error"].as_str()) {
+        (Some(address), _) => Finding::good("address", format!("http://{address}")),
+        (None, Some(error)) => Finding::trouble(
+            "address",
+            one_line(error),
+            "choose another address with `http = \"127.0.0.1:PORT\"` in the configuration",
+        ),
+        (None, None) => Finding::good("address", "off (configured)"),
+    }
+}
+
+/// What the daemon has complained of since it was started last.
+fn log(places: &Places) -> Option<Finding> {
+    let path = places.daemon_log();
+    let text = system::tail(&path, LOG).ok()?;
+    let lines: Vec<&str> = text.lines().collect();
+    let begin = lines
+        .iter()
+        .rposition(|line| line.contains(" is ready, process "));
+    let since = &lines[begin.unwrap_or(0)..];
+    let with = |mark: &str| since.iter().filter(|line| line.contains(mark)).count();
+    let (errors, warnings) = (with(" ERROR "), with(" WARN "));
+    let last = since
+        .iter()
+        .rfind(|line| line.contains(" ERROR ") || line.contains("panicked"));
+    let file = path.display();
+    Some(match last {
+        Some(last) => Finding::warning(
+            "log",
+            format!(
+                "{errors} errors since the daemon started; last: {}",
+                one_line(last.trim())
+            ),
+            format!("see {file}"),
+        ),
+        None => Finding::good("log", format!("no errors, {warnings} warnings; {file}")),
+    })
+}
+
+/// Timers measure on the machine's own clock and are kept by the calendar.
+fn clock(status: Option<&Value>) -> Option<Finding> {
+    let moved = status.and_then(|status| moved(&status["daemon"]));
+    if let Some(moved) = moved.filter(|moved| moved.abs() > JUMP) {
+        let span = show::short(abide_core::Millis(moved.unsigned_abs()));
+        let way = if moved > 0 { "ahead" } else { "back" };
+        return Some(Finding::warning(
+            "clock",
+            format!("the system clock was set {way} by {span} since the daemon started"),
+            "timers adjust by themselves; earlier timestamps do not match later ones",
+        ));
+    }
+    Some(match system::clock_is_kept() {
+        Some(true) => Finding::good("clock", "synchronised"),
+        Some(false) => Finding::warning(
+            "clock",
+            "not synchronised (as reported by the kernel)",
+            "run a time service such as systemd-timesyncd or chrony, unless the host does it",
+        ),
+        None => Finding::good("clock", "it is not known whether it is synchronised"),
+    })
+}
+
+/// By how much the calendar has moved against the time since boot while the daemon ran.
+fn moved(daemon: &Value) -> Option<i64> {
+    let now = SystemClock.now();
+    let began = system::began(i32::try_from(daemon["pid"].as_i64()?).ok()?)?;
+    let started = daemon["started_at"].as_u64()?;
+    let since_boot = now.boot.0.checked_sub(began)?.cast_signed();
+    Some(now.wall.0.cast_signed() - started.cast_signed() - since_boot)
+}

@@ -1,0 +1,264 @@
+//! The machine: how sessions are held together here, what runs out first, and the disk.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::cli::doctor::system::{self, Limit};
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::config::{Config, Containment, Places};
+
+/// The least that is comfortable.
+const OPEN_FILES: u64 = 1_024;
+const PROCESSES: u64 = 512;
+const WATCHES: u64 = 8_192;
+const INSTANCES: u64 = 128;
+/// Bytes of disk below which to warn, and below which sessions will not get far.
+const DISK_LOW: u64 = 1 << 30;
+const DISK_OUT: u64 = 64 << 20;
+/// Files that can still be made.
+const FILES_LOW: u64 = 10_000;
+
+pub fn look(places: &Places, config: &Config) -> Vec<Finding> {
+    let mut findings = vec![
+        containment(config.containment),
+        open_files(system::open_files()),
+        processes(),
+        watches(),
+    ];
+    findings.push(folder(&places.state));
+    findings.extend(sockets(&places.runtime));
+    findings.extend(disk(&places.state));
+    findings.extend(future(places));
+    findings
+}
+
+fn containment(wanted: Containment) -> Finding {
+    let topic = "containment";
+    let root = rustix::process::geteuid().is_root();
+    let group = system::control_group();
+    match (wanted, group) {
+        (Containment::Subreaper, _) => Finding::warning(
+            topic,
+            "subreaper (configured)",
+            "`containment = \"auto\"` uses a control group if there is one",
+        ),
+        (Containment::PidNamespace, _) if !root => Finding::trouble(
+            topic,
+            "`containment = \"pid_namespace\"` needs root, and this is not root: no command can be started",
+            "set `containment = \"auto\"` in the configuration",
+        ),
+        (Containment::PidNamespace, _) => Finding::good(topic, "pid_namespace (configured)"),
+        (Containment::Cgroup | Containment::Auto, Ok(base)) => {
+            Finding::good(topic, format!("cgroup, below {}", base.display()))
+        }
+        (Containment::Cgroup, Err(why)) => Finding::trouble(
+            topic,
+            format!("`containment = \"cgroup\"`, but {why}: no command can be started"),
+            "set `containment = \"auto\"`, or start abide where control groups are delegated",
+        ),
+        (Containment::Auto, Err(why)) => Finding::warning(
+            topic,
+            format!("subreaper, since {why}"),
+            "start it with systemd (`systemctl --user enable --now abide.socket`) to get control groups",
+        ),
+    }
+}
+
+fn shown(limit: Option<u64>) -> String {
+    limit.map_or_else(|| "no limit".into(), |limit| limit.to_string())
+}
+
+fn open_files(limit: Limit) -> Finding {
+    let says = format!("{} open files per process", shown(limit.now));
+    match limit.now {
+        Some(now) if now < OPEN_FILES => Finding::warning(
+            "files",
+            format!("only {says}"),
+            format!(
+                "run `ulimit -n {}` before the daemon starts",
+                limit.most.unwrap_or(65_536)
+            ),
+        ),
+        _ => Finding::good("files", says),
+    }
+}
+
+fn processes() -> Finding {
+    let user = system::processes().now;
+    let group = system::group_processes();
+    let left = group.map(|(most, now)| most.saturating_sub(now));
+    let says = match group {
+        Some((most, now)) => format!(
+            "{now} of {most} in this control group, {} for the user",
+            shown(user)
+        ),
+        None => format!("{} for the user", shown(user)),
+    };
+    let tight = left.into_iter().chain(user).any(|most| most < PROCESSES);
+    if tight {
+        return Finding::warning(
+            "processes",
+            format!("few left: {says}"),
+            "each session needs one more process than its command; raise `ulimit -u` or TasksMax of the unit",
+        );
+    }
+    Finding::good("processes", says)
+}
+
+fn watches() -> Finding {
+    let watches = system::number("/proc/sys/fs/inotify/max_user_watches");
+    let instances = system::number("/proc/sys/fs/inotify/max_user_instances");
+    let says = format!("{} files, {} watchers", shown(watches), shown(instances));
+    let tight = watches.is_some_and(|most| most < WATCHES)
+        || instances.is_some_and(|most| most < INSTANCES);
+    if tight {
+        return Finding::warning(
+            "watches",
+            format!("low limit: {says}"),
+            format!(
+                "sysctl fs.inotify.max_user_watches={WATCHES} fs.inotify.max_user_instances={INSTANCES}"
+            ),
+        );
+    }
+    Finding::good("watches", says)
+}
+
+fn folder(state: &Path) -> Finding {
+    let topic = "state";
+    let path = state.display();
+    let access = system::access(state);
+    let elsewhere = "choose another directory with ABIDE_DIR";
+    if access.is_some_and(|access| !access.folder) {
+        let says = format!(
+            "{path} is not a directory (symbolic links are not accepted), so the daemon cannot start"
+        );
+        return Finding::trouble(topic, says, elsewhere);
+    }
+    if let Err((place, fault)) = system::writable(state) {
+        let place = place.display();
+        let says = format!("cannot create files in {place}, so the daemon cannot start: {fault}");
+        return Finding::trouble(topic, says, elsewhere);
+    }
+    let Some(access) = access else {
+        let says = format!("{path}; the daemon creates it when it starts");
+        return Finding::good(topic, says);
+    };
+    if !access.ours {
+        Finding::trouble(topic, format!("{path} belongs to another user"), elsewhere)
+    } else if access.mode & 0o022 != 0 {
+        Finding::trouble(
+            topic,
+            format!(
+                "{path} is writable for other users (mode {:o}), so the daemon cannot start",
+                access.mode
+            ),
+            format!("chmod 700 {path}"),
+        )
+    } else if access.mode & 0o077 != 0 {
+        Finding::warning(
+            topic,
+            format!(
+                "{path} is readable for other users (mode {:o})",
+                access.mode
+            ),
+            format!("chmod 700 {path}"),
+        )
+    } else {
+        Finding::good(topic, format!("{path}, private"))
+    }
+}
+
+/// The folder of the sockets, where it is not closed to others: then no daemon starts.
+fn sockets(runtime: &Path) -> Option<Finding> {
+    let access = system::access(runtime)?;
+    let path = runtime.display();
+    (access.mode & 0o077 != 0).then(|| {
+        Finding::trouble(
+            "sockets",
+            format!("{path} is accessible for other users, so the daemon cannot start"),
+            format!("chmod 700 {path}"),
+        )
+    })
+}
+
+fn disk(state: &Path) -> Option<Finding> {
+    // Where the folder is not there yet, what will hold it counts.
+    let there = state.ancestors().find(|path| path.exists())?;
+    let disk = system::disk(there).ok()?;
+    let free = size(disk.free);
+    Some(if let Some(network) = disk.network {
+        Finding::warning(
+            "disk",
+            format!("{free} free, but it is on a network file system ({network})"),
+            "set ABIDE_DIR to a local directory: sockets and locks are unreliable on network file systems",
+        )
+    } else if disk.free < DISK_OUT {
+        Finding::trouble(
+            "disk",
+            format!("only {free} free"),
+            "free some space: output that cannot be written is lost",
+        )
+    } else if disk.free < DISK_LOW || disk.files.is_some_and(|files| files < FILES_LOW) {
+        Finding::warning(
+            "disk",
+            format!("only {free} and {} files free", shown(disk.files)),
+            "free some space, or lower `keep_bytes` and `keep_days` in the configuration",
+        )
+    } else {
+        Finding::good("disk", format!("{free} free"))
+    })
+}
+
+/// Files from the future: the calendar was set back.
+fn future(places: &Places) -> Option<Finding> {
+    let now = SystemClock.now().wall.0;
+    let written = [places.database(), places.daemon_log()];
+    let newest = written
+        .iter()
+        .filter_map(|path| system::written_at(path))
+        .max()?;
+    let ahead = newest.checked_sub(now).filter(|ahead| *ahead > 60_000)?;
+    let span = crate::cli::show::short(abide_core::Millis(ahead));
+    Some(Finding::warning(
+        "calendar",
+        format!("some files are dated {span} in the future: the system clock was set back"),
+        "check the date; timers complete by the system clock",
+    ))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..=0xf_ffff => format!("{} KiB", bytes >> 10),
+        0x10_0000..=0x3fff_ffff => format!("{} MiB", bytes >> 20),
+        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1_u32 << 30)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        assert_eq!(size(900 << 10), "900 KiB");
+        assert_eq!(size(512 << 20), "512 MiB");
+        assert_eq!(size(3 << 29), "1.5 GiB");
+    }
+
+    #[test]
+    fn few_open_files_are_warned_of() {
+        let limit = |now| Limit {
+            now,
+            most: Some(4_096),
+        };
+        assert_eq!(
+            open_files(limit(Some(256))).level,
+            super::super::Level::Warning
+        );
+        assert_eq!(
+            open_files(limit(Some(4_096))).level,
+            super::super::Level::Ok
+        );
+        assert_eq!(open_files(limit(None)).level, super::super::Level::Ok);
+    }
+}

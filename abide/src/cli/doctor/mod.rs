@@ -1,0 +1,193 @@
+//! `abide doctor`: looks at everything abide stands on and says what to mend. It starts no daemon and
+//! works with a broken configuration: it is for those who are in trouble.
+
+mod clients;
+mod daemon;
+mod machine;
+mod system;
+
+use serde_json::{Value, json};
+
+use super::args::Doctor;
+use super::show::{self, say};
+use super::trouble::Trouble;
+use abide_engine::config::{Config, ConfigError, Places};
+
+/// Columns of level and topic.
+const BESIDE: usize = 24;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// It works, but not as well as it could.
+    Warning,
+    /// Something does not work.
+    Trouble,
+}
+
+impl Level {
+    fn word(self) -> &'static str {
+        match self {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Trouble => "trouble",
+        }
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    topic: &'static str,
+    level: Level,
+    says: String,
+    next: Option<String>,
+}
+
+impl Finding {
+    /// As it should be.
+    pub fn good(topic: &'static str, says: impl Into<String>) -> Self {
+        Finding {
+            topic,
+            level: Level::Ok,
+            says: says.into(),
+            next: None,
+        }
+    }
+
+    /// Works, but could be better, and how.
+    pub fn warning(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
+        Finding {
+            topic,
+            level: Level::Warning,
+            says: says.into(),
+            next: Some(next.into()),
+        }
+    }
+
+    /// Does not work, and what to do.
+    pub fn trouble(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
+        Finding {
+            level: Level::Trouble,
+            ..Finding::warning(topic, says, next)
+        }
+    }
+
+    fn facts(&self) -> Value {
+        json!({
+            "topic": self.topic,
+            "level": self.level.word(),
+            "says": self.says,
+            "next": self.next,
+        })
+    }
+}
+
+pub fn doctor(args: Doctor, places: Result<Places, ConfigError>) -> Result<u8, Trouble> {
+    let findings = look(places);
+    let worst = findings.iter().map(|finding| finding.level).max();
+    let worst = worst.unwrap_or(Level::Ok);
+    if args.json.json {
+        let all: Vec<Value> = findings.iter().map(Finding::facts).collect();
+        show::json(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "level": worst.word(),
+            "findings": all,
+        }));
+    } else {
+        print(&findings);
+    }
+    Ok(u8::from(worst == Level::Trouble))
+}
+
+fn look(places: Result<Places, ConfigError>) -> Vec<Finding> {
+    let places = match places {
+        Ok(places) => places,
+        Err(fault) => {
+            let next = "set HOME, or set ABIDE_DIR to a directory of your own";
+            return vec![Finding::trouble("folders", fault.to_string(), next)];
+        }
+    };
+    let config = Config::load(&places.config);
+    let mut findings = vec![configuration(&places, &config)];
+    findings.extend(daemon::look(&places));
+    findings.push(daemon::page());
+    let usable = config.unwrap_or_default();
+    findings.extend(machine::look(&places, &usable));
+    findings.extend(clients::look());
+    findings.extend(clients::wakers(&usable));
+    findings
+}
+
+fn configuration(places: &Places, config: &Result<Config, ConfigError>) -> Finding {
+    let file = places.config.display();
+    match config {
+        Ok(_) if places.config.exists() => Finding::good("configuration", format!("{file}")),
+        Ok(_) => Finding::good(
+            "configuration",
+            format!("defaults; put changes into {file}"),
+        ),
+        Err(fault) => Finding::trouble(
+            "configuration",
+            one_sentence(&fault.to_string()),
+            "fix the file; the daemon cannot start until then",
+        ),
+    }
+}
+
+/// A text of several lines as one.
+fn one_sentence(text: &str) -> String {
+    let lines: Vec<&str> = text.split_whitespace().collect();
+    abide_output::printable::one_line(&lines.join(" "))
+}
+
+fn print(findings: &[Finding]) {
+    let faint = show::FAINT;
+    for finding in findings {
+        let colour = match finding.level {
+            Level::Ok => show::GOOD,
+            Level::Warning => show::CARE,
+            Level::Trouble => show::BAD,
+        };
+        let (word, topic) = (finding.level.word(), finding.topic);
+        let bold = show::HEADING;
+        let mut lines = wrapped(&finding.says).into_iter();
+        let first = lines.next().unwrap_or_default();
+        say!("{colour}{word:<8}{colour:#} {bold}{topic:<14}{bold:#} {first}");
+        for line in lines {
+            say!("{:<BESIDE$}{line}", "");
+        }
+        for line in finding.next.iter().flat_map(|next| wrapped(next)) {
+            say!("{:<BESIDE$}{faint}{line}{faint:#}", "");
+        }
+    }
+    let count = |level| {
+        findings
+            .iter()
+            .filter(|finding| finding.level == level)
+            .count()
+    };
+    match (count(Level::Trouble), count(Level::Warning)) {
+        (0, 0) => say!("\nAll is well."),
+        (0, warnings) => say!("\nIt works. {}", counted(warnings, "warning")),
+        (troubles, warnings) => say!(
+            "\n{}, {}",
+            counted(troubles, "trouble").trim_end_matches('.'),
+            counted(warnings, "warning")
+        ),
+    }
+}
+
+/// The text in lines that fit beside the topics; in a pipe, one line.
+fn wrapped(text: &str) -> Vec<String> {
+    show::wrapped(text, BESIDE)
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}."),
+        count => format!("{count} {what}s."),
+    }
+}

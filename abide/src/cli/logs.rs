@@ -1,0 +1,130 @@
+//! `abide logs` and `abide session read`.
+
+use abide_output::sanitizer::Sanitizer;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::args::Logs;
+use super::client::{Answer, Client, Unanswered};
+use super::patience::Patience;
+use super::show::complain;
+use super::trouble::Trouble;
+use crate::http::frame::{Frame, Stream};
+
+pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
+    let mut reading = Reading {
+        sanitizers: Default::default(),
+        at: logs.from,
+        time: 0,
+        logs,
+    };
+    let mut patience = Patience::new();
+    loop {
+        let from = reading.at;
+        match reading.pass(&client).await {
+            Ok(()) => return Ok(0),
+            Err(Stopped::Unanswered(Unanswered::Broken(_)))
+                if patience.goes_on(reading.at > from).await => {}
+            Err(Stopped::Unanswered(unanswered)) => return Err(unanswered.into()),
+            Err(Stopped::Trouble(trouble)) => return Err(trouble),
+        }
+    }
+}
+
+enum Stopped {
+    Unanswered(Unanswered),
+    Trouble(Trouble),
+}
+
+impl From<Unanswered> for Stopped {
+    fn from(unanswered: Unanswered) -> Self {
+        Stopped::Unanswered(unanswered)
+    }
+}
+
+impl From<Trouble> for Stopped {
+    fn from(trouble: Trouble) -> Self {
+        Stopped::Trouble(trouble)
+    }
+}
+
+struct Reading {
+    logs: Logs,
+    at: u64,
+    /// When came what is printed next.
+    time: u64,
+    /// One for each stream: a sequence begun on one is not ended by the other.
+    sanitizers: [Sanitizer; 3],
+}
+
+impl Reading {
+    /// Reads from where it stands to the end, or until the daemon goes away.
+    async fn pass(&mut self, client: &Client) -> Result<(), Stopped> {
+        let stream = match (self.logs.stdout, self.logs.stderr) {
+            (true, _) => "stdout",
+            (_, true) => "stderr",
+            _ => "all",
+        };
+        let path = format!(
+            "/v1/sessions/{}/log?format=frames&from={}&stream={stream}&follow={}",
+            super::name(&self.logs.session)?,
+            self.at,
+            self.logs.follow
+        );
+        let mut answer: Answer = client.stream(Method::GET, &path, Bytes::new()).await?;
+        loop {
+            match answer.frame().await? {
+                Some(Frame::Output(stream, bytes)) => {
+                    let printed = self.print(stream, &bytes)?;
+                    self.at += bytes.len() as u64;
+                    if !printed {
+                        return Ok(());
+                    }
+                }
+                Some(Frame::Offset(offset)) => self.at = offset,
+                Some(Frame::Time(time)) => self.time = time,
+                Some(Frame::Gap(bytes)) => self.gap(bytes)?,
+                Some(Frame::Ended(_)) => return Ok(()),
+                Some(Frame::Accepted(_) | Frame::Question(_) | Frame::Closed(_)) => {}
+                None => return Err(Unanswered::Broken("in the middle".into()).into()),
+            }
+        }
+    }
+
+    fn print(&mut self, stream: Stream, bytes: &[u8]) -> Result<bool, Trouble> {
+        if self.logs.json.json {
+            return super::print(format!("{}\n", self.line(stream, bytes)).as_bytes());
+        }
+        if self.logs.raw {
+            return super::print(bytes);
+        }
+        let sanitizer = &mut self.sanitizers[stream as usize];
+        super::print(sanitizer.clean(bytes).as_bytes())
+    }
+
+    fn line(&self, stream: Stream, bytes: &[u8]) -> Value {
+        let stream = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+            Stream::Pty => "pty",
+        };
+        let mut line = json!({"offset": self.at, "stream": stream, "time": self.time});
+        match std::str::from_utf8(bytes) {
+            Ok(text) => line["text"] = json!(text),
+            Err(_) => line["base64"] = json!(STANDARD.encode(bytes)),
+        }
+        line
+    }
+
+    fn gap(&mut self, bytes: u64) -> Result<(), Trouble> {
+        if self.logs.json.json {
+            super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
+        } else {
+            complain!("abide: {bytes} bytes were not kept: the log's quota or the disk was full");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! `abide messages`.
+
+use abide_output::printable::one_line;
+use serde_json::{Value, json};
+
+use super::args::{self, Hook, Messages, MessagesAct};
+use super::client::Client;
+use super::patience::{self, Listener};
+use super::show::say;
+use super::trouble::Trouble;
+use super::{hook, show};
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::config::{self, Places};
+
+/// What stands before the reason of a failed delivery.
+const INSET: usize = 4;
+
+pub async fn messages(
+    client: &dyn Fn(args::Agent) -> Client,
+    places: &Places,
+    args: Messages,
+) -> Result<u8, Trouble> {
+    if let Some(Hook::ClaudeCode) = args.hook {
+        let agent = args.agent.name().unwrap_or_else(config::agent_from_env);
+        return hook::wait(places, agent).await;
+    }
+    if let Some(MessagesAct::Resend(resend)) = args.act {
+        let path = format!("/v1/messages/{}/wake", super::name(&resend.message)?);
+        let person = client(args::Agent::none());
+        let message = person.post(&path, &json!({})).await?;
+        if resend.json.json {
+            show::json(&message);
+        } else {
+            say!("Sending it again; `abide messages --deliveries` shows the result.");
+        }
+        return Ok(0);
+    }
+    let path = format!("/v1/messages?unseen={}&limit={}", args.unseen, args.limit);
+    let client = client(args.agent);
+    if args.follow {
+        let mut following = Following {
+            path: format!("{path}&follow=true"),
+            last: newest(&client).await?,
+            begun: false,
+            json: args.json.json,
+            deliveries: args.deliveries,
+        };
+        patience::follow(&client, &mut following).await?;
+        return Ok(0);
+    }
+    let listed = client.get(&path).await?;
+    if args.json.json {
+        show::json(&listed);
+        return Ok(0);
+    }
+    let all = listed["messages"].as_array().cloned().unwrap_or_default();
+    if all.is_empty() {
+        say!("No messages.");
+    }
+    // The newest stands last, where a person looks first.
+    for message in all.iter().rev() {
+        print(message, args.deliveries);
+    }
+    Ok(0)
+}
+
+/// The newest message there is: what is newer is news, even where a daemon goes away before it has told
+/// anything.
+async fn newest(client: &Client) -> Result<Option<String>, Trouble> {
+    let newest = client.get("/v1/messages?limit=1").await?;
+    let id = newest["messages"][0]["message_id"].as_str();
+    Ok(id.map(str::to_owned))
+}
+
+/// Whoever stays to hear of messages.
+struct Following {
+    /// What is asked for until a daemon answers.
+    path: String,
+    /// The last message that was printed, or the newest there was before any.
+    last: Option<String>,
+    /// A daemon has answered.
+    begun: bool,
+    json: bool,
+    deliveries: bool,
+}
+
+impl Listener for Following {
+    fn path(&self) -> String {
+        match (&self.last, self.begun) {
+            (_, false) => self.path.clone(),
+            (Some(last), true) => format!("/v1/messages?follow=true&since={last}"),
+            // There was none at all, so each is news.
+            (None, true) => "/v1/messages?follow=true&limit=1000".into(),
+        }
+    }
+
+    fn begun(&mut self) {
+        self.begun = true;
+    }
+
+    fn hear(&mut self, message: Value) -> Result<bool, Trouble> {
+        match self.json {
+            true => say!("{message}"),
+            false => print(&message, self.deliveries),
+        }
+        self.last = message["message_id"].as_str().map(str::to_owned);
+        Ok(true)
+    }
+}
+
+fn print(message: &Value, with_deliveries: bool) {
+    let now = SystemClock.now().wall.0;
+    let text = |field: &str| message[field].as_str().unwrap_or_default();
+    let moment = |field: &str| message[field].as_u64();
+    let age = show::ago(now, moment("created_at").unwrap_or(now));
+    let seen = if moment("seen_at").is_some() {
+        "seen"
+    } else {
+        "not seen yet"
+    };
+    let (bold, faint) = (show::HEADING, show::FAINT);
+    say!(
+        "{bold}{}{bold:#} {faint}to {}, {age} ago, {seen}{faint:#}",
+        text("message_id"),
+        one_line(text("agent")),
+    );
+    for delivery in message["deliveries"].as_array().into_iter().flatten() {
+        let failed = delivery["ok"] == false && !delivery["fault"].is_null();
+        if failed || with_deliveries {
+            print_delivery(delivery, now);
+        }
+    }
+    for line in text("text").lines() {
+        say!("  {}", one_line(line));
+    }
+}
+
+/// Such as `command claude: failed, tried 2 times, last 4m ago, again in 26m`, and below it why.
+fn print_delivery(delivery: &Value, now: u64) {
+    let waker = one_line(delivery["waker"].as_str().unwrap_or_default());
+    let state = delivery["state"].as_str().unwrap_or_default();
+    let tries = match delivery["attempts"].as_u64().unwrap_or(0) {
+        0 if state == "given_up" => "not tried".into(),
+        0 => "not tried yet".into(),
+        1 => "tried once".into(),
+        many => format!("tried {many} times"),
+    };
+    let last = delivery["at"].as_u64().map(|at| show::ago(now, at));
+    let last = last.map_or(String::new(), |ago| format!(", last {ago} ago"));
+    let fault = delivery["fault"].as_str().map(one_line);
+    let next = delivery["next_at"].as_u64().map(|at| show::ago(at, now));
+    let next = next.map_or(String::new(), |next| format!(", again in {next}"));
+    let (colour, word, next) = match (state, &fault) {
+        ("done", _) => (show::GOOD, "done", String::new()),
+        ("seen", _) => (show::FAINT, "seen before", String::new()),
+        ("given_up", _) => (show::BAD, "given up", String::new()),
+        (_, Some(_)) => (show::BAD, "failed", next),
+        (_, None) => (show::CARE, "waiting", next),
+    };
+    say!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{next}");
+    for line in fault.iter().flat_map(|fault| show::wrapped(fault, INSET)) {
+        say!("{:<INSET$}{line}", "");
+    }
+}

@@ -1,0 +1,270 @@
+//! The command line: what a person types, and what they see. It knows the daemon only over its
+//! socket.
+
+mod answer;
+mod args;
+mod attach;
+mod call;
+mod daemon;
+mod doctor;
+mod hook;
+mod logs;
+mod messages;
+mod open;
+mod patience;
+mod process_exit;
+mod prompt;
+mod reference;
+mod replace_file;
+mod run;
+mod schema;
+mod sessions;
+mod setup;
+mod show;
+mod span;
+mod status;
+mod talk;
+mod terminal;
+mod timers;
+mod tools;
+mod top;
+mod trouble;
+mod wait;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser};
+use serde_json::json;
+
+use crate::client;
+use abide_engine::config::{self, Places};
+use args::{Command, Line, Session};
+use client::Client;
+use show::say;
+use trouble::{OWN, Trouble};
+
+/// Does what was typed.
+pub fn main() -> ExitCode {
+    let line = match Line::try_parse() {
+        Ok(line) => line,
+        Err(said) => {
+            match unexpected_option(&said) {
+                Some(sentence) => drop(writeln!(std::io::stderr(), "{sentence}")),
+                None => drop(said.print()),
+            }
+            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2));
+        }
+    };
+    match obey(line.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(trouble) => {
+            let _ = writeln!(std::io::stderr(), "{trouble}");
+            ExitCode::from(trouble.code)
+        }
+    }
+}
+
+/// What to say of an option that does not exist, with the one that was probably meant.
+fn unexpected_option(said: &clap::Error) -> Option<String> {
+    if said.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let ContextValue::String(given) = said.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    if !given.starts_with('-') {
+        return None;
+    }
+    let mut sentence = format!("unexpected option '{given}'");
+    if let Some(ContextValue::String(meant)) = said.get(ContextKind::SuggestedArg) {
+        sentence.push_str(&format!("; did you mean '{meant}'?"));
+    }
+    // Where a value could stand as well, clap suggests to put `--` before it.
+    if said.get(ContextKind::Suggested).is_some() {
+        sentence.push_str("\n  words after `--` are not treated as options");
+    }
+    if let Some(usage) = said.get(ContextKind::Usage) {
+        sentence.push_str(&format!("\n\n{usage}"));
+    }
+    let safe = abide_output::sanitizer::Sanitizer::default().clean(sentence.as_bytes());
+    Some(format!("error: {safe}"))
+}
+
+fn obey(command: Command) -> Result<u8, Trouble> {
+    match command {
+        Command::Tools(tools) => tools::print(tools.format),
+        Command::Completions(completions) => {
+            let mut script = Vec::new();
+            clap_complete::generate(
+                completions.shell,
+                &mut Line::command(),
+                "abide",
+                &mut script,
+            );
+            print(&script)?;
+        }
+        Command::Man(man) => {
+            if let Some(dir) = man.dir {
+                std::fs::create_dir_all(&dir)?;
+                clap_mangen::generate_to(Line::command(), &dir)?;
+            } else {
+                say!("{}", reference::commands(Line::command()).trim_end());
+            }
+        }
+        Command::Version(version) => {
+            let number = env!("CARGO_PKG_VERSION");
+            if version.json.json {
+                show::json(&json!({"version": number}));
+            } else {
+                say!("abide {number}");
+            }
+        }
+        Command::Schema(args) => schema::schema(&args)?,
+        Command::Setup(args) => return setup::setup(args, &places()?),
+        Command::Doctor(args) => return doctor::doctor(args, Places::from_env()),
+        Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
+        Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
+        Command::Mcp(mcp) => {
+            let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
+            daemon::mcp(&places()?, &agent)?;
+        }
+        Command::Run(_)
+        | Command::Answer(_)
+        | Command::Session(_)
+        | Command::Logs(_)
+        | Command::Timer(_)
+        | Command::Wait(_)
+        | Command::Messages(_)
+        | Command::Call(_)
+        | Command::Open(_)
+        | Command::Top(_)
+        | Command::Status(_) => return talk(command),
+    }
+    Ok(0)
+}
+
+/// Does what takes a daemon to do.
+fn talk(command: Command) -> Result<u8, Trouble> {
+    let places = places()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let done = runtime.block_on(async {
+        let client = |agent: args::Agent| Client::new(places.clone(), agent.name());
+        let person = || Client::new(places.clone(), None);
+        match command {
+            Command::Run(mut run) => {
+                let agent = std::mem::replace(&mut run.agent, args::Agent::none());
+                run::run(client(agent), run).await
+            }
+            Command::Answer(answer) => answer::answer(person(), answer).await,
+            Command::Open(open) => open::open(person(), open).await,
+            Command::Top(args) => top::top(person(), args).await,
+            Command::Status(status) => status::status(person(), status.json.json).await,
+            Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
+                logs::logs(client(logs.agent.clone()), logs).await
+            }
+            Command::Session(Session::Start(start)) => {
+                talk::start(client(start.agent.clone()), start).await
+            }
+            Command::Session(Session::Attach(attach)) => {
+                attach::attach(client(attach.agent.clone()), attach).await
+            }
+            Command::Session(Session::Send(send)) => {
+                talk::send(client(send.agent.clone()), send).await
+            }
+            Command::Session(Session::Screen(screen)) => {
+                talk::screen(client(screen.agent.clone()), screen).await
+            }
+            Command::Session(Session::Search(search)) => {
+                talk::search(client(search.agent.clone()), search).await
+            }
+            Command::Session(Session::Resize(resize)) => {
+                talk::resize(client(resize.agent.clone()), resize).await
+            }
+            Command::Session(Session::Signal(signal)) => {
+                talk::signal(client(signal.agent.clone()), signal).await
+            }
+            Command::Session(Session::List(list)) => {
+                sessions::list(client(list.agent.clone()), list).await
+            }
+            Command::Session(Session::Kill(kill)) => {
+                sessions::kill(client(kill.agent.clone()), kill).await
+            }
+            Command::Session(Session::Extend(extend)) => {
+                sessions::extend(client(extend.agent.clone()), extend).await
+            }
+            Command::Timer(timer) => timers::timer(&client, timer).await,
+            Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
+            Command::Messages(messages) => messages::messages(&client, &places, messages).await,
+            Command::Call(call) => {
+                let agent = call
+                    .agent
+                    .clone()
+                    .name()
+                    .or_else(|| Some(config::agent_from_env()));
+                call::call(Client::new(places.clone(), agent), call).await
+            }
+            _ => Ok(0),
+        }
+    });
+    // A thread may still be waiting for input that nobody wants any more.
+    runtime.shutdown_background();
+    done
+}
+
+fn places() -> Result<Places, Trouble> {
+    Places::from_env().map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+}
+
+/// Writes to standard output; a reader that has gone away is no trouble.
+fn print(bytes: &[u8]) -> Result<bool, Trouble> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(fault) if fault.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Whether a person reads what is printed.
+fn person_reads() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// An id as it was typed, which goes into a path as it is.
+fn name(id: &str) -> Result<&str, Trouble> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !id.is_empty() && id.chars().all(plain) {
+        return Ok(id);
+    }
+    let shown = abide_output::printable::one_line(id);
+    Err(Trouble::new(format!("'{shown}' is not a valid id"))
+        .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
+}
+
+/// The agent for whom `abide mcp` was typed in its plain form; `None`: the words want reading.
+pub fn mcp_agent(mut words: impl Iterator<Item = OsString>) -> Option<String> {
+    let agent = match words.next() {
+        None => return Some(config::agent_from_env()),
+        Some(word) => match word.to_str()? {
+            "--agent" => words.next()?.into_string().ok()?,
+            word => word.strip_prefix("--agent=")?.to_owned(),
+        },
+    };
+    (words.next().is_none() && !agent.is_empty()).then_some(agent)
+}
+
+/// Serves an MCP client as this agent.
+pub fn front(agent: &str) -> ExitCode {
+    match places().and_then(|places| daemon::mcp(&places, agent)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(trouble) => {
+            let _ = writeln!(std::io::stderr(), "{trouble}");
+            ExitCode::from(trouble.code)
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! How a run ended, as an exit code and a sentence.
+
+use abide_core::Millis;
+use abide_output::printable::one_line;
+use serde_json::{Value, json};
+
+use super::screen::Screen;
+use crate::cli::args::Run;
+use crate::cli::show::{self, complain};
+use crate::cli::trouble::OWN;
+
+/// The time limit was reached, or somebody did not want to wait any longer.
+const TIMED_OUT: u8 = 124;
+/// It is there, but cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// It is not there.
+const NOT_FOUND: u8 = 127;
+/// A person interrupted it.
+pub const INTERRUPTED: u8 = 130;
+
+/// Says how it ended and returns what to exit with.
+pub fn tell(ended: &Value, cancelled: bool, args: &Run, screen: Screen) -> u8 {
+    let (code, sentence) = judge(ended, cancelled, args);
+    if let Some(kept) = screen.kept {
+        let mut facts = ended.clone();
+        facts["stdout"] = json!(String::from_utf8_lossy(&kept.stdout));
+        facts["stderr"] = json!(String::from_utf8_lossy(&kept.stderr));
+        facts["truncated"] = json!(kept.truncated || screen.missing > 0);
+        facts["return_code"] = json!(code);
+        if let Some(sentence) = &sentence {
+            facts["error"] = json!(sentence);
+        }
+        show::json(&facts);
+        return code;
+    }
+    if let Some(sentence) = sentence {
+        complain!("abide: {sentence}");
+    }
+    if let Some(left) = leftovers(ended) {
+        complain!("abide: {left}");
+    }
+    code
+}
+
+fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
+    let error = ended["error"].as_str().map(str::to_owned);
+    let outcome = ended["outcome"].as_str().unwrap_or_default();
+    let end = ended["end"].as_str().unwrap_or_default();
+    let signal = ended["signal"].as_u64().map(|signal| low(128 + signal));
+    let code = ended["exit_code"]
+        .as_i64()
+        .map(|code| (code & 0xff) as u8)
+        .or(signal);
+    match (outcome, end) {
+        ("failed", _) => {
+            let error = error.unwrap_or_else(|| "the command failed to start".into());
+            (start_code(&error), Some(error))
+        }
+        ("undying", _) => {
+            let code = match ended["wanted_end"].as_str() {
+                _ if cancelled => INTERRUPTED,
+                Some("deadline" | "idle_declined") => TIMED_OUT,
+                _ => OWN,
+            };
+            (code, error)
+        }
+        ("declined", _) => (TIMED_OUT, error),
+        ("cancelled", _) => (INTERRUPTED, error),
+        (_, "user") if cancelled => (
+            INTERRUPTED,
+            Some("command execution cancelled by user".into()),
+        ),
+        (_, "deadline") => {
+            // The limit may have been moved since.
+            let limit = ended["timeout"].as_f64();
+            let limit = limit.map(|limit| Millis((limit * 1_000.0).round() as u64));
+            let limit = limit.or(args.timeout.map(|span| Millis(span.0)));
+            let after = limit.map_or_else(String::new, |limit| format!(" after {limit}"));
+            (TIMED_OUT, Some(format!("command timed out{after}")))
+        }
+        (_, "idle_declined") => (
+            TIMED_OUT,
+            Some("command execution timeout: no output".into()),
+        ),
+        (_, "out_of_memory") => {
+            let sentence = "the command ran out of memory and was killed by the kernel";
+            (code.unwrap_or(OWN), Some(sentence.into()))
+        }
+        (_, "user" | "agent" | "inactivity") => (
+            code.unwrap_or(OWN),
+            Some(format!("the command was ended by another client ({end})")),
+        ),
+        _ => match code {
+            Some(code) => (code, error),
+            None => {
+                let sentence = "the end of the command was not observed; its exit code is unknown";
+                (OWN, error.or_else(|| Some(sentence.into())))
+            }
+        },
+    }
+}
+
+/// A command that could not be run, as shells count it.
+fn start_code(error: &str) -> u8 {
+    let error = error.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| error.contains(word));
+    if says(&[
+        "permission denied",
+        "exec format",
+        "is a directory",
+        "text file busy",
+    ]) {
+        NOT_EXECUTABLE
+    } else if says(&["no such file", "not found", "not a directory"]) {
+        NOT_FOUND
+    } else {
+        OWN
+    }
+}
+
+fn low(number: u64) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX)
+}
+
+fn leftovers(ended: &Value) -> Option<String> {
+    let left = ended["still_running"]
+        .as_array()
+        .filter(|left| !left.is_empty())?;
+    let id = ended["session_id"].as_str()?;
+    let names: Vec<String> = left
+        .iter()
+        .map(|process| {
+            let command = one_line(process["command"].as_str().unwrap_or_default());
+            format!("{command} (pid {})", process["pid"])
+        })
+        .collect();
+    Some(format!(
+        "still running in the background: {}\n  `abide session kill {id}` ends it",
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::args::{Command, Line};
+    use clap::Parser;
+
+    fn judged(ended: &Value, cancelled: bool) -> u8 {
+        let line = Line::try_parse_from(["abide", "run", "--", "x"]).unwrap();
+        let Command::Run(args) = line.command else {
+            panic!()
+        };
+        judge(ended, cancelled, &args).0
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_the_help() {
+        let ended = |end: &str, code: Value, signal: Value| json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal});
+        let none = Value::Null;
+        assert_eq!(judged(&ended("exited", json!(0), none.clone()), false), 0);
+        assert_eq!(judged(&ended("exited", json!(7), none.clone()), false), 7);
+        assert_eq!(
+            judged(&ended("signaled", none.clone(), json!(15)), false),
+            143
+        );
+        assert_eq!(
+            judged(&ended("signaled", none.clone(), json!(2)), false),
+            130
+        );
+        assert_eq!(
+            judged(&ended("deadline", none.clone(), json!(9)), false),
+            124
+        );
+        assert_eq!(judged(&ended("user", none.clone(), json!(9)), true), 130);
+        assert_eq!(judged(&ended("user", none.clone(), json!(9)), false), 137);
+        assert_eq!(judged(&ended("lost", none.clone(), none), false), 125);
+        assert_eq!(judged(&json!({"outcome": "declined"}), false), 124);
+        let undying = |wanted: &str| json!({"outcome": "undying", "wanted_end": wanted});
+        assert_eq!(judged(&undying("deadline"), false), 124);
+        assert_eq!(judged(&undying("idle_declined"), false), 124);
+        assert_eq!(judged(&undying("user"), true), 130);
+        assert_eq!(judged(&undying("agent"), false), 125);
+        let failed = |error: &str| json!({"outcome": "failed", "error": error});
+        assert_eq!(
+            judged(
+                &failed("cannot execute x: No such file or directory"),
+                false
+            ),
+            127
+        );
+        assert_eq!(
+            judged(&failed("cannot execute x: Permission denied"), false),
+            126
+        );
+        assert_eq!(judged(&failed("no processes left"), false), 125);
+    }
+}

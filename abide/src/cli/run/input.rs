@@ -1,0 +1,79 @@
+//! Input for the command: what was piped into this program, or what is typed at its terminal.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use crate::cli::client::{Client, Unanswered};
+use abide_engine::entropy;
+
+/// What is passed on at once.
+const PART: usize = 64 << 10;
+/// How often a part is sent again when the daemon goes away.
+const ATTEMPTS: u32 = 5;
+
+/// Where input comes from.
+pub enum Source {
+    /// This program's own standard input, to its end.
+    Stdin,
+    /// Keys, for as long as somebody types.
+    Keys(mpsc::Receiver<Bytes>),
+}
+
+/// Passes input on until there is none, or nobody to take it.
+pub async fn feed(client: Client, session: String, source: Source) {
+    let _ = match source {
+        Source::Stdin => feed_stdin(&client, &session).await,
+        Source::Keys(keys) => feed_keys(&client, &session, keys).await,
+    };
+}
+
+async fn feed_stdin(client: &Client, session: &str) -> Result<(), Unanswered> {
+    loop {
+        let part = tokio::task::spawn_blocking(read).await;
+        let part = part.unwrap_or_default();
+        let last = part.is_empty();
+        send(client, session, part, last).await?;
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+/// The next part of standard input; what cannot be read is at its end.
+fn read() -> Bytes {
+    let mut part = vec![0; PART];
+    let read = loop {
+        match std::io::stdin().read(&mut part) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::Interrupted => {}
+            read => break read.unwrap_or(0),
+        }
+    };
+    part.truncate(read);
+    Bytes::from(part)
+}
+
+async fn feed_keys(
+    client: &Client,
+    session: &str,
+    mut keys: mpsc::Receiver<Bytes>,
+) -> Result<(), Unanswered> {
+    while let Some(typed) = keys.recv().await {
+        send(client, session, typed, false).await?;
+    }
+    Ok(())
+}
+
+async fn send(client: &Client, session: &str, part: Bytes, last: bool) -> Result<(), Unanswered> {
+    // Said again, it is not written twice.
+    let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+    let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
+    for _ in 1..ATTEMPTS {
+        match client.post_bytes(&path, part.clone()).await {
+            Err(Unanswered::Broken(_)) => {}
+            answer => return answer.map(drop),
+        }
+    }
+    client.post_bytes(&path, part).await.map(drop)
+}

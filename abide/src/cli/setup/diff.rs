@@ -1,0 +1,116 @@
+//! What a change does to a text, as people are used to see it.
+
+use abide_output::printable::one_line;
+use anstyle::Style;
+
+use crate::cli::show;
+
+/// Lines shown around what changes.
+const CONTEXT: usize = 3;
+
+/// A line of a difference: what stands before it, and it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    mark: char,
+    text: String,
+}
+
+impl Line {
+    /// As it is printed on a terminal of this width.
+    pub fn coloured(&self, room: Option<usize>) -> String {
+        let style = match self.mark {
+            '+' => show::GOOD,
+            '-' => show::BAD,
+            '@' => show::FAINT,
+            _ => Style::new(),
+        };
+        let text = self.to_string();
+        let text = match room {
+            Some(room) => show::cut(&text, room.max(8)),
+            None => text,
+        };
+        format!("{style}{text}{style:#}")
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.mark {
+            '@' => f.write_str(&self.text),
+            mark => write!(f, "{mark} {}", self.text),
+        }
+    }
+}
+
+/// The lines between the first and the last that differ, with some around them. One change in one
+/// place is all that is ever shown.
+pub fn lines(before: &str, after: &str) -> Vec<Line> {
+    if before == after {
+        return Vec::new();
+    }
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let least = old.len().min(new.len());
+    let same_begin = (0..least).take_while(|at| old[*at] == new[*at]).count();
+    let same_end = (0..least - same_begin)
+        .take_while(|at| old[old.len() - 1 - at] == new[new.len() - 1 - at])
+        .count();
+    let (old_end, new_end) = (old.len() - same_end, new.len() - same_end);
+    let from = same_begin.saturating_sub(CONTEXT);
+    let until = (old_end + CONTEXT).min(old.len());
+    let shown = until - from;
+    let mut lines = vec![Line {
+        mark: '@',
+        text: format!(
+            "@@ -{},{shown} +{},{} @@",
+            from + 1,
+            from + 1,
+            shown + new_end - old_end
+        ),
+    }];
+    let mut add = |mark: char, some: &[&str]| {
+        lines.extend(some.iter().map(|text| Line {
+            mark,
+            text: one_line(&text.replace('\t', "    ")),
+        }));
+    };
+    add(' ', &old[from..same_begin]);
+    add('-', &old[same_begin..old_end]);
+    add('+', &new[same_begin..new_end]);
+    add(' ', &old[old_end..until]);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(before: &str, after: &str) -> String {
+        let lines: Vec<String> = lines(before, after)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        lines.join("\n")
+    }
+
+    #[test]
+    fn only_what_changes_and_its_neighbours_are_shown() {
+        let before = "1\n2\n3\n4\n5\n6\n7\n8\n";
+        let after = before.replace("5\n", "five\nand a half\n");
+        assert_eq!(
+            shown(before, &after),
+            "@@ -2,7 +2,8 @@\n  2\n  3\n  4\n- 5\n+ five\n+ and a half\n  6\n  7\n  8"
+        );
+        assert_eq!(shown("", "a\n"), "@@ -1,0 +1,1 @@\n+ a");
+        assert_eq!(shown("a\n", ""), "@@ -1,1 +1,0 @@\n- a");
+        assert_eq!(
+            shown("a\na\n", "a\na\na\n"),
+            "@@ -1,2 +1,3 @@\n  a\n  a\n+ a"
+        );
+        assert_eq!(shown("same", "same"), "");
+    }
+
+    #[test]
+    fn what_a_file_holds_cannot_steer_the_terminal() {
+        assert!(!shown("", "\u{1b}]0;x\u{7}").contains('\u{1b}'));
+    }
+}

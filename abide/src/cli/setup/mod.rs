@@ -1,0 +1,374 @@
+//! `abide setup`: tells a client about abide, by changing its configuration file. The change is shown
+//! first, everything else in the file stays as it is, and it can be undone.
+
+mod diff;
+mod jsonc;
+pub mod server;
+mod toml;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toml_edit::Table;
+
+use super::args::Setup;
+use super::show::{self, say};
+use super::trouble::Trouble;
+use crate::cli::{replace_file, terminal};
+use crate::connect::{self, DaemonSocket};
+use abide_engine::config::Places;
+use jsonc::Fault;
+use server::{Form, Server};
+
+/// How long an answer may take that comes through a pipe. Who writes one has it ready; a pipe that nobody
+/// writes to must not hold a script up for ever.
+const PIPED: Duration = Duration::from_secs(2);
+
+pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
+    let agent = args.agent.clone().name();
+    let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
+    if agent.chars().any(char::is_control) {
+        return Err(Trouble::new("an agent name must not contain control characters").code(2));
+    }
+    let mut changes = Vec::new();
+    for (file, edit) in edits(&args, places, &agent)? {
+        let change = Change::read(file, edit)?;
+        changes.push(match args.undo {
+            false => change.made()?,
+            true => change.undone()?,
+        });
+    }
+    let wanted: Vec<&Change> = changes.iter().filter(|change| change.is_one()).collect();
+    let may_write = !args.print && !wanted.is_empty();
+    if may_write {
+        wanted.iter().try_for_each(|change| change.allowed())?;
+    }
+    let written = may_write && (args.yes || (!args.json.json && agreed(&wanted)?));
+    if written {
+        for change in &wanted {
+            change.write()?;
+        }
+    }
+    if args.json.json {
+        show::json(&facts(&args, &agent, &changes, written));
+        return Ok(0);
+    }
+    tell(&args, &agent, &wanted, written);
+    if written {
+        remind(&wanted, places);
+    }
+    Ok(u8::from(may_write && !written))
+}
+
+/// What is to be done to which file.
+fn edits(args: &Setup, places: &Places, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
+    let project = match args.project {
+        true => Some(std::env::current_dir()?),
+        false => None,
+    };
+    let server = args.client.server(&program()?, agent, args.project);
+    let file = args.client.file(project.as_deref());
+    let mut edits = vec![(file, Edit::Server(args.client.form(), server))];
+    if let Some(way) = args.client.waker() {
+        let waker = toml::waker(agent, way);
+        edits.push((places.config.clone(), Edit::Waker(waker)));
+    }
+    Ok(edits)
+}
+
+/// One thing that is put into a file.
+enum Edit {
+    Server(Form, Server),
+    Waker(Table),
+}
+
+impl Edit {
+    fn is_in(&self, text: &str) -> Result<bool, Fault> {
+        match self {
+            Edit::Server(form, _) => form.has_server(text),
+            Edit::Waker(waker) => toml::has_waker(text, waker),
+        }
+    }
+
+    /// Whether what is there is what an earlier setup has put there, if for another agent or program.
+    fn looks_set_up(&self, text: &str) -> Result<bool, Fault> {
+        match self {
+            Edit::Server(form, _) => form.has_own(text),
+            Edit::Waker(waker) => toml::has_waker(text, waker),
+        }
+    }
+
+    fn put_into(&self, text: &str) -> Result<String, Fault> {
+        match self {
+            Edit::Server(form, server) => form.add(text, server),
+            Edit::Waker(waker) => toml::add_waker(text, waker),
+        }
+    }
+
+    fn take_out_of(&self, text: &str, before: Option<&str>) -> Result<String, Fault> {
+        match self {
+            Edit::Server(form, _) => form.take_out(text, before),
+            Edit::Waker(waker) => toml::take_out_waker(text, waker),
+        }
+    }
+}
+
+/// This very program, by a path that a client can start it with.
+fn program() -> Result<String, Trouble> {
+    let program = std::env::current_exe()?;
+    let usable = program.exists().then(|| program.to_str()).flatten();
+    usable.map(str::to_owned).ok_or_else(|| {
+        Trouble::new(format!(
+            "{} cannot be written into a configuration file",
+            program.display()
+        ))
+        .next("install abide in a directory with a plain name and run it from there")
+    })
+}
+
+/// Shows the changes and asks at the terminal. Where there is none, an answer may come through a pipe;
+/// else nobody has agreed.
+fn agreed(changes: &[&Change]) -> Result<bool, Trouble> {
+    show_changes(changes);
+    let stdin = std::io::stdin();
+    let mut out = std::io::stdout();
+    if stdin.is_terminal() && out.is_terminal() {
+        write!(out, "\nWrite this? [y/N] ")?;
+        out.flush()?;
+    } else if stdin.is_terminal() || !terminal::comes_within(&stdin, PIPED) {
+        return Ok(false);
+    }
+    let mut answer = String::new();
+    stdin.read_line(&mut answer)?;
+    let answer = answer.trim().to_ascii_lowercase();
+    Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
+fn show_changes(changes: &[&Change]) {
+    let heading = show::HEADING;
+    for change in changes {
+        let what = match change.word() {
+            "create" => " (new)",
+            "remove" => " (removed)",
+            _ => "",
+        };
+        say!("{heading}{}{heading:#}{what}", change.path.display());
+        for line in diff::lines(change.text(), change.new_text()) {
+            say!("{}", line.coloured(show::room()));
+        }
+    }
+}
+
+fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
+    let client = args.client.title();
+    if changes.is_empty() {
+        match args.undo {
+            true => say!("{client} is not set up; nothing to undo."),
+            false => say!("{client} is already set up as agent {agent}."),
+        }
+        return;
+    }
+    if args.print || args.yes {
+        show_changes(changes);
+    }
+    if args.print {
+        return;
+    }
+    if !written {
+        say!("\nNothing was written; --yes writes it without asking.");
+    } else if args.undo {
+        say!("\n{client} is restored to what it was.");
+    } else {
+        say!("\n{client} is set up as agent {agent}. Restart it to load abide.");
+        let has_waker = |change: &&Change| matches!(change.edit, Edit::Waker(_));
+        let waker = changes.iter().copied().find(has_waker);
+        let waker = waker.and_then(|_| args.client.waker_note());
+        for note in [waker, args.client.hint()].into_iter().flatten() {
+            show::wrapped(note, 0)
+                .iter()
+                .for_each(|line| say!("{line}"));
+        }
+        for change in changes.iter().filter(|change| change.backup().exists()) {
+            say!("Copy of the original file: {}", change.backup().display());
+        }
+        let project = if args.project { " --project" } else { "" };
+        let word = args.client.word();
+        say!("`abide setup {word}{project} --undo` removes it again.");
+    }
+}
+
+/// A daemon that runs knows its configuration as it was.
+fn remind(changes: &[&Change], places: &Places) {
+    let changed = changes
+        .iter()
+        .any(|change| matches!(change.edit, Edit::Waker(_)));
+    if changed && connect::connect_running(places, DaemonSocket::Http).is_ok() {
+        say!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
+    }
+}
+
+fn facts(args: &Setup, agent: &str, changes: &[Change], written: bool) -> Value {
+    let files: Vec<Value> = changes.iter().map(Change::facts).collect();
+    json!({
+        "client": args.client.word(),
+        "agent": agent,
+        "written": written,
+        "files": files,
+    })
+}
+
+/// A file, and what it is to become.
+struct Change {
+    path: PathBuf,
+    edit: Edit,
+    before: Option<String>,
+    after: Option<String>,
+    copy: Copy,
+}
+
+/// What becomes of the copy of how a file was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Copy {
+    /// It stays as it is.
+    Keep,
+    /// It is made of what is there now.
+    Make,
+    /// It has done its duty.
+    Remove,
+}
+
+impl Change {
+    fn read(path: PathBuf, edit: Edit) -> Result<Self, Trouble> {
+        let before = replace_file::read(&path).map_err(|fault| cannot(&path, "read", &fault))?;
+        Ok(Change {
+            after: before.clone(),
+            before,
+            path,
+            edit,
+            copy: Copy::Keep,
+        })
+    }
+
+    /// With what is wanted in its text.
+    fn made(mut self) -> Result<Self, Trouble> {
+        let new = self.edit.put_into(self.text());
+        let new = new.map_err(|fault| self.unreadable(&fault))?;
+        if new == self.text() {
+            return Ok(self);
+        }
+        // A copy of a file that was set up already would not show how it was before abide.
+        let was_in = self.edit.is_in(self.text());
+        let was_in = was_in.map_err(|fault| self.unreadable(&fault))?;
+        let by_setup = self.edit.looks_set_up(self.text());
+        let by_setup = by_setup.map_err(|fault| self.unreadable(&fault))?;
+        let keep = self.before.is_none() || by_setup || (was_in && self.copied()?.is_some());
+        self.copy = if keep { Copy::Keep } else { Copy::Make };
+        self.after = Some(new);
+        Ok(self)
+    }
+
+    /// As it was before abide was set up: exactly so where nothing else has changed since, and
+    /// otherwise only without what setup added.
+    fn undone(mut self) -> Result<Self, Trouble> {
+        let is_in = self.edit.is_in(self.text());
+        if !is_in.map_err(|fault| self.unreadable(&fault))? {
+            return Ok(self);
+        }
+        let copied = self.copied()?;
+        let added = self.edit.put_into(copied.as_deref().unwrap_or_default());
+        let untouched = added.is_ok_and(|added| added == self.text());
+        self.after = match (untouched, &copied) {
+            (true, Some(copied)) => Some(copied.clone()),
+            (true, None) => None,
+            (false, _) => {
+                let rest = self.edit.take_out_of(self.text(), copied.as_deref());
+                let rest = rest.map_err(|fault| self.unreadable(&fault))?;
+                // A file that was made for this alone goes with it.
+                let needless = copied.is_none() && matches!(rest.trim(), "" | "{}");
+                (!needless).then_some(rest)
+            }
+        };
+        if copied.is_some() {
+            self.copy = Copy::Remove;
+        }
+        Ok(self)
+    }
+
+    /// The file as it was before abide.
+    fn copied(&self) -> Result<Option<String>, Trouble> {
+        let copy = self.backup();
+        replace_file::read(&copy).map_err(|fault| cannot(&copy, "read", &fault))
+    }
+
+    fn is_one(&self) -> bool {
+        self.before != self.after
+    }
+
+    fn text(&self) -> &str {
+        self.before.as_deref().unwrap_or_default()
+    }
+
+    fn new_text(&self) -> &str {
+        self.after.as_deref().unwrap_or_default()
+    }
+
+    /// Where the file is kept as it was.
+    fn backup(&self) -> PathBuf {
+        self.path.with_added_extension("before-abide")
+    }
+
+    /// Nobody is asked about what cannot be done.
+    fn allowed(&self) -> Result<(), Trouble> {
+        replace_file::may_change(&self.path).map_err(|fault| cannot(&self.path, "write", &fault))
+    }
+
+    fn write(&self) -> Result<(), Trouble> {
+        let copy = self.backup();
+        if let (Copy::Make, Some(before)) = (self.copy, &self.before) {
+            replace_file::copy_beside(&self.path, &copy, before)
+                .map_err(|fault| cannot(&copy, "write", &fault))?;
+        }
+        replace_file::replace(&self.path, self.before.as_deref(), self.after.as_deref())
+            .map_err(|fault| cannot(&self.path, "write", &fault))?;
+        if self.copy == Copy::Remove {
+            std::fs::remove_file(copy)?;
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, Fault(why): &Fault) -> Trouble {
+        Trouble::new(format!(
+            "{} was not changed because it cannot be parsed: {why}",
+            self.path.display()
+        ))
+        .next("fix the file and run this again")
+    }
+
+    /// What is done to the file, in a word.
+    fn word(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            _ if !self.is_one() => "none",
+            (None, _) => "create",
+            (_, None) => "remove",
+            _ => "update",
+        }
+    }
+
+    fn facts(&self) -> Value {
+        let diff = diff::lines(self.text(), self.new_text());
+        let diff: Vec<String> = diff.iter().map(ToString::to_string).collect();
+        let backup = self.backup();
+        json!({
+            "path": self.path.to_string_lossy(),
+            "change": self.word(),
+            "diff": diff.join("\n"),
+            "backup": backup.exists().then(|| backup.to_string_lossy()),
+        })
+    }
+}
+
+fn cannot(path: &Path, verb: &str, fault: &std::io::Error) -> Trouble {
+    Trouble::new(format!("cannot {verb} {}: {fault}", path.display()))
+}

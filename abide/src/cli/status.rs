@@ -1,0 +1,96 @@
+//! `abide status`.
+
+use abide_output::printable::one_line;
+
+use super::client::Client;
+use super::show;
+use super::show::say;
+use super::trouble::Trouble;
+use abide_engine::clock::{Clock, SystemClock};
+
+pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
+    let status = client.get("/v1/status").await?;
+    if as_json {
+        show::json(&status);
+        return Ok(0);
+    }
+    let daemon = &status["daemon"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+    let now = SystemClock.now().wall.0;
+    let lines = [
+        (
+            "daemon",
+            format!(
+                "version {}, process {}, up for {}",
+                daemon["version"].as_str().unwrap_or("unknown"),
+                number(&daemon["pid"]),
+                show::ago(now, number(&daemon["started_at"]))
+            ),
+        ),
+        ("sessions", sessions(&status["sessions"])),
+        (
+            "questions",
+            format!("{} open", number(&status["questions"]["open"])),
+        ),
+        (
+            "timers",
+            format!("{} open", number(&status["timers"]["running"])),
+        ),
+        (
+            "held by",
+            match status["containment"]["last_used"].as_str() {
+                Some(by) => by.to_owned(),
+                None => format!(
+                    "{} (no command has run yet)",
+                    status["containment"]["wanted"].as_str().unwrap_or("auto")
+                ),
+            },
+        ),
+        ("http", http(&status["http"])),
+        (
+            "state",
+            status["places"]["state"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        ),
+    ];
+    let heading = show::HEADING;
+    for (name, value) in lines {
+        say!("{heading}{name:<10}{heading:#} {value}");
+    }
+    if let Some(trouble) = status["database"]["trouble"].as_str() {
+        let bad = show::BAD;
+        say!(
+            "{heading}{:<10}{heading:#} {bad}{}{bad:#}",
+            "database",
+            one_line(trouble)
+        );
+    }
+    if number(&status["questions"]["open"]) > 0 {
+        say!("\n`abide answer` shows the questions.");
+    }
+    Ok(0)
+}
+
+/// Whose command has ended and left something in the background is told apart, where there is any.
+fn sessions(counts: &serde_json::Value) -> String {
+    let count = |name: &str| counts[name].as_u64().unwrap_or(0);
+    let (running, ended) = (count("running"), count("ended"));
+    match count("background") {
+        0 => format!("{running} running, {ended} ended"),
+        left => format!("{running} running, {left} in the background, {ended} ended"),
+    }
+}
+
+fn http(door: &serde_json::Value) -> String {
+    let text = |field: &str| door[field].as_str();
+    match (text("address"), text("error")) {
+        (Some(address), _) => format!(
+            "http://{address}, token in {}",
+            text("token_file").unwrap_or_default()
+        ),
+        (None, Some(error)) => error.to_owned(),
+        (None, None) => "off".to_owned(),
+    }
+}

@@ -1,0 +1,128 @@
+//! `abide session start`, `send`, `screen`, `search`, `resize` and `signal`: the tool
+//! `terminal_session`, for a person.
+
+use serde_json::{Map, Value, json};
+
+use super::args::{Resize, Screen, Search, Send, Signal, Start};
+use super::client::Client;
+use super::show::{self, say};
+use super::span::Limit;
+use super::trouble::Trouble;
+use super::{name, run};
+use crate::http::wire::{HERITAGE_HEADER, OsText};
+use abide_engine::config;
+
+/// Calls the tool; what it refuses is trouble.
+async fn call(client: &Client, arguments: Value) -> Result<Value, Trouble> {
+    let result = client
+        .post_once("/v1/tools/terminal_session", &arguments)
+        .await?;
+    if result["is_error"] == json!(true) {
+        let sentence = result["text"].as_str().unwrap_or("it failed").to_owned();
+        return Err(Trouble::new(sentence));
+    }
+    Ok(result)
+}
+
+async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, Trouble> {
+    let result = call(&client, arguments).await?;
+    if as_json {
+        show::json(&result);
+    } else {
+        say!("{}", result["text"].as_str().unwrap_or_default());
+    }
+    Ok(0)
+}
+
+pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
+    let (command, argv) = run::command(&start.command)?;
+    // Several words are shown quoted, and so mean the same to the shell, where they are text.
+    let is_text = |word: &OsText| matches!(word, OsText::Text(_));
+    if !argv.iter().flatten().all(is_text) {
+        let sentence = "the words of a session's command must be UTF-8";
+        return Err(Trouble::new(sentence)
+            .next("`abide run` passes words on as they are")
+            .code(2));
+    }
+    let here = std::env::current_dir()?;
+    let cwd = start.cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    let mut env = Map::new();
+    let own = config::environment()
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    for (name, value) in own.filter(|(name, _)| name != "TERM").chain(start.env) {
+        env.insert(name, value.into());
+    }
+    let inactivity = match start.inactivity {
+        Limit::Never => 0.0,
+        Limit::After(span) => span.0 as f64 / 1_000.0,
+    };
+    let arguments = json!({
+        "action": "start",
+        "command": command,
+        "cwd": cwd.to_str().ok_or_else(|| Trouble::new("this folder's name is not UTF-8"))?,
+        "env": env,
+        "pty": !start.no_pty,
+        "cols": start.cols,
+        "rows": start.rows,
+        "inactivity_timeout": inactivity,
+    });
+    let client = client.saying(HERITAGE_HEADER, &run::heritage());
+    show(client, arguments, start.json.json).await
+}
+
+pub async fn send(client: Client, send: Send) -> Result<u8, Trouble> {
+    let arguments = json!({
+        "action": "send_input",
+        "session_id": name(&send.session)?,
+        "input": send.text,
+        "keys": send.keys,
+    });
+    show(client, arguments, send.json.json).await
+}
+
+pub async fn screen(client: Client, screen: Screen) -> Result<u8, Trouble> {
+    let arguments = json!({"action": "screen", "session_id": name(&screen.session)?});
+    show(client, arguments, screen.json.json).await
+}
+
+/// Exits as grep does: 0 where something was found, 1 where nothing was.
+pub async fn search(client: Client, search: Search) -> Result<u8, Trouble> {
+    let arguments = json!({
+        "action": "search",
+        "session_id": name(&search.session)?,
+        "pattern": search.pattern,
+        "context": search.context,
+        "max_lines": search.max_lines,
+    });
+    let result = call(&client, arguments).await?;
+    if search.json.json {
+        show::json(&result);
+    } else {
+        say!("{}", result["text"].as_str().unwrap_or_default());
+    }
+    Ok(u8::from(result["matches"] == json!(0)))
+}
+
+pub async fn resize(client: Client, resize: Resize) -> Result<u8, Trouble> {
+    let arguments = json!({
+        "action": "resize",
+        "session_id": name(&resize.session)?,
+        "cols": resize.cols,
+        "rows": resize.rows,
+    });
+    show(client, arguments, resize.json.json).await
+}
+
+pub async fn signal(client: Client, signal: Signal) -> Result<u8, Trouble> {
+    let given = signal
+        .signal
+        .parse::<i32>()
+        .map_or_else(|_| json!(signal.signal), Value::from);
+    let arguments = json!({
+        "action": "signal",
+        "session_id": name(&signal.session)?,
+        "signal": given,
+    });
+    show(client, arguments, signal.json.json).await
+}

@@ -1,0 +1,242 @@
+//! `abide timer`.
+
+use abide_core::Millis;
+use abide_output::printable::one_line;
+use serde_json::{Value, json};
+
+use super::args::{self, Timer, TimerAct, TimerStart};
+use super::client::{Client, Unanswered};
+use super::patience::Patience;
+use super::show::{self, Row, say};
+use super::trouble::Trouble;
+use super::wait::{Bar, noticing};
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::entropy;
+
+/// Timers asked for at once.
+const PAGE: usize = 1_000;
+
+pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, Trouble> {
+    match timer {
+        Timer::Start(new) => start(client(new.agent.clone()), new).await,
+        Timer::Read(read) => match read.timer {
+            Some(timer) => {
+                let path = format!("/v1/timers/{}", super::name(&timer)?);
+                let timer = client(read.agent).get(&path).await?;
+                said(&timer, read.json.json);
+                Ok(0)
+            }
+            None => open(&client(read.agent), read.json.json).await,
+        },
+        Timer::Stop(args) => act(client(args.agent.clone()), "stop", args, json!({})).await,
+        Timer::Cancel(args) => act(client(args.agent.clone()), "cancel", args, json!({})).await,
+        Timer::Resume(args) => act(client(args.agent.clone()), "resume", args, json!({})).await,
+        Timer::Pause(pause) => {
+            let more = json!({"pause_duration": seconds(pause.time)});
+            let args = TimerAct {
+                timer: pause.timer,
+                reason: pause.reason,
+                agent: pause.agent.clone(),
+                json: pause.json,
+            };
+            act(client(pause.agent), "pause", args, more).await
+        }
+        Timer::List(list) => open(&client(list.agent), list.json.json).await,
+        Timer::History(history) => {
+            let path = format!("/v1/timers/history?limit={}", history.limit);
+            let timers = client(history.agent).get(&path).await?;
+            table(&timers, history.json.json, "No timers have ended yet.");
+            Ok(0)
+        }
+        Timer::Stats(stats) => {
+            let found = client(stats.agent).get("/v1/timers/stats").await?;
+            if stats.json.json {
+                show::json(&found);
+            } else {
+                print_stats(&found);
+            }
+            Ok(0)
+        }
+    }
+}
+
+/// Shows the timers that have not ended.
+async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
+    let timers = every_page(client).await?;
+    table(
+        &json!({"timers": timers}),
+        as_json,
+        "No active timers; `abide timer history` shows past ones.",
+    );
+    Ok(0)
+}
+
+/// All timers that have not ended, however many pages that takes.
+async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
+    let mut timers = Vec::new();
+    let mut after = String::new();
+    loop {
+        let mut page = client
+            .get(&format!("/v1/timers?limit={PAGE}{after}"))
+            .await?;
+        if let Value::Array(some) = page["timers"].take() {
+            timers.extend(some);
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => return Ok(timers),
+        }
+    }
+}
+
+async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
+    let client = match &new.until {
+        Some(until) => noticing(client, until),
+        None => client,
+    };
+    let asking = make(&client, &new);
+    let bar = Bar {
+        total: new.total,
+        standby: new.standby,
+        purpose: new
+            .reason
+            .clone()
+            .or_else(|| new.mission.clone())
+            .unwrap_or_default(),
+    };
+    let timer = bar.beside(asking).await?;
+    said(&timer, new.json.json);
+    Ok(match timer["status"].as_str() {
+        Some("completed") => 0,
+        _ if timer["timeout"] == true => 1,
+        _ if new.mission.is_some() => 0,
+        _ => 3,
+    })
+}
+
+/// Makes it with one daemon, and stands by on it with the next ones.
+async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
+    let mut body = json!({
+        "total_duration": seconds(new.total),
+        "timeout_duration": new.standby.map(seconds),
+        "reason": new.reason,
+        "mission": new.mission,
+        "until": new.until,
+        // Said again, it makes no second one.
+        "idempotency_key": format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+    });
+    let began = SystemClock.now().boot.0;
+    let mut patience = Patience::new();
+    loop {
+        match client.post("/v1/timers", &body).await {
+            Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {
+                let passed = SystemClock.now().boot.0 - began;
+                let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
+                body["timeout_duration"] = json!(new.standby.map(left).map(seconds));
+            }
+            answer => return answer,
+        }
+    }
+}
+
+async fn act(client: Client, act: &str, args: TimerAct, mut body: Value) -> Result<u8, Trouble> {
+    let path = format!("/v1/timers/{}/{act}", super::name(&args.timer)?);
+    body["reason"] = json!(args.reason);
+    let timer = client.post_once(&path, &body).await?;
+    said(&timer, args.json.json);
+    Ok(0)
+}
+
+fn said(timer: &Value, as_json: bool) {
+    if as_json {
+        show::json(timer);
+        return;
+    }
+    // The last line tells an agent what to do next; a person knows.
+    let text = timer["text"].as_str().unwrap_or_default();
+    for line in text.lines().filter(|line| !for_agents(line)) {
+        say!("{}", one_line(&for_people(line)));
+    }
+}
+
+/// What a line tells an agent to call, in the words of the command line.
+fn for_people(line: &str) -> String {
+    line.trim_end_matches(" Polling is not needed.")
+        .replace("resume_timer", "`abide timer resume`")
+}
+
+fn for_agents(line: &str) -> bool {
+    line.starts_with("To go on waiting") || line.starts_with("End your turn")
+}
+
+fn table(timers: &Value, as_json: bool, none: &str) {
+    let all = timers["timers"].as_array().cloned().unwrap_or_default();
+    if as_json {
+        show::json(&json!({"timers": all}));
+    } else if all.is_empty() {
+        say!("{none}");
+    } else {
+        let rows: Vec<Row> = all.iter().map(row).collect();
+        show::table(
+            &["TIMER", "STATE", "ELAPSED", "TOTAL", "AGENT", "FOR"],
+            &rows,
+        );
+    }
+}
+
+fn row(timer: &Value) -> Row {
+    let text = |field: &str| one_line(timer[field].as_str().unwrap_or_default());
+    let time = |field: &str| {
+        let seconds = timer[field].as_f64().unwrap_or(0.0);
+        show::short(Millis((seconds * 1_000.0) as u64))
+    };
+    let plain = anstyle::Style::new();
+    let colour = match timer["status"].as_str() {
+        Some("running" | "running_background") => show::GOOD,
+        Some("stopped") => show::BAD,
+        _ => show::FAINT,
+    };
+    let purpose = if timer["mission"].is_string() {
+        "mission"
+    } else {
+        "reason"
+    };
+    vec![
+        (text("timer_id"), plain),
+        (text("status"), colour),
+        (time("elapsed_time"), plain),
+        (time("total_duration"), plain),
+        (text("agent"), show::FAINT),
+        (text(purpose), plain),
+    ]
+}
+
+fn print_stats(stats: &Value) {
+    let heading = show::HEADING;
+    let number = |field: &str| stats[field].as_u64().unwrap_or(0);
+    let span = |field: &str| {
+        show::short(Millis(
+            (stats[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64,
+        ))
+    };
+    let completed = format!(
+        "{} by time, {} by condition, {} impossible",
+        number("completed_by_time"),
+        number("completed_by_condition"),
+        number("completed_by_impossible")
+    );
+    for (name, value) in [
+        ("made", number("made").to_string()),
+        ("running", number("running").to_string()),
+        ("completed", completed),
+        ("stopped", number("stopped").to_string()),
+        ("waited", format!("{} in all", span("elapsed_total"))),
+        ("latest", format!("{} late", span("latest"))),
+    ] {
+        say!("{heading}{name:<10}{heading:#} {value}");
+    }
+}
+
+fn seconds(time: Millis) -> f64 {
+    time.0 as f64 / 1_000.0
+}

@@ -1,0 +1,93 @@
+//! `abide tools`: the tools as each kind of client wants them described.
+
+use serde_json::{Value, json};
+
+use super::args::Format;
+use super::{reference, show};
+use crate::tools::{Described, all};
+
+pub fn print(format: Format) {
+    match format {
+        Format::Mcp => show::json(&json!({"tools": each(mcp)})),
+        Format::Openai => show::json(&each(openai)),
+        Format::Anthropic => show::json(&each(anthropic)),
+        Format::Xml => show::say!("{}", xml().trim_end()),
+        Format::Markdown => show::say!("{}", reference::tools(all()).trim_end()),
+    }
+}
+
+fn each(describe: fn(&Described) -> Value) -> Value {
+    all().iter().map(describe).collect()
+}
+
+fn mcp(tool: &Described) -> Value {
+    json!({
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        "inputSchema": (tool.input)(),
+        "outputSchema": (tool.output)(),
+        "annotations": {
+            "title": tool.title,
+            "readOnlyHint": tool.power.read_only(),
+            "destructiveHint": tool.power.destructive(),
+            "idempotentHint": tool.power.idempotent(),
+            "openWorldHint": tool.power.open_world(),
+        },
+    })
+}
+
+fn openai(tool: &Described) -> Value {
+    json!({
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": (tool.input)(),
+        },
+    })
+}
+
+fn anthropic(tool: &Described) -> Value {
+    json!({
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": (tool.input)(),
+    })
+}
+
+/// Prompt text: what there is, and how to call it.
+fn xml() -> String {
+    let mut text = String::from(
+        "You have tools. To use one, write a block of this form, with one element for each field:\n\n\
+         <tool name=\"shell\">\n  <command>ls -l</command>\n  <timeout>10</timeout>\n</tool>\n\n\
+         Several blocks are run in order. Leave out fields that you do not need. Write <, > and & \
+         within a field as &lt;, &gt; and &amp;, and objects and lists as JSON.\n",
+    );
+    for tool in all() {
+        text.push_str(&format!(
+            "\n## {}\n\n{}\n\nFields:\n",
+            tool.name, tool.description
+        ));
+        let schema = (tool.input)();
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let Some(fields) = schema["properties"].as_object() else {
+            continue;
+        };
+        for (name, field) in fields {
+            let kind = field["type"].as_str().unwrap_or("any");
+            let need = if required.iter().any(|known| known == name) {
+                ", required"
+            } else {
+                ""
+            };
+            let about = field["description"].as_str().unwrap_or_default();
+            let default = match &field["default"] {
+                Value::Null => String::new(),
+                default => format!(" Default: {default}."),
+            };
+            text.push_str(&format!("- {name} ({kind}{need}): {about}{default}\n"));
+        }
+    }
+    text
+}

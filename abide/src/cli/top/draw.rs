@@ -1,0 +1,500 @@
+//! The picture: lines of text for a screen of a given size. Whatever a command has written is spelled
+//! out, so that nothing in it can steer the terminal.
+
+use abide_core::Millis;
+use abide_output::printable::one_line;
+use anstyle::{AnsiColor, Effects, Style};
+use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
+
+use super::model::{Model, Over, Part};
+use crate::cli::show;
+
+/// Columns of a timer's bar.
+const BAR: usize = 16;
+/// The narrowest screen on which a session's last line has a place beside its command.
+const WIDE: usize = 100;
+/// The narrowest on which all facts have one. On a narrower one the command and the reason matter more.
+const ROOMY: usize = 76;
+/// The least that a part is given: its head and one row.
+const LEAST: usize = 2;
+
+const PLAIN: Style = Style::new();
+const TITLE: Style = Style::new().effects(Effects::INVERT);
+const HEAD: Style = Style::new().bold();
+const FAINT: Style = Style::new().dimmed();
+const GOOD: Style = AnsiColor::Green.on_default();
+const CARE: Style = AnsiColor::Yellow.on_default();
+
+const HELP: &str = "\
+Tab, Shift-Tab     next and previous section
+arrows, j, k       select a row; Home, End, PgUp, PgDn
+Enter              output or screen of the selected session
+y, n               answer the selected question: continue waiting, or end the command
+K, x, Del          end the selected session and everything it started
+s                  stop the selected timer for good
+p                  pause the selected timer for ten minutes
+r                  resume a paused timer
+q, Ctrl-C          quit; sessions and timers continue";
+
+/// A line in pieces, each with its colour.
+type Line = Vec<(String, Style)>;
+
+/// The whole screen.
+pub fn frame(model: &mut Model, cols: usize, rows: usize) -> Vec<String> {
+    let inside = rows.saturating_sub(2);
+    let mut lines = vec![fill(title(model), cols, TITLE)];
+    let body = match &model.over {
+        Some(Over::Help) => help(inside),
+        Some(Over::Log {
+            session, lines, up, ..
+        }) => log(session, lines, *up, inside),
+        Some(Over::Sure { .. }) | None => parts(model, cols, inside),
+    };
+    lines.extend(body.into_iter().take(inside).map(|line| paint(&line, cols)));
+    lines.resize(rows.saturating_sub(1), String::new());
+    lines.push(fill(foot(model), cols, TITLE));
+    lines.truncate(rows);
+    lines
+}
+
+fn title(model: &Model) -> String {
+    let lists = &model.lists;
+    let count = |rows: &[Value], one: &str| match rows.len() {
+        1 => format!("1 {one}"),
+        many => format!("{many} {one}s"),
+    };
+    let version = lists.daemon["version"].as_str().unwrap_or_default();
+    format!(
+        " abide {}  {}  {}  {}",
+        one_line(version),
+        count(&lists.questions, "question"),
+        count(&lists.sessions, "session"),
+        count(&lists.timers, "timer"),
+    )
+}
+
+fn foot(model: &Model) -> String {
+    match (&model.over, &model.notice) {
+        (Some(Over::Sure { ask, .. }), _) => format!(" {ask} y/N"),
+        (Some(Over::Log { .. }), _) => " arrows scroll  Esc goes back".to_owned(),
+        (Some(Over::Help), _) => " any key goes back".to_owned(),
+        (None, Some(notice)) => format!(" {notice}"),
+        (None, None) => match model.part {
+            Part::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
+            Part::Sessions => " Enter log  K kill  Tab next  ? help  q quit",
+            Part::Timers => " p pause  r resume  s stop  Tab next  ? help  q quit",
+            Part::Messages => " Tab next  ? help  q quit",
+        }
+        .to_owned(),
+    }
+}
+
+fn help(rows: usize) -> Vec<Line> {
+    let mut lines = vec![Vec::new()];
+    lines.extend(HELP.lines().map(|line| vec![(format!("  {line}"), PLAIN)]));
+    lines.truncate(rows);
+    lines
+}
+
+fn log(session: &str, lines: &[String], up: usize, rows: usize) -> Vec<Line> {
+    let mut shown = vec![vec![(one_line(session), HEAD)]];
+    let room = rows.saturating_sub(1);
+    let end = lines.len().saturating_sub(up);
+    let from = end.saturating_sub(room);
+    let text = |line: &String| vec![(one_line(&line.replace('\t', "    ")), PLAIN)];
+    shown.extend(lines[from..end].iter().map(text));
+    if lines.is_empty() {
+        shown.push(vec![("nothing yet".to_owned(), FAINT)]);
+    }
+    shown
+}
+
+/// How many lines each part gets: all it needs, or a fair share, the chosen one first.
+fn shares(needs: [usize; 4], chosen: Part, rows: usize) -> [usize; 4] {
+    let mut shares = needs.map(|need| need.min(LEAST));
+    let mut left = rows.saturating_sub(shares.iter().sum());
+    let order = [
+        chosen as usize,
+        Part::Questions as usize,
+        Part::Sessions as usize,
+        Part::Timers as usize,
+        Part::Messages as usize,
+    ];
+    while left > 0 {
+        let before = left;
+        for part in order {
+            if shares[part] < needs[part] && left > 0 {
+                shares[part] += 1;
+                left -= 1;
+            }
+        }
+        if left == before {
+            break;
+        }
+    }
+    shares
+}
+
+fn parts(model: &Model, cols: usize, rows: usize) -> Vec<Line> {
+    let height = |part: Part| if part == Part::Questions { 2 } else { 1 };
+    let needs = Part::ALL.map(|part| 1 + (model.rows(part).len() * height(part)).max(1));
+    let shares = shares(needs, model.part, rows);
+    let mut lines = Vec::new();
+    for part in Part::ALL {
+        let share = shares[part as usize];
+        if share == 0 {
+            continue;
+        }
+        let head = heading(part, cols);
+        let here = model.part == part;
+        lines.push(vec![(head, if here { HEAD.underline() } else { HEAD })]);
+        let rows = model.rows(part);
+        if rows.is_empty() {
+            lines.push(vec![(format!("  {}", nothing(part)), FAINT)]);
+            continue;
+        }
+        let room = ((share - 1) / height(part)).max(1);
+        let row = model.row(part);
+        let from = row.saturating_sub(room.saturating_sub(1));
+        for (at, value) in rows.iter().enumerate().skip(from).take(room) {
+            let mark = if here && at == row { "> " } else { "  " };
+            for mut line in one(model, part, value, cols) {
+                line.insert(0, (mark.to_owned(), HEAD));
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+fn heading(part: Part, cols: usize) -> String {
+    match part {
+        Part::Questions => "QUESTIONS".into(),
+        Part::Sessions if cols < ROOMY => {
+            format!("{:<20}{:<12}{:>7}  COMMAND", "SESSIONS", "STATE", "QUIET")
+        }
+        Part::Timers if cols < ROOMY => {
+            format!("{:<20}{:<12}{:>7}  FOR", "TIMERS", "STATE", "LEFT")
+        }
+        Part::Sessions => format!(
+            "{:<20}{:<12}{:>7}{:>7}{:>6}{:>7}  COMMAND",
+            "SESSIONS", "STATE", "AGE", "QUIET", "CPU", "MEM"
+        ),
+        Part::Timers => format!(
+            "{:<20}{:<12}{:>7}{:>9}  {:<BAR$}  FOR",
+            "TIMERS", "STATE", "LEFT", "OF", ""
+        ),
+        Part::Messages => "MESSAGES".into(),
+    }
+}
+
+fn nothing(part: Part) -> &'static str {
+    match part {
+        Part::Questions => "no questions",
+        Part::Sessions => "no running sessions",
+        Part::Timers => "no timers",
+        Part::Messages => "no messages",
+    }
+}
+
+fn text(value: &Value, field: &str) -> String {
+    one_line(value[field].as_str().unwrap_or_default())
+}
+
+fn one(model: &Model, part: Part, value: &Value, cols: usize) -> Vec<Line> {
+    match part {
+        Part::Questions => question(model, value),
+        Part::Sessions => vec![session(model, value, cols)],
+        Part::Timers => vec![timer(model, value, cols)],
+        Part::Messages => vec![message(model, value)],
+    }
+}
+
+fn question(model: &Model, value: &Value) -> Vec<Line> {
+    // It runs on while it waits for an answer.
+    let asked = value["asked_at"].as_u64().unwrap_or(model.now);
+    let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
+    let ran = show::short(Millis(before as u64 + model.now.saturating_sub(asked)));
+    let doing = text(value, "doing");
+    vec![
+        vec![
+            (text(value, "question"), CARE.bold()),
+            (format!("  {}", text(value, "command")), PLAIN),
+        ],
+        vec![
+            (format!("  ran {ran}, {doing}  "), FAINT),
+            (text(value, "last_line"), PLAIN),
+        ],
+    ]
+}
+
+fn session(model: &Model, value: &Value, cols: usize) -> Line {
+    let moment = |field: &str| value[field].as_u64().unwrap_or(model.now);
+    let waits = value["waiting_for_input"] == true;
+    let (state, colour) = match value["status"].as_str() {
+        _ if waits => ("wants input", CARE),
+        Some("running") => ("running", GOOD),
+        _ => ("background", FAINT),
+    };
+    let cpu = match value["cpu"].as_f64() {
+        Some(cpu) => format!("{:.0}%", cpu * 100.0),
+        None => "-".into(),
+    };
+    let quiet = show::ago(model.now, moment("last_activity"));
+    let facts = if cols < ROOMY {
+        format!("{quiet:>7}  ")
+    } else {
+        let age = show::ago(model.now, moment("created_at"));
+        let memory = memory(value["memory"].as_u64());
+        format!("{age:>7}{quiet:>7}{cpu:>6}{memory:>7}  ")
+    };
+    let command = text(value, "command");
+    let last = value["tail"].as_array().and_then(|tail| tail.last());
+    let last = one_line(last.and_then(Value::as_str).unwrap_or_default());
+    let mut line = vec![
+        (padded(&text(value, "session_id"), 18), PLAIN),
+        (padded(state, 12), colour),
+        (facts, PLAIN),
+    ];
+    let room = cols.saturating_sub(61);
+    if cols < WIDE || last.is_empty() {
+        line.push((command, PLAIN));
+    } else {
+        line.push((padded(&command, room / 2), PLAIN));
+        line.push((format!("  {last}"), FAINT));
+    }
+    line
+}
+
+fn memory(bytes: Option<u64>) -> String {
+    match bytes {
+        None => "-".into(),
+        Some(bytes) if bytes < 1 << 20 => format!("{}K", bytes >> 10),
+        Some(bytes) if bytes < 1 << 30 => format!("{}M", bytes >> 20),
+        Some(bytes) => format!("{:.1}G", bytes as f64 / f64::from(1_u32 << 30)),
+    }
+}
+
+fn timer(model: &Model, value: &Value, cols: usize) -> Line {
+    let millis = |field: &str| (value[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64;
+    let status = text(value, "status");
+    let total = millis("total_duration");
+    let since = model.now.saturating_sub(model.read_at);
+    let runs = status != "paused";
+    let left = millis("remaining_time").saturating_sub(if runs { since } else { 0 });
+    let (state, colour) = match status.as_str() {
+        "paused" => ("paused", CARE),
+        "running_background" => ("background", GOOD),
+        _ => ("running", GOOD),
+    };
+    let full =
+        usize::try_from((total - left.min(total)) * BAR as u64 / total.max(1)).unwrap_or(BAR);
+    let bar = format!(
+        "{}{}",
+        "█".repeat(full.min(BAR)),
+        "░".repeat(BAR - full.min(BAR))
+    );
+    let purpose = match value["mission"].is_string() {
+        true => "mission",
+        false => "reason",
+    };
+    let (left, total) = (show::short(Millis(left)), show::short(Millis(total)));
+    let mut line = vec![
+        (padded(&text(value, "timer_id"), 18), PLAIN),
+        (padded(state, 12), colour),
+    ];
+    if cols < ROOMY {
+        line.push((format!("{left:>7}"), PLAIN));
+    } else {
+        line.push((format!("{left:>7}{total:>9}  "), PLAIN));
+        line.push((bar, colour));
+    }
+    line.push((format!("  {}", text(value, purpose)), PLAIN));
+    line
+}
+
+fn message(model: &Model, value: &Value) -> Line {
+    let age = show::ago(model.now, value["created_at"].as_u64().unwrap_or(model.now));
+    let seen = value["seen_at"].is_u64();
+    let whole = value["text"].as_str().unwrap_or_default();
+    let lines: Vec<&str> = whole.lines().take(2).collect();
+    let (state, colour) = if seen { ("seen", FAINT) } else { ("new", GOOD) };
+    vec![
+        (padded(&text(value, "agent"), 18), FAINT),
+        (padded(state, 6), colour),
+        (format!("{age:>7}  "), PLAIN),
+        (
+            one_line(&lines.join("  ")),
+            if seen { FAINT } else { PLAIN },
+        ),
+    ]
+}
+
+/// The text in exactly so many columns.
+fn padded(text: &str, cols: usize) -> String {
+    let cut = fitted(text, cols.saturating_sub(1));
+    let missing = cols.saturating_sub(cut.width());
+    format!("{cut}{}", " ".repeat(missing))
+}
+
+/// The text, shortened at its end to at most so many columns.
+fn fitted(text: &str, cols: usize) -> String {
+    match cols {
+        0 => String::new(),
+        cols => show::cut(text, cols),
+    }
+}
+
+/// A line with its colours, no wider than the screen.
+fn paint(line: &Line, cols: usize) -> String {
+    let mut left = cols;
+    let mut painted = String::new();
+    for (text, style) in line {
+        let text = fitted(text, left);
+        left = left.saturating_sub(text.width());
+        if !text.is_empty() {
+            painted.push_str(&format!("{}{text}{:#}", coloured(*style), coloured(*style)));
+        }
+    }
+    painted
+}
+
+/// A line that reaches over the whole screen.
+fn fill(text: String, cols: usize, style: Style) -> String {
+    let text = fitted(&one_line(&text), cols);
+    let missing = cols.saturating_sub(text.width());
+    format!("{style}{text}{}{style:#}", " ".repeat(missing))
+}
+
+/// Without colours where none are wanted; bold and inverse are not colours.
+fn coloured(style: Style) -> Style {
+    match abide_engine::config::wants_colour() {
+        true => style,
+        false => style.fg_color(None).bg_color(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::top::feed::Lists;
+    use serde_json::json;
+
+    fn plain(lines: &[String]) -> Vec<String> {
+        lines
+            .iter()
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect()
+    }
+
+    fn model() -> Model {
+        let hostile = "\u{1b}]0;owned\u{7}\u{202e}evil\nnext";
+        let lists = Lists {
+            daemon: json!({"version": "0.1.0"}),
+            questions: vec![json!({
+                "question_id": "question_a", "session_id": "session_a", "command": hostile,
+                "question": "Command has been idle for 60s. Continue waiting?",
+                "running_for": 75.0, "doing": "sleeping", "last_line": hostile,
+            })],
+            sessions: (0..30)
+                .map(|n| {
+                    json!({
+                        "session_id": format!("session_{n:08}"), "status": "running",
+                        "command": format!("{hostile} 日本語 {n}"), "created_at": 0, "last_activity": 0,
+                        "cpu": 0.93, "memory": 123_u64 << 20, "tail": [hostile],
+                    })
+                })
+                .collect(),
+            timers: vec![json!({
+                "timer_id": "timer_a", "status": "running", "total_duration": 100.0,
+                "remaining_time": 50.0, "reason": "the build",
+            })],
+            messages: vec![json!({"agent": "a", "created_at": 0, "seen_at": null, "text": hostile})],
+        };
+        Model::new(lists, 61_000)
+    }
+
+    #[test]
+    fn it_fits_every_screen_and_smuggles_nothing() {
+        for (cols, rows) in [
+            (80, 24),
+            (120, 40),
+            (200, 10),
+            (20, 5),
+            (1, 1),
+            (40, 2),
+            (0, 0),
+        ] {
+            for over in [None, Some(Over::Help)] {
+                let mut model = model();
+                model.over = over;
+                let lines = frame(&mut model, cols, rows);
+                assert!(lines.len() <= rows, "{cols}x{rows}");
+                for line in plain(&lines) {
+                    assert!(line.width() <= cols, "{cols}x{rows}: {line:?}");
+                    assert!(!line.contains(['\u{7}', '\u{202e}', '\n']), "{line:?}");
+                }
+                for line in &lines {
+                    assert!(!line.contains("\u{1b}]"), "{line:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn signs_that_are_wider_together_than_one_by_one_fit_too() {
+        let signs = "⚠\u{fe0f}".repeat(60);
+        for cols in [0, 1, 2, 20, 100, 120, 133] {
+            let mut model = model();
+            for session in &mut model.lists.sessions {
+                session["command"] = json!(signs);
+                session["tail"] = json!([signs]);
+            }
+            model.lists.messages = vec![json!({"agent": signs, "created_at": 0, "text": signs})];
+            model.notice = Some(signs.clone());
+            for line in plain(&frame(&mut model, cols, 40)) {
+                assert!(line.width() <= cols, "{cols}: {line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_part_is_seen_and_the_chosen_row_too() {
+        let mut model = model();
+        model.part = Part::Sessions;
+        model.chosen[Part::Sessions as usize] = 29;
+        let shown = plain(&frame(&mut model, 120, 24)).join("\n");
+        for wanted in [
+            "QUESTIONS",
+            "SESSIONS",
+            "TIMERS",
+            "MESSAGES",
+            "> session_00000029",
+            "93%",
+            "123M",
+        ] {
+            assert!(shown.contains(wanted), "{wanted} in\n{shown}");
+        }
+        assert!(shown.contains("████████░░░░░░░░"), "{shown}");
+    }
+
+    #[test]
+    fn a_narrow_screen_shows_what_is_run_and_waited_for() {
+        let mut model = model();
+        let shown = plain(&frame(&mut model, 60, 40)).join("\n");
+        assert!(shown.contains("the build"), "{shown}");
+        assert!(shown.contains("evil"), "{shown}");
+        assert!(shown.contains("COMMAND"), "{shown}");
+    }
+
+    #[test]
+    fn time_goes_on_between_two_readings() {
+        let mut model = model();
+        model.lists.questions[0]["asked_at"] = json!(model.now);
+        model.now += 25_000;
+        let shown = plain(&frame(&mut model, 120, 40)).join("\n");
+        assert!(shown.contains("25s"), "{shown}");
+        assert!(shown.contains("ran 1m40s"), "{shown}");
+    }
+}

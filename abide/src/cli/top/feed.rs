@@ -1,0 +1,223 @@
+//! What the daemon knows, as it changes: events say that something is new, and the lists are read
+//! again, never more often than a person can see. Nothing is asked while nothing changes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::Mono;
+use abide_output::sanitizer::Sanitizer;
+use bytes::Bytes;
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+
+use crate::client::{Answer, Client, Unanswered};
+use crate::http::frame::Frame;
+use abide_engine::clock::{SystemClock, pause, sleep_until};
+
+/// Rows of each list that are read.
+const MOST: usize = 200;
+/// Messages of the past.
+const MESSAGES: usize = 50;
+/// After news the lists are read this late, together with whatever else is new by then.
+const GATHER: Duration = Duration::from_millis(200);
+/// How long to leave a daemon alone that does not answer, or that tells no events.
+const LEAVE: Duration = Duration::from_secs(1);
+/// News that may wait to be drawn.
+const WAITING: usize = 64;
+/// Bytes of a log's end that are shown.
+const LOG_TAIL: u64 = 64 << 10;
+
+/// Everything that is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Lists {
+    /// The daemon's own facts.
+    pub daemon: Value,
+    /// Open questions.
+    pub questions: Vec<Value>,
+    /// Sessions that run.
+    pub sessions: Vec<Value>,
+    /// Timers that have not ended.
+    pub timers: Vec<Value>,
+    /// The newest messages, the newest first.
+    pub messages: Vec<Value>,
+}
+
+/// Reads all lists.
+pub async fn load(client: &Client) -> Result<Lists, Unanswered> {
+    let rows = |mut page: Value, name: &str| match page[name].take() {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
+    };
+    let status = client.get("/v1/status").await?;
+    let questions = client.get("/v1/questions").await?;
+    let sessions = client
+        .get(&format!("/v1/sessions?limit={MOST}&tails=true"))
+        .await?;
+    let timers = client.get(&format!("/v1/timers?limit={MOST}")).await?;
+    let messages = client
+        .get(&format!("/v1/messages?limit={MESSAGES}"))
+        .await?;
+    let mut messages = rows(messages, "messages");
+    messages.sort_by_key(|message| std::cmp::Reverse(message["created_at"].as_u64()));
+    Ok(Lists {
+        daemon: status["daemon"].clone(),
+        questions: rows(questions, "questions"),
+        sessions: rows(sessions, "sessions"),
+        timers: rows(timers, "timers"),
+        messages,
+    })
+}
+
+/// The end of what a session has written, as lines; of one with a terminal, its screen.
+pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String>, Unanswered> {
+    if pty {
+        let body = json!({"action": "screen", "session_id": session});
+        let screen = client.post("/v1/tools/terminal_session", &body).await?;
+        let text = screen["text"].as_str().unwrap_or_default();
+        return Ok(text.lines().map(str::to_owned).collect());
+    }
+    let facts = client.get(&format!("/v1/sessions/{session}")).await?;
+    let from = facts["bytes_total"]
+        .as_u64()
+        .unwrap_or(0)
+        .saturating_sub(LOG_TAIL);
+    let path = format!("/v1/sessions/{session}/log?format=frames&from={from}");
+    let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
+    let mut text = String::new();
+    let mut sanitizers: [Sanitizer; 3] = Default::default();
+    while let Some(frame) = answer.frame().await? {
+        match frame {
+            Frame::Output(stream, bytes) => {
+                text.push_str(&sanitizers[stream as usize].clean(&bytes));
+            }
+            Frame::Ended(_) => break,
+            _ => {}
+        }
+    }
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+/// Something new.
+pub enum News {
+    /// All lists, read again.
+    Lists(Box<Lists>),
+    /// What a session has written or used.
+    Output(Value),
+    /// The daemon does not answer.
+    Trouble(String),
+}
+
+/// News, as they come.
+pub struct Feed {
+    news: mpsc::Receiver<News>,
+    wanted: Arc<Notify>,
+    following: JoinHandle<()>,
+}
+
+impl Feed {
+    /// Begins to follow.
+    pub fn open(client: Client) -> Self {
+        let (sender, news) = mpsc::channel(WAITING);
+        let wanted = Arc::new(Notify::new());
+        let follower = Follower {
+            client,
+            wanted: wanted.clone(),
+            news: sender,
+            due: None,
+        };
+        Feed {
+            news,
+            wanted,
+            following: tokio::spawn(follower.follow()),
+        }
+    }
+
+    /// The lists are read again soon.
+    pub fn look_again(&self) {
+        self.wanted.notify_one();
+    }
+
+    /// Waits for the next news. Nothing is lost where the call is given up.
+    pub async fn next(&mut self) -> News {
+        match self.news.recv().await {
+            Some(news) => news,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.following.abort();
+    }
+}
+
+struct Follower {
+    client: Client,
+    wanted: Arc<Notify>,
+    news: mpsc::Sender<News>,
+    /// When the lists are to be read again.
+    due: Option<Mono>,
+}
+
+impl Follower {
+    async fn follow(mut self) {
+        loop {
+            let path = "/v1/events?tails=true";
+            let stream = self.client.stream(Method::GET, path, Bytes::new()).await;
+            let told = match stream {
+                Ok(mut stream) => {
+                    // What happened before the stream was there is seen in the lists.
+                    self.look_after(GATHER);
+                    self.hear(&mut stream).await
+                }
+                // A daemon that tells no events is looked at every second.
+                Err(Unanswered::Refused { .. }) => self.read().await,
+                Err(unanswered) => self.tell(News::Trouble(super::sentence(unanswered))).await,
+            };
+            if told.is_none() {
+                return;
+            }
+            pause(LEAVE).await;
+        }
+    }
+
+    fn look_after(&mut self, span: Duration) {
+        let now = SystemClock.mono().0;
+        let at = Mono(now + u64::try_from(span.as_millis()).unwrap_or(0));
+        self.due.get_or_insert(at);
+    }
+
+    /// Goes on until the stream ends; `None`: nobody wants to know any more.
+    async fn hear(&mut self, stream: &mut Answer) -> Option<()> {
+        loop {
+            tokio::select! {
+                event = stream.event() => match event {
+                    Ok(Some((name, data))) if name == "output" => self.tell(News::Output(data)).await?,
+                    Ok(Some((name, _))) if name == "hello" => {}
+                    Ok(Some(_)) => self.look_after(GATHER),
+                    Ok(None) | Err(_) => return Some(()),
+                },
+                () = self.wanted.notified() => self.look_after(GATHER),
+                () = sleep_until(&SystemClock, self.due) => {
+                    self.due = None;
+                    self.read().await?;
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Option<()> {
+        let news = match load(&self.client).await {
+            Ok(lists) => News::Lists(Box::new(lists)),
+            Err(unanswered) => News::Trouble(super::sentence(unanswered)),
+        };
+        self.tell(news).await
+    }
+
+    async fn tell(&self, news: News) -> Option<()> {
+        self.news.send(news).await.ok()
+    }
+}

@@ -1,0 +1,110 @@
+//! What went wrong, for a person: one sentence, and what to do next.
+
+use std::fmt;
+
+use abide_output::sanitizer::Sanitizer;
+use hyper::StatusCode;
+
+use crate::client::Unanswered;
+
+/// The exit code of abide's own trouble, as opposed to the command's.
+pub const OWN: u8 = 125;
+
+/// Something that a command of ours could not do.
+#[derive(Debug)]
+pub struct Trouble {
+    sentence: String,
+    next: Option<String>,
+    /// What to exit with.
+    pub code: u8,
+}
+
+impl Trouble {
+    /// One sentence.
+    pub fn new(sentence: impl Into<String>) -> Self {
+        Trouble {
+            sentence: sentence.into(),
+            next: None,
+            code: 1,
+        }
+    }
+
+    /// Whether the sentence begins with this word.
+    pub fn is_about(&self, word: &str) -> bool {
+        self.sentence.starts_with(word)
+    }
+
+    /// What to do next.
+    pub fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+
+    /// With another exit code.
+    pub fn code(mut self, code: u8) -> Self {
+        self.code = code;
+        self
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // It may repeat a path or a name that somebody else chose.
+        let safe = |text: &str| Sanitizer::default().clean(text.as_bytes());
+        write!(f, "abide: {}", safe(&self.sentence))?;
+        if let Some(next) = &self.next {
+            write!(f, "\n  {}", safe(next))?;
+        }
+        Ok(())
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(fault: std::io::Error) -> Self {
+        Trouble::new(fault.to_string())
+    }
+}
+
+impl From<Unanswered> for Trouble {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused { status, detail } => {
+                let trouble = match status {
+                    // As for any other word that makes no sense.
+                    StatusCode::BAD_REQUEST => Trouble::new(detail).code(2),
+                    _ => Trouble::new(detail),
+                };
+                if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
+                    return trouble.next("`abide session list --all` shows the sessions there are");
+                }
+                trouble
+            }
+            Unanswered::Broken(why) => Trouble::new(format!("the daemon stopped: {why}"))
+                .next("run the command again; the daemon's log says why it stopped")
+                .code(OWN),
+            Unanswered::NoDaemon(why) => Trouble::new(why)
+                .next("`abide serve` runs it in the foreground and shows the error")
+                .code(OWN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_repeats_steers_no_terminal() {
+        let path = "/tmp/\u{1b}]52;c;QQ==\u{7}\u{9b}2J\u{202e}x";
+        let trouble = Trouble::new(format!("{path} is not a folder\nas said")).next(path);
+        let shown = trouble.to_string();
+        assert!(
+            !shown.contains(|c: char| c.is_control() && c != '\n'),
+            "{shown:?}"
+        );
+        assert!(
+            shown.contains("x is not a folder\nas said\n  /tmp/"),
+            "{shown:?}"
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! `abide wait`, and the bar that shows how far a wait has come.
+
+use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use abide_core::Millis;
+use abide_output::printable::one_line;
+use serde_json::{Map, Value, json};
+
+use super::args::Wait;
+use super::client::{Client, Unanswered};
+use super::patience::Patience;
+use super::show::{self, complain, say};
+use super::trouble::Trouble;
+use crate::cli::terminal::size_of;
+use crate::http::wire::{FILES_HEADER, FilesBefore};
+use abide_engine::clock::{Clock, SystemClock, pause};
+use abide_engine::probe::Fingerprint;
+
+pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
+    let until = condition(&wait)?;
+    let purpose = words(&until);
+    let client = noticing(client, &until);
+    let asking = ask(&client, &until, wait.time);
+    let bar = Bar {
+        total: wait.time,
+        standby: None,
+        purpose,
+    };
+    let result = bar.beside(asking).await?;
+    let held = result["held"] == true;
+    if wait.json.json {
+        show::json(&result);
+    } else {
+        let seen = result["seen"].as_str().unwrap_or_default();
+        if result["impossible"] == true {
+            complain!("abide: the condition can no longer be met: {}", lines(seen));
+            return Ok(1);
+        }
+        let seen = one_line(seen);
+        if held {
+            say!("{seen}");
+        } else {
+            complain!("abide: not met within {}: {seen}", wait.time);
+        }
+    }
+    Ok(u8::from(!held))
+}
+
+/// Several lines, each made safe to print.
+fn lines(text: &str) -> String {
+    text.lines().map(one_line).collect::<Vec<_>>().join("\n")
+}
+
+/// Asks one daemon after the other, each for as long as is left.
+async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unanswered> {
+    let began = SystemClock.now().boot.0;
+    let mut patience = Patience::new();
+    loop {
+        let passed = SystemClock.now().boot.0 - began;
+        // The last look is always taken.
+        let left = time.0.saturating_sub(passed).max(1);
+        let body = json!({"until": until, "for": left as f64 / 1_000.0});
+        match client.post("/v1/wait", &body).await {
+            Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// The same client; whichever daemon it asks for a change, that is a change from how files are now.
+pub fn noticing(client: Client, until: &Value) -> Client {
+    let mut files = FilesBefore::new();
+    add_changing(until, &mut files);
+    match files.is_empty() {
+        true => client,
+        false => client.saying(FILES_HEADER, &files),
+    }
+}
+
+fn add_changing(until: &Value, files: &mut FilesBefore) {
+    for part in [&until["all"], &until["any"]] {
+        let parts = part.as_array().into_iter().flatten();
+        parts.for_each(|part| add_changing(part, files));
+    }
+    // What is in somebody's home is the daemon's to find.
+    if until["is"] == "changed"
+        && let Some(path) = until["file"].as_str().filter(|path| !path.starts_with('~'))
+        && let Ok(here) = std::env::current_dir()
+        && let Ok(now) = Fingerprint::of(&here.join(path))
+    {
+        files.insert(here.join(path), now);
+    }
+}
+
+/// A path as a condition can hold it.
+fn in_text(path: &Path) -> Result<&str, Trouble> {
+    path.to_str().ok_or_else(|| {
+        let shown = path.to_string_lossy();
+        Trouble::new(format!("'{shown}' is not UTF-8"))
+            .next("use --command 'test -e …' instead")
+            .code(2)
+    })
+}
+
+fn condition(wait: &Wait) -> Result<Value, Trouble> {
+    let mut all: Vec<Value> = Vec::new();
+    let mut add = |fields: &[(&str, Option<Value>)]| {
+        if fields[0].1.is_some() {
+            let given = fields
+                .iter()
+                .filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
+            all.push(Value::Object(Map::from_iter(given)));
+        }
+    };
+    let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+    let file = match &wait.file {
+        None => None,
+        Some(file) => Some(json!(in_text(&std::path::absolute(file)?)?)),
+    };
+    add(&[("port", text(&wait.port))]);
+    add(&[
+        ("url", text(&wait.url)),
+        ("status", wait.status.map(Into::into)),
+        ("body", text(&wait.body)),
+    ]);
+    add(&[
+        ("file", file),
+        ("is", text(&wait.is)),
+        ("matches", text(&wait.matches)),
+    ]);
+    add(&[
+        ("session", text(&wait.session)),
+        ("output", text(&wait.output)),
+    ]);
+    let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
+    add(&[("command", text(&wait.command)), ("every", every)]);
+    all.extend(wait.until.clone());
+    Ok(match all.len() {
+        1 => all.remove(0),
+        _ => json!({"all": all}),
+    })
+}
+
+/// What is waited for, in a few words.
+fn words(until: &Value) -> String {
+    let joined = |all: &Value, between: &str| {
+        let all = all.as_array().into_iter().flatten();
+        all.map(words).collect::<Vec<_>>().join(between)
+    };
+    for (name, value) in until.as_object().into_iter().flatten() {
+        match (name.as_str(), value) {
+            ("all", all) => return joined(all, " and "),
+            ("any", any) => return joined(any, " or "),
+            ("url" | "file" | "session" | "command", Value::String(text)) => return text.clone(),
+            ("port", Value::String(port)) => return format!("port {port}"),
+            ("port", port) => return format!("port {port}"),
+            _ => {}
+        }
+    }
+    until.to_string()
+}
+
+/// How often the bar is drawn.
+const FRAME: Duration = Duration::from_millis(200);
+const WIDTH: u64 = 24;
+
+/// A line that shows how much has passed, on a terminal only.
+pub struct Bar {
+    /// Of the whole.
+    pub total: Millis,
+    /// Of what this call waits.
+    pub standby: Option<Millis>,
+    /// What for.
+    pub purpose: String,
+}
+
+impl Bar {
+    /// Draws while something else is waited for.
+    pub async fn beside<T>(self, what: impl Future<Output = T>) -> T {
+        if !std::io::stderr().is_terminal() {
+            return what.await;
+        }
+        let began = SystemClock.now().boot.0;
+        tokio::pin!(what);
+        let done = loop {
+            self.draw(Millis(SystemClock.now().boot.0 - began));
+            tokio::select! {
+                biased;
+                done = &mut what => break done,
+                () = pause(FRAME) => {}
+            }
+        };
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+        done
+    }
+
+    fn draw(&self, passed: Millis) {
+        let mut err = std::io::stderr();
+        // A line that reaches the edge would not be wiped by the next one.
+        let room = usize::from(size_of(err.as_fd()).0).saturating_sub(1);
+        let line = show::cut(&self.line(passed), room);
+        let _ = write!(err, "\r\x1b[K{line}");
+        let _ = err.flush();
+    }
+
+    fn line(&self, passed: Millis) -> String {
+        let part = passed.0.min(self.total.0);
+        let full = part * WIDTH / self.total.0.max(1);
+        let bar: String = (0..WIDTH)
+            .map(|at| if at < full { '█' } else { '░' })
+            .collect();
+        let mut line = format!(
+            "{bar} {} of {}",
+            show::short(passed),
+            show::short(self.total)
+        );
+        if let Some(standby) = self.standby {
+            line.push_str(&format!(", standing by for {}", show::short(standby)));
+        }
+        if !self.purpose.is_empty() {
+            line.push_str(&format!(": {}", one_line(&self.purpose)));
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_fills() {
+        let bar = Bar {
+            total: Millis::from_secs(100),
+            standby: Some(Millis::from_secs(60)),
+            purpose: "the build\u{1b}[2J".into(),
+        };
+        assert!(bar.line(Millis(0)).starts_with("░░"));
+        assert!(
+            bar.line(Millis::from_secs(50))
+                .starts_with(&format!("{}░", "█".repeat(12)))
+        );
+        assert_eq!(
+            bar.line(Millis::from_secs(200)),
+            format!(
+                "{} 3m20s of 1m40s, standing by for 60s: {}",
+                "█".repeat(24),
+                one_line("the build\u{1b}[2J")
+            )
+        );
+    }
+
+    #[test]
+    fn a_condition_is_said_in_a_few_words() {
+        let until = json!({"any": [{"port": 3000}, {"all": [{"file": "/x", "is": "gone"}, {"command": "true"}]}]});
+        assert_eq!(words(&until), "port 3000 or /x and true");
+        assert_eq!(words(&json!({"port": "db:5432"})), "port db:5432");
+        assert_eq!(words(&json!({"new": 1})), r#"{"new":1}"#);
+    }
+}

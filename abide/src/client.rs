@@ -1,0 +1,410 @@
+//! The way to an abide: HTTP on the daemon's unix socket, where one is started if there is none, or
+//! the very same routes of an engine within this process.
+
+use std::path::{Path, PathBuf};
+
+use abide_core::Conversation;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper::header::{self, HeaderValue};
+use hyper::service::Service;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use crate::connect::{self, DaemonSocket};
+use crate::http::ConnectedPeer;
+use crate::http::frame::Frame;
+use crate::http::wire::{AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
+use abide_engine::config::Places;
+use abide_engine::entropy;
+use abide_engine::peer::Peer;
+
+/// How often a daemon is asked that goes away in the middle. One that dies closes what it has open one by
+/// one: whoever hears of it and comes back may still find it listening, and be sent away once more.
+const ATTEMPTS: u32 = 5;
+
+/// Calls abide on behalf of a person or of an agent.
+#[derive(Clone, Debug)]
+pub struct Client {
+    way: Way,
+    agent: Option<String>,
+    /// What it says besides, in headers.
+    besides: Vec<(&'static str, HeaderValue)>,
+}
+
+/// Where abide is.
+#[derive(Clone, Debug)]
+enum Way {
+    /// A daemon, started with this program where there is none.
+    Daemon { places: Places, program: PathBuf },
+    /// Within this process.
+    Within(Router),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Unanswered {
+    /// The connection broke before the answer was there.
+    #[error("the connection closed before the answer: {0}")]
+    Broken(String),
+    /// It said no, and changed nothing.
+    #[error("{detail}")]
+    Refused {
+        /// The status of its answer.
+        status: StatusCode,
+        /// Its sentence.
+        detail: String,
+    },
+    /// There is no daemon, and none can be started.
+    #[error("{0}")]
+    NoDaemon(String),
+}
+
+impl Client {
+    /// A person's client, or with a name that agent's. Where there is no daemon this very program is
+    /// started as one.
+    pub fn new(places: Places, agent: Option<String>) -> Self {
+        Client::starting(places, "/proc/self/exe".into(), agent)
+    }
+
+    /// The same for another program than abide itself: `program` is abide.
+    pub fn starting(places: Places, program: PathBuf, agent: Option<String>) -> Self {
+        Client::by(Way::Daemon { places, program }, agent)
+    }
+
+    /// Calls an engine within this process by its routes.
+    pub fn within(routes: Router, agent: Option<String>) -> Self {
+        Client::by(Way::Within(routes), agent)
+    }
+
+    fn by(way: Way, agent: Option<String>) -> Self {
+        Client {
+            way,
+            agent,
+            besides: Vec::new(),
+        }
+    }
+
+    /// The same, saying this besides with whatever it asks for. What no header can hold is not said.
+    pub fn saying(&self, header: &'static str, what: &impl Serialize) -> Self {
+        let mut client = self.clone();
+        let said = serde_json::to_vec(what).ok();
+        let said = said.and_then(|said| HeaderValue::try_from(said).ok());
+        client.besides.extend(said.map(|said| (header, said)));
+        client
+    }
+
+    /// The same, in one conversation of its agent. What no header can hold is not said.
+    pub fn in_conversation(&self, conversation: &Conversation) -> Self {
+        let mut client = self.clone();
+        let said = HeaderValue::from_str(&conversation.0).ok();
+        let said = said.map(|said| (CONVERSATION_HEADER, said));
+        client.besides.extend(said);
+        client
+    }
+
+    /// The same abide, on behalf of an agent.
+    pub fn of_agent(&self, name: &str) -> Self {
+        Client {
+            agent: Some(name.to_owned()),
+            ..self.clone()
+        }
+    }
+
+    /// The same, for a person.
+    pub fn of_a_person(&self) -> Self {
+        Client {
+            agent: None,
+            ..self.clone()
+        }
+    }
+
+    /// Asks and reads the whole answer.
+    pub async fn get(&self, path: &str) -> Result<Value, Unanswered> {
+        // Looking changes nothing, so a daemon that went away in the middle is asked again.
+        self.again(Method::GET, path, Bytes::new()).await
+    }
+
+    /// Has something done that may be done twice, and reads the whole answer: a daemon that went away in
+    /// the middle is asked again.
+    pub async fn post_again(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+        let body = Bytes::from(body.to_string());
+        self.again(Method::POST, path, body).await
+    }
+
+    async fn again(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+        for _ in 1..ATTEMPTS {
+            match self.whole(method.clone(), path, body.clone()).await {
+                Err(Unanswered::Broken(_)) => {}
+                answer => return answer,
+            }
+        }
+        self.whole(method, path, body).await
+    }
+
+    async fn whole(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+        self.stream(method, path, body).await?.json().await
+    }
+
+    /// Has something done and reads the whole answer.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+        let body = Bytes::from(body.to_string());
+        self.whole(Method::POST, path, body).await
+    }
+
+    /// Has something done that must not be done twice, and reads the whole answer. The request has a name,
+    /// so that a daemon whose predecessor went away in the middle knows whether it was done.
+    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+        let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+        let body = Bytes::from(body.to_string());
+        let mut attempts = 1;
+        loop {
+            let sent = self.send(Method::POST, path, body.clone(), Some(&key));
+            let answer = match sent.await {
+                Ok(answer) => answer.json().await,
+                Err(unanswered) => Err(unanswered),
+            };
+            match answer {
+                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Answers a question, `yes` or `no`. A daemon that went away in the middle may have taken the answer: then
+    /// the next one says that the question was answered so.
+    pub async fn answer(&self, question: &str, word: &str) -> Result<Value, Unanswered> {
+        let path = format!("/v1/questions/{question}/answer");
+        let body = json!({"answer": word});
+        let taken = format!("was already answered: {word}");
+        let mut attempts = 1;
+        loop {
+            match self.post(&path, &body).await {
+                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                Err(Unanswered::Refused { detail, .. })
+                    if attempts > 1 && detail.ends_with(&taken) =>
+                {
+                    return Ok(json!({"question_id": question, "answer": word}));
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+        self.whole(Method::POST, path, body).await
+    }
+
+    /// Asks and takes the answer as it comes.
+    pub async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Answer, Unanswered> {
+        self.send(method, path, body, None).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        key: Option<&str>,
+    ) -> Result<Answer, Unanswered> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "abide")
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(agent) = &self.agent {
+            request = request.header(AGENT_HEADER, agent_header(agent)?);
+        } else {
+            request = request.header(QUIET_HEADER, "true");
+        }
+        if let Some(key) = key {
+            request = request.header(KEY_HEADER, key);
+        }
+        for (header, said) in &self.besides {
+            request = request.header(*header, said);
+        }
+        // Where relative paths and commands are meant to be.
+        if let Ok(root) = std::env::current_dir()
+            && let Some(root) = root
+                .to_str()
+                .filter(|root| root.bytes().all(|b| (32..127).contains(&b)))
+        {
+            request = request.header(ROOT_HEADER, root);
+        }
+        let request = request
+            .body(Full::new(body))
+            .map_err(|fault| Unanswered::Broken(fault.to_string()))?;
+        let response = self.way.send(request).await?;
+        if response.status().is_success() {
+            return Ok(Answer {
+                body: response.into_body(),
+                arrived: BytesMut::new(),
+            });
+        }
+        Err(refused(response).await)
+    }
+}
+
+impl Way {
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, Unanswered> {
+        match self {
+            Way::Daemon { places, program } => {
+                let stream = connect(places, program).await;
+                let stream = stream.map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
+                let broken = |fault: hyper::Error| Unanswered::Broken(fault.to_string());
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+                    .await
+                    .map_err(broken)?;
+                tokio::spawn(connection);
+                let response = sender.send_request(request).await.map_err(broken)?;
+                Ok(response.map(Body::new))
+            }
+            Way::Within(routes) => {
+                let ourselves = ConnectInfo(ConnectedPeer(Peer::own()));
+                request.extensions_mut().insert(ourselves);
+                let routes = TowerToHyperService::new(routes.clone());
+                let answered = routes.call(request).await;
+                answered.map_err(|never| match never {})
+            }
+        }
+    }
+}
+
+/// A daemon that runs is reached at once; starting one takes a while, and a thread.
+async fn connect(places: &Places, program: &Path) -> std::io::Result<UnixStream> {
+    if let Ok(stream) = connect::connect_current(places, DaemonSocket::Http) {
+        return from_std(stream);
+    }
+    let (places, program) = (places.clone(), program.to_owned());
+    let connect = move || connect::connect_starting(&places, DaemonSocket::Http, &program);
+    let stream = tokio::task::spawn_blocking(connect).await;
+    from_std(stream.map_err(std::io::Error::other)??)
+}
+
+/// Names may hold letters of any language; the header takes their bytes.
+fn agent_header(agent: &str) -> Result<HeaderValue, Unanswered> {
+    HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| Unanswered::Refused {
+        status: StatusCode::BAD_REQUEST,
+        detail: "an agent name must not contain control characters".into(),
+    })
+}
+
+fn from_std(stream: std::os::unix::net::UnixStream) -> std::io::Result<UnixStream> {
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
+}
+
+async fn refused(response: Response<Body>) -> Unanswered {
+    let status = response.status();
+    let body = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(fault) => return Unanswered::Broken(fault.to_string()),
+    };
+    let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let detail = problem["detail"].as_str().map(str::to_owned);
+    let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
+    // One that stops has done nothing: it is as if it had gone a moment earlier.
+    match status {
+        StatusCode::SERVICE_UNAVAILABLE => Unanswered::Broken(detail),
+        _ => Unanswered::Refused { status, detail },
+    }
+}
+
+/// An answer on its way.
+pub struct Answer {
+    body: Body,
+    arrived: BytesMut,
+}
+
+impl Answer {
+    /// All of it.
+    async fn json(self) -> Result<Value, Unanswered> {
+        let broken = |fault: String| Unanswered::Broken(fault);
+        let body = self
+            .body
+            .collect()
+            .await
+            .map_err(|fault| broken(fault.to_string()))?;
+        serde_json::from_slice(&body.to_bytes()).map_err(|fault| broken(fault.to_string()))
+    }
+
+    /// The next frame; `None`: the stream has ended. Nothing is lost where the call is given up.
+    pub async fn frame(&mut self) -> Result<Option<Frame>, Unanswered> {
+        loop {
+            let frame = Frame::take_from(&mut self.arrived);
+            match frame.map_err(|fault| Unanswered::Broken(fault.to_string()))? {
+                Some(frame) => return Ok(Some(frame)),
+                None if self.more().await? => {}
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The next line of JSON; `None`: the stream has ended.
+    pub async fn line(&mut self) -> Result<Option<Value>, Unanswered> {
+        loop {
+            if let Some(end) = self.arrived.iter().position(|byte| *byte == b'\n') {
+                let line = self.arrived.split_to(end + 1);
+                let line = serde_json::from_slice(&line);
+                return line
+                    .map(Some)
+                    .map_err(|fault| Unanswered::Broken(fault.to_string()));
+            }
+            if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next event of a stream of events: its name and what it tells. `None`: the stream has ended.
+    pub async fn event(&mut self) -> Result<Option<(String, Value)>, Unanswered> {
+        loop {
+            if let Some(end) = self.arrived.windows(2).position(|pair| pair == b"\n\n") {
+                let event = self.arrived.split_to(end + 2);
+                if let Some(event) = parse_event(&String::from_utf8_lossy(&event)) {
+                    return Ok(Some(event));
+                }
+            } else if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn more(&mut self) -> Result<bool, Unanswered> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(false),
+                Some(Err(fault)) => return Err(Unanswered::Broken(fault.to_string())),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.arrived.extend_from_slice(&data);
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `None`: a sign of life and no more.
+fn parse_event(text: &str) -> Option<(String, Value)> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let data = field("data:").map(str::trim_start);
+    let name = field("event:").map_or("message", str::trim);
+    let data = serde_json::from_str(data?).unwrap_or_default();
+    Some((name.to_owned(), data))
+}

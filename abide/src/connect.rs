@@ -1,0 +1,73 @@
+//! Connections to the daemon. A client starts a daemon if none runs.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use abide_engine::config::Places;
+use abide_engine::socket;
+use abide_session::private_file;
+
+use crate::daemon_process;
+use crate::lock::{is_older, make_folders};
+
+/// Which of the daemon's sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DaemonSocket {
+    /// HTTP, for the command line.
+    Http,
+    /// MCP, for `abide mcp`.
+    Mcp,
+}
+
+impl DaemonSocket {
+    fn path(self, places: &Places) -> std::path::PathBuf {
+        match self {
+            DaemonSocket::Http => places.http_socket(),
+            DaemonSocket::Mcp => places.mcp_socket(),
+        }
+    }
+}
+
+/// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
+/// second waits for the first and then finds its daemon.
+pub fn connect(places: &Places, which: DaemonSocket) -> io::Result<UnixStream> {
+    connect_starting(places, which, Path::new("/proc/self/exe"))
+}
+
+/// The same for a program that is not abide itself: `program` is.
+pub fn connect_starting(
+    places: &Places,
+    which: DaemonSocket,
+    program: &Path,
+) -> io::Result<UnixStream> {
+    if let Ok(stream) = connect_current(places, which) {
+        return Ok(stream);
+    }
+    make_folders(places)?;
+    let starting = private_file::open(&places.runtime.join("starting"))?;
+    starting.lock()?;
+    if let Ok(stream) = connect_current(places, which) {
+        return Ok(stream);
+    }
+    match daemon_process::start(places, program) {
+        Ok(()) => socket::connect(&which.path(places)),
+        // An older one that does not make way can still be called.
+        Err(fault) => socket::connect(&which.path(places)).map_err(|_| fault),
+    }
+}
+
+/// Connects to a daemon that runs already and is not older than this program. An older one makes way for
+/// the one that is started next.
+pub fn connect_current(places: &Places, which: DaemonSocket) -> io::Result<UnixStream> {
+    let version = std::fs::read_to_string(places.daemon_version()).unwrap_or_default();
+    if is_older(&version, env!("CARGO_PKG_VERSION")) {
+        return Err(io::Error::other("the daemon that runs is older"));
+    }
+    socket::connect(&which.path(places))
+}
+
+/// Connects to a daemon that runs already.
+pub fn connect_running(places: &Places, which: DaemonSocket) -> io::Result<UnixStream> {
+    socket::connect(&which.path(places))
+}

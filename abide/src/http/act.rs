@@ -1,0 +1,242 @@
+//! What can be done to a session.
+
+use abide_core::session::Phase;
+use abide_core::{Millis, Outcome, Request, SessionId};
+use axum::Json;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use futures_util::StreamExt;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::State;
+use super::body::{JsonBody, query};
+use super::problem::Problem;
+use super::sessions::facts;
+use super::who::Who;
+use super::wire::PtySize;
+use crate::signals;
+use crate::tools::{self, Args, BadInput};
+use abide_engine::SessionView;
+use abide_engine::screen::Size;
+use abide_session::frame::{Once, ToKeeper};
+use abide_session::idempotency_log::IdempotentRequest;
+
+type Answer = Result<Json<Map<String, Value>>, Problem>;
+
+/// Ends the tree; it is gone when this answers.
+pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Answer {
+    let session = who.session(&state, &id)?.id;
+    let request = Request::Kill {
+        session,
+        end: who.end(),
+    };
+    act(&state, &who, request).await?;
+    let view = who.session(&state, &id)?;
+    let over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
+    match over {
+        true => Ok(Json(facts(&view))),
+        false => Err(Problem::conflict(tools::undying(session))),
+    }
+}
+
+/// Moves the limits, counted from now.
+pub async fn extend(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let view = who.session(&state, &id)?;
+    let session = view.id;
+    not_its_own(&who, &view).await?;
+    let mut args = Args::new(body);
+    let mut limit = |field: &str| args.seconds(field);
+    let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
+    args.finish("timeout, idle")?;
+    if deadline.is_none() && idle.is_none() {
+        let detail = "`timeout` or `idle` is required";
+        return Err(Problem::bad_input(detail));
+    }
+    let request = Request::Extend {
+        session,
+        deadline,
+        idle,
+        inactivity: None,
+    };
+    act(&state, &who, request).await?;
+    Ok(Json(facts(&*who.session(&state, &id)?)))
+}
+
+/// A limit that a command can move by itself is none.
+pub async fn not_its_own(who: &Who, view: &SessionView) -> Result<(), Problem> {
+    match who.is_inside(view).await {
+        false => Ok(()),
+        true => Err(Problem::forbidden(tools::OWN_LIMITS)),
+    }
+}
+
+async fn act(state: &State, who: &Who, request: Request) -> Result<Outcome, Problem> {
+    let pending = state.handle.call(who.caller(), request, None).await;
+    match pending.done().await {
+        None => Err(Problem::stopping()),
+        Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
+        Some(outcome) => Ok(outcome),
+    }
+}
+
+/// Sends a signal to what stands in the foreground.
+pub async fn signal(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Answer {
+    let view = who.session(&state, &id)?;
+    let number = signals::number(body.get("signal")).ok_or_else(|| {
+        let given = body.get("signal").unwrap_or(&Value::Null);
+        Problem::bad_input(format!(
+            "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}"
+        ))
+    })?;
+    let once = body.get("key").and_then(Value::as_str);
+    let once = once.map(checked_key).transpose()?;
+    let request_entry = IdempotentRequest::of(&view.folder, "signal", once.as_deref());
+    if view.runs() {
+        request_entry.begin();
+        let keepers = state.handle.keepers();
+        keepers.send(view.id, &ToKeeper::Signal { number, once });
+    } else if !request_entry.has_begun() {
+        return Err(ended(view.id));
+    }
+    Ok(Json(facts(&view)))
+}
+
+/// Gives the terminal another size.
+pub async fn resize(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Answer {
+    let view = who.session(&state, &id)?;
+    let PtySize { cols, rows } = body.into()?;
+    if !view.pty {
+        return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
+    }
+    still_runs(&view)?;
+    let resized = fit(&state, view.id, Size { cols, rows }).await;
+    resized.map_err(|fault| Problem::fault(fault.to_string()))?;
+    Ok(Json(facts(&view)))
+}
+
+/// Gives a terminal this size, as far as a terminal can have it.
+pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
+    let screens = state.handle.screens();
+    let both = (Some(size.cols), Some(size.rows));
+    let Size { cols, rows } = screens.resize(id, both).await?;
+    let keepers = state.handle.keepers();
+    keepers.send(id, &ToKeeper::Resize { cols, rows });
+    Ok(())
+}
+
+/// The longest key of input.
+const LONGEST_KEY: usize = 256;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// Whether the command finds the end of its input after these bytes.
+    #[serde(default)]
+    eof: bool,
+    /// Names these bytes: sent again under the same key, they are not written twice.
+    key: Option<String>,
+}
+
+fn checked_key(key: &str) -> Result<Vec<u8>, Problem> {
+    if key.len() > LONGEST_KEY {
+        return Err(Problem::bad_input(format!(
+            "`key` must have at most {LONGEST_KEY} bytes"
+        )));
+    }
+    Ok(key.as_bytes().to_vec())
+}
+
+/// Writes the body to the command's input as it comes, no faster than the command takes it.
+pub async fn input(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    input: Result<Query<Input>, QueryRejection>,
+    body: Body,
+) -> Result<Json<Value>, Problem> {
+    let Input { eof, key } = query(input)?;
+    let key = key.as_deref().map(checked_key).transpose()?;
+    let view = who.session(&state, &id)?;
+    let _present = state.handle.attend(who.caller(), view.id).await;
+    let mut written = 0;
+    let mut parts = body.into_data_stream();
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
+        still_runs(&*who.session(&state, &id)?)?;
+        let once = key.as_ref().map(|key| Once {
+            key: key.clone(),
+            from: written as u64,
+        });
+        write(&state, view.id, &part, once).await?;
+        written += part.len();
+    }
+    if eof {
+        state.handle.keepers().send(view.id, &ToKeeper::CloseInput);
+    }
+    Ok(Json(json!({"written": written})))
+}
+
+/// Types bytes, as fast as the command takes them.
+pub async fn write(
+    state: &State,
+    id: SessionId,
+    bytes: &[u8],
+    once: Option<Once>,
+) -> Result<(), Problem> {
+    let keepers = state.handle.keepers();
+    tokio::select! {
+        written = keepers.input(id, bytes, once) => written.map_err(|_| ended(id)),
+        // What nobody reads any more would never be taken.
+        () = until_ended(state, id) => Err(ended(id)),
+    }
+}
+
+async fn until_ended(state: &State, id: SessionId) {
+    let mut changes = state.handle.published().follow();
+    while state
+        .handle
+        .published()
+        .session(id)
+        .is_some_and(|view| view.runs())
+    {
+        if let Err(RecvError::Closed) = changes.recv().await {
+            return;
+        }
+    }
+}
+
+fn still_runs(view: &SessionView) -> Result<(), Problem> {
+    if view.runs() {
+        return Ok(());
+    }
+    Err(ended(view.id))
+}
+
+fn ended(id: SessionId) -> Problem {
+    Problem::from(&abide_core::Refusal::SessionEnded(id))
+}
+
+impl From<BadInput> for Problem {
+    fn from(bad: BadInput) -> Self {
+        Problem::bad_input(bad.0)
+    }
+}

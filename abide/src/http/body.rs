@@ -1,0 +1,73 @@
+//! Bodies and queries as they came, read so that what is wrong with them is said in a sentence.
+
+use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, Query, Request};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::problem::Problem;
+use crate::strict::{self, Strict};
+
+/// A JSON object. An empty body is an empty object.
+pub struct JsonBody(pub Map<String, Value>);
+
+impl<S: Send + Sync> FromRequest<S> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if let Some(kind) = request.headers().get(header::CONTENT_TYPE) {
+            let kind = String::from_utf8_lossy(kind.as_bytes()).to_ascii_lowercase();
+            let essence = kind.split(';').next().unwrap_or_default().trim();
+            if essence != "application/json" && !essence.ends_with("+json") {
+                return Err(Problem::not_json(format!(
+                    "the body must be application/json; got {kind}"
+                )));
+            }
+        }
+        let bytes = match Bytes::from_request(request, state).await {
+            Ok(bytes) => bytes,
+            Err(rejection) => return Err(unreadable(rejection.into_response())),
+        };
+        if bytes.trim_ascii().is_empty() {
+            return Ok(JsonBody(Map::new()));
+        }
+        match serde_json::from_slice(&bytes) {
+            Ok(Strict(Value::Object(fields))) => Ok(JsonBody(fields)),
+            Ok(_) => Err(Problem::bad_input("the body must be a JSON object")),
+            Err(fault) => Err(Problem::bad_input(
+                strict::twice(&fault).unwrap_or_else(|| format!("the body is not JSON: {fault}")),
+            )),
+        }
+    }
+}
+
+fn unreadable(rejection: Response) -> Problem {
+    if rejection.status() == axum::http::StatusCode::PAYLOAD_TOO_LARGE {
+        return Problem::too_large(format!(
+            "the body must be at most {} bytes",
+            super::BODY_LIMIT
+        ));
+    }
+    Problem::bad_input("cannot read the body")
+}
+
+impl JsonBody {
+    /// The object as a type of ours.
+    pub fn into<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        serde_json::from_value(Value::Object(self.0))
+            .map_err(|fault| Problem::bad_input(format!("the body is invalid: {fault}")))
+    }
+}
+
+/// A query as a type of ours.
+pub fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+    query.map(|Query(query)| query).map_err(|rejection| {
+        let said = rejection.body_text();
+        let said = said.strip_prefix("Failed to deserialize query string: ");
+        let said = said.map_or_else(|| rejection.body_text(), str::to_owned);
+        Problem::bad_input(format!("the query is invalid: {said}"))
+    })
+}

@@ -1,0 +1,171 @@
+//! What happens, as it happens: a stream of server-sent events. One that broke is taken up again
+//! where it broke, as long as that is remembered; else the client is told to look everything up.
+//! Over a WebSocket it is the same text: of plain streams a browser opens six in all its pages, and the
+//! seventh page would wait for ever.
+
+mod hub;
+mod ring;
+mod sample;
+mod tell;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Query, State as Shared};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::watch;
+
+pub use hub::Hub;
+
+use super::body::query;
+use super::problem::Problem;
+use super::who::{self, Who};
+use super::{State, login_ends};
+use abide_engine::Watcher;
+use abide_engine::clock::{Clock, SystemClock, pause};
+use hub::Seat;
+use ring::Place;
+
+/// How often a silent stream shows that it is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// How soon a browser comes back, in milliseconds.
+const RETRY: &[u8] = b"retry: 1000\n";
+/// A comment, which nobody hears of but the connection.
+const ALIVE: Bytes = Bytes::from_static(b":\n\n");
+/// Whoever follows has nothing to say.
+const MESSAGE_LIMIT: usize = 4 << 10;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// Whether the last lines of what runs are wanted as well.
+    #[serde(default)]
+    tails: bool,
+    /// The id of the event that was heard last, for those who cannot send `Last-Event-ID`.
+    last: Option<String>,
+}
+
+/// Events from now on, or from the one that the client heard last. A person who holds the stream
+/// open counts as one who can be asked.
+pub async fn events(
+    Shared(state): Shared<State>,
+    who: Who,
+    headers: HeaderMap,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let Wanted { tails, last } = query(wanted)?;
+    let last = who::text(&headers, "last-event-id")?.or(last.as_deref());
+    let seat = state.hub.join(tails);
+    let (place, resumed) = seat.place(last);
+    let mut ready = VecDeque::from([hello(&state, &seat, place)]);
+    if last.is_some() && !resumed {
+        ready.push_back(seat.reset(place));
+    }
+    let following = Following {
+        news: seat.news(),
+        place,
+        ready,
+        _watcher: who.may_be_a_person().then(|| state.handle.watch()),
+        state,
+        who,
+        seat,
+    };
+    if let Ok(upgrade) = upgrade {
+        let upgrade = upgrade
+            .max_message_size(MESSAGE_LIMIT)
+            .max_frame_size(MESSAGE_LIMIT);
+        return Ok(upgrade.on_upgrade(|socket| speak(socket, following)));
+    }
+    let events = stream::unfold(following, |mut following| async move {
+        let event = following.next().await?;
+        Some((Ok::<_, Infallible>(event), following))
+    });
+    let kind = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((kind, Body::from_stream(events)).into_response())
+}
+
+/// Says every event as a message, until one of the two has gone.
+async fn speak(mut socket: WebSocket, mut following: Following) {
+    loop {
+        tokio::select! {
+            event = following.next() => {
+                let Some(text) = event.and_then(|event| Utf8Bytes::try_from(event).ok()) else {
+                    break;
+                };
+                if socket.send(Message::Text(text)).await.is_err() {
+                    return;
+                }
+            }
+            heard = socket.recv() => match heard {
+                None | Some(Err(_) | Ok(Message::Close(_))) => return,
+                Some(Ok(_)) => {}
+            },
+        }
+    }
+    let close = CloseFrame {
+        code: close_code::NORMAL,
+        reason: "the stream has ended".into(),
+    };
+    // Whoever has gone away is told nothing more.
+    let _ = socket.send(Message::Close(Some(close))).await;
+}
+
+/// The first event of every stream.
+fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
+    let facts = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "started_at": state.daemon.started_at.0,
+        "now": SystemClock.now().wall.0,
+    });
+    let mut hello = BytesMut::from(RETRY);
+    hello.extend_from_slice(&seat.event(place, "hello", &facts));
+    hello.freeze()
+}
+
+/// One client, and how far it has come. It holds no event but those on their way.
+struct Following {
+    seat: Seat,
+    news: watch::Receiver<()>,
+    place: Place,
+    ready: VecDeque<Bytes>,
+    state: State,
+    who: Who,
+    _watcher: Option<Watcher>,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            self.news.mark_unchanged();
+            self.seat
+                .take(&mut self.place, self.who.agent.as_ref(), &mut self.ready);
+            if !self.ready.is_empty() {
+                continue;
+            }
+            tokio::select! {
+                news = self.news.changed() => news.ok()?,
+                () = pause(HEARTBEAT) => return Some(ALIVE),
+                () = login_ends(&self.state, &self.who) => return None,
+            }
+        }
+    }
+}

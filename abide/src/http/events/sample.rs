@@ -1,0 +1,102 @@
+//! The output of what runs, looked at twice a second for as long as somebody wants to see it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::SessionId;
+use serde_json::json;
+
+use super::hub::Channel;
+use crate::http::glance::{self, Look, Meter};
+use abide_engine::clock::pause;
+use abide_engine::{Handle, SessionView};
+use abide_session::log::Log;
+
+/// Between two rounds.
+const ROUND: Duration = Duration::from_millis(500);
+/// Every so many rounds the kernel is asked what the sessions do.
+const LOOK_EVERY: u32 = 4;
+
+/// What was told of a session last.
+#[derive(Default)]
+struct Told {
+    bytes: Option<u64>,
+    tail: Vec<String>,
+    look: Option<Look>,
+}
+
+/// Works until nobody wants to see it any more.
+pub async fn sample(handle: Handle, channel: Arc<Channel>) {
+    let mut told = HashMap::<SessionId, Told>::new();
+    let mut meter = Meter::default();
+    let mut round = 0;
+    while channel.wants_output() {
+        let running: Vec<_> = handle
+            .published()
+            .sessions()
+            .into_iter()
+            .filter(|view| view.runs())
+            .collect();
+        let mut looks = HashMap::new();
+        if round % LOOK_EVERY <= 1 {
+            let found;
+            (meter, found) = meter.look(&running).await;
+            looks.extend(found);
+        }
+        round += 1;
+        told.retain(|id, _| running.iter().any(|view| view.id == *id));
+        channel
+            .held()
+            .ring
+            .keep_outputs(|id| told.contains_key(&id));
+        let mut any = false;
+        for view in &running {
+            let last = told.entry(view.id).or_default();
+            any |= look_at(&handle, &channel, view, looks.get(&view.id), last).await;
+        }
+        if any {
+            channel.wake();
+        }
+        pause(ROUND).await;
+    }
+}
+
+/// Tells what has changed of one session. Whether anything has.
+async fn look_at(
+    handle: &Handle,
+    channel: &Channel,
+    view: &SessionView,
+    look: Option<&Look>,
+    last: &mut Told,
+) -> bool {
+    let log = Log::open(&view.folder);
+    // What cannot be read now may be told the next time.
+    let Ok(bytes) = log.end() else {
+        return false;
+    };
+    let grown = last.bytes != Some(bytes);
+    let look = look.copied().or(last.look);
+    if !grown && look == last.look {
+        return false;
+    }
+    if grown {
+        last.tail = glance::tail(handle, view).await;
+    }
+    (last.bytes, last.look) = (Some(bytes), look);
+    let wrote = log.last_at().ok().flatten();
+    let facts = json!({
+        "session_id": view.id.to_string(),
+        "bytes_total": bytes,
+        "last_activity": wrote.unwrap_or(view.state.created.0),
+        "tail": last.tail,
+        "cpu": look.and_then(|look| look.cpu),
+        "memory": look.map(|look| look.memory),
+        "waiting_for_input": look.is_some_and(|look| look.waiting_for_input),
+    });
+    let mut held = channel.held();
+    let event = channel.event(held.ring.last(), "output", &facts);
+    held.ring
+        .put_output(view.id, view.state.agent.clone(), event);
+    true
+}

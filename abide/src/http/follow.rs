@@ -1,0 +1,332 @@
+//! A session's log as a body: what is there, and where wanted what still comes. It is read as the
+//! client takes it, so a slow one costs nothing.
+
+use std::io;
+
+use abide_core::session::Phase;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::body::query;
+use super::frame::{self, Frame};
+use super::problem::Problem;
+use super::sessions::facts;
+use super::who::Who;
+use super::{State, body_while_let_in};
+use abide_engine::keepers::Follower;
+use abide_engine::{Attached, Handle, Pending, SessionView};
+use abide_session::log::{Log, Piece, Pieces, Stream};
+
+/// How much is read at once.
+const PAGE: usize = 256 << 10;
+/// After a page of this size there is likely more, and it is read on a thread of its own.
+const BULK: usize = 64 << 10;
+
+/// Walks over a log and waits at its end.
+pub struct Tail {
+    pieces: Option<Pieces>,
+    follower: Option<Follower>,
+    /// Nothing at or behind this offset is wanted.
+    to: u64,
+    /// Bytes that are known to have come, readable or not.
+    known: u64,
+    bulk: bool,
+}
+
+/// Some pieces of a log.
+pub type Page = Vec<Piece>;
+
+impl Tail {
+    /// From `from` on, only what `only` brought.
+    pub fn open(handle: &Handle, view: &SessionView, from: u64, only: Option<Stream>) -> Self {
+        Tail {
+            pieces: Some(log_of(view).pieces(from, only)),
+            follower: handle.keepers().follow(view.id),
+            to: u64::MAX,
+            known: 0,
+            bulk: false,
+        }
+    }
+
+    /// Brings only what stands before this offset.
+    pub fn stop_before(&mut self, to: u64) {
+        self.to = self.to.min(to);
+    }
+
+    /// Ends at this offset, and waits for nothing any more.
+    pub fn end_at(&mut self, to: u64) {
+        self.to = self.to.min(to);
+        self.follower = None;
+    }
+
+    /// The offset that comes next.
+    pub fn at(&self) -> u64 {
+        self.pieces.as_ref().map_or(u64::MAX, Pieces::at)
+    }
+
+    /// What is there now, which may be nothing.
+    pub async fn page(&mut self) -> io::Result<Page> {
+        let Some(mut pieces) = self.pieces.take() else {
+            return Ok(Page::new());
+        };
+        let to = self.to;
+        let (pieces, page) = if self.bulk {
+            let read = move || {
+                let page = read(&mut pieces, to);
+                (pieces, page)
+            };
+            tokio::task::spawn_blocking(read)
+                .await
+                .map_err(io::Error::other)?
+        } else {
+            let page = read(&mut pieces, to);
+            (pieces, page)
+        };
+        self.pieces = Some(pieces);
+        let page = page?;
+        self.bulk = page.iter().map(size).sum::<usize>() >= BULK;
+        Ok(page)
+    }
+
+    /// Waits until there may be more than was read. `false`: the leader has ended, and what it
+    /// wrote is all there now.
+    pub async fn wait(&mut self) -> bool {
+        let at = self.at().max(self.known);
+        let Some(follower) = &mut self.follower else {
+            return false;
+        };
+        let progress = follower.beyond(at).await;
+        self.known = progress.bytes;
+        if let Some(pieces) = &mut self.pieces {
+            pieces.count(progress.bytes);
+        }
+        if progress.ended {
+            self.follower = None;
+        }
+        true
+    }
+}
+
+/// The log of a session, which is known to have written as much as its view says.
+pub fn log_of(view: &SessionView) -> Log {
+    Log::open(&view.folder).counting(view.bytes())
+}
+
+fn read(pieces: &mut Pieces, to: u64) -> io::Result<Page> {
+    let mut page = Page::new();
+    let mut room = PAGE;
+    while room > 0 && pieces.at() < to {
+        let left = usize::try_from(to - pieces.at()).unwrap_or(usize::MAX);
+        match pieces.next_within(left)? {
+            None => break,
+            Some(piece) => {
+                room = room.saturating_sub(size(&piece).max(1));
+                page.push(piece);
+            }
+        }
+    }
+    Ok(page)
+}
+
+fn size(piece: &Piece) -> usize {
+    match piece {
+        Piece::Chunk(chunk) => chunk.bytes.len(),
+        Piece::Gap { .. } => 0,
+    }
+}
+
+/// A page as frames. `next` is the offset that the client counts to by itself; where that is not the
+/// one of the output that follows, the client is told. So it is of the time at which output came, where
+/// that is not the one that was `told` last.
+pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
+    let mut out = BytesMut::new();
+    for piece in page {
+        let chunk = match piece {
+            Piece::Gap { from, to } => {
+                Frame::Gap(to - from).put(&mut out);
+                continue;
+            }
+            Piece::Chunk(chunk) => chunk,
+        };
+        if chunk.offset != *next {
+            Frame::Offset(chunk.offset).put(&mut out);
+        }
+        *next = chunk.offset + chunk.bytes.len() as u64;
+        if let Some(told) = &mut told
+            && chunk.at_wall_ms != **told
+        {
+            **told = chunk.at_wall_ms;
+            Frame::Time(chunk.at_wall_ms).put(&mut out);
+        }
+        let stream = match chunk.stream {
+            Stream::Stdout => frame::Stream::Stdout,
+            Stream::Stderr => frame::Stream::Stderr,
+            Stream::Pty => frame::Stream::Pty,
+        };
+        Frame::Output(stream, chunk.bytes.into()).put(&mut out);
+    }
+    out.freeze()
+}
+
+/// The bytes of a page, as they are.
+pub fn raw(page: Page) -> Bytes {
+    let mut out = BytesMut::new();
+    for piece in page {
+        if let Piece::Chunk(chunk) = piece {
+            out.extend_from_slice(&chunk.bytes);
+        }
+    }
+    out.freeze()
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// The offset to begin at.
+    #[serde(default)]
+    from: u64,
+    /// The offset to end before.
+    to: Option<u64>,
+    /// Which stream.
+    #[serde(default)]
+    stream: WantedStream,
+    /// Whether what comes is wanted too, until the session ends.
+    #[serde(default)]
+    follow: bool,
+    /// A person is at the session's terminal for as long as this stream lasts.
+    #[serde(default)]
+    attach: bool,
+    /// Bytes as they are, or frames that tell streams apart.
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum WantedStream {
+    #[default]
+    All,
+    Stdout,
+    Stderr,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Format {
+    #[default]
+    Raw,
+    Frames,
+}
+
+pub async fn log(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let wanted = query(wanted)?;
+    let view = who.session(&state, &id)?;
+    let only = match wanted.stream {
+        WantedStream::All => None,
+        // A terminal has one stream, which stands for standard output.
+        WantedStream::Stdout if view.pty => Some(Stream::Pty),
+        WantedStream::Stdout => Some(Stream::Stdout),
+        WantedStream::Stderr => Some(Stream::Stderr),
+    };
+    let mut tail = Tail::open(&state.handle, &view, wanted.from, only);
+    if !wanted.follow || !view.runs() {
+        let extent = log_of(&view).extent();
+        tail.end_at(extent.map_err(|fault| Problem::fault(fault.to_string()))?.0);
+    }
+    tail.stop_before(wanted.to.unwrap_or(u64::MAX));
+    let (kind, format) = match wanted.format {
+        Format::Raw => ("application/octet-stream", wanted.format),
+        Format::Frames => (frame::MEDIA_TYPE, wanted.format),
+    };
+    // Whoever reads what runs is there, even where it is only for a moment.
+    let present = match wanted.follow || view.runs() {
+        true => Some(state.handle.attend(who.caller(), view.id).await),
+        false => None,
+    };
+    let streaming = Streaming {
+        present,
+        follow: wanted.follow,
+        _attached: (wanted.attach && who.may_be_a_person()).then(|| state.handle.sit(view.id)),
+        handle: state.handle.clone(),
+        view,
+        next: tail.at(),
+        time: 0,
+        tail,
+        format,
+        over: false,
+    };
+    let pages = stream::try_unfold(streaming, Streaming::page);
+    let body = body_while_let_in(&state, who.login(), pages);
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+}
+
+struct Streaming {
+    /// Whoever reads is there.
+    present: Option<Pending>,
+    follow: bool,
+    _attached: Option<Attached>,
+    handle: Handle,
+    view: std::sync::Arc<SessionView>,
+    tail: Tail,
+    format: Format,
+    next: u64,
+    /// When the output came that was told of last.
+    time: u64,
+    over: bool,
+}
+
+impl Streaming {
+    async fn page(mut self) -> io::Result<Option<(Bytes, Self)>> {
+        while !self.over {
+            let page = self.tail.page().await?;
+            if !page.is_empty() {
+                let bytes = match self.format {
+                    Format::Raw => raw(page),
+                    Format::Frames => frames(page, &mut self.next, Some(&mut self.time)),
+                };
+                return Ok(Some((bytes, self)));
+            }
+            let wants_more = self.tail.at() < self.tail.to;
+            if wants_more && self.tail.wait().await {
+                continue;
+            }
+            self.over = true;
+            if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
+                // The keeper has told that it is over; how it ended is known once the engine has heard it too.
+                self.handle.until_over(self.view.id, present).await;
+            }
+            if self.format == Format::Frames {
+                let last = Frame::Ended(self.ending().into()).encode();
+                return Ok(Some((last, self)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn ending(&self) -> serde_json::Map<String, serde_json::Value> {
+        let newest = self.handle.published().session(self.view.id);
+        let mut facts = facts(newest.as_deref().unwrap_or(&self.view));
+        facts.insert("next".into(), self.tail.at().into());
+        facts
+    }
+}
+
+/// Where the output of a session's leader ends, once it has.
+pub fn end_of(view: &SessionView) -> Option<u64> {
+    match &view.state.phase {
+        Phase::Starting | Phase::Running { .. } => None,
+        Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending.bytes),
+        Phase::Failed { .. } => Some(0),
+    }
+}

@@ -1,0 +1,137 @@
+//! A glance at what runs: the last lines of a session as plain text, and what the kernel knows of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::{Mono, SessionId};
+use abide_output::digest::rendered_rows;
+use abide_output::mask::Mask;
+use serde_json::{Map, Value, json};
+
+use abide_engine::clock::{SystemClock, pause};
+use abide_engine::{Handle, SessionView};
+use abide_session::facts::{Facts, facts};
+use abide_session::folder;
+use abide_session::log::tail;
+
+/// Lines in a tail.
+const LINES: usize = 6;
+/// Characters of a line that are shown.
+const CHARS: usize = 400;
+/// How far apart two looks are that tell how busy a command is.
+const APART: Duration = Duration::from_millis(50);
+
+/// What a glance tells.
+pub struct Glance {
+    pub tail: Vec<String>,
+    pub look: Option<Look>,
+}
+
+/// What the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// How much of one processor it used since the look before; `None`: there was none.
+    pub cpu: Option<f64>,
+    pub memory: u64,
+    pub waiting_for_input: bool,
+}
+
+impl Glance {
+    /// Adds it to what else is said of a session.
+    pub fn add_to(self, facts: &mut Map<String, Value>) {
+        facts.insert("tail".into(), json!(self.tail));
+        let look = self.look;
+        facts.insert("cpu".into(), json!(look.and_then(|look| look.cpu)));
+        facts.insert("memory".into(), json!(look.map(|look| look.memory)));
+        let waits = look.is_some_and(|look| look.waiting_for_input);
+        facts.insert("waiting_for_input".into(), json!(waits));
+    }
+}
+
+/// Glances at sessions that run.
+pub async fn at_all(handle: &Handle, views: Vec<Arc<SessionView>>) -> HashMap<SessionId, Glance> {
+    if views.is_empty() {
+        return HashMap::new();
+    }
+    let mut glances = HashMap::new();
+    for view in &views {
+        let tail = tail(handle, view).await;
+        glances.insert(view.id, Glance { tail, look: None });
+    }
+    let mut meter = Meter::default();
+    meter = meter.look(&views).await.0;
+    pause(APART).await;
+    for (id, look) in meter.look(&views).await.1 {
+        if let Some(glance) = glances.get_mut(&id) {
+            glance.look = Some(look);
+        }
+    }
+    glances
+}
+
+/// Remembers the last look at each session, so that the next one tells how busy it is.
+#[derive(Default)]
+pub struct Meter {
+    before: HashMap<SessionId, (Facts, Mono)>,
+}
+
+impl Meter {
+    /// Looks at these sessions, beside the loop, and forgets all others.
+    pub async fn look(self, views: &[Arc<SessionView>]) -> (Self, Vec<(SessionId, Look)>) {
+        let views = views.to_vec();
+        let looked = tokio::task::spawn_blocking(move || self.looked(&views)).await;
+        looked.unwrap_or_default()
+    }
+
+    fn looked(self, views: &[Arc<SessionView>]) -> (Self, Vec<(SessionId, Look)>) {
+        let mut meter = Meter::default();
+        let mut looks = Vec::new();
+        for view in views {
+            let Ok(Some(meta)) = folder::read_meta(&view.folder) else {
+                continue;
+            };
+            let (now, at) = (facts(&meta), SystemClock.mono());
+            let before = self.before.get(&view.id);
+            let cpu = before.map(|(before, then)| {
+                let used = now.cpu_ms.saturating_sub(before.cpu_ms) as f64;
+                let share = used / at.since(*then).0.max(1) as f64;
+                (share * 100.0).round() / 100.0
+            });
+            meter.before.insert(view.id, (now, at));
+            looks.push((
+                view.id,
+                Look {
+                    cpu,
+                    memory: now.memory,
+                    waiting_for_input: now.waiting_for_input(),
+                },
+            ));
+        }
+        (meter, looks)
+    }
+}
+
+/// The last lines of a session as a person would see them, without anything that could reprogram a
+/// terminal, and without the secrets it was given.
+pub async fn tail(handle: &Handle, view: &SessionView) -> Vec<String> {
+    let lines = if view.pty {
+        let snapshot = handle.screens().snapshot(view.id).await;
+        snapshot.map(|screen| screen.lines).unwrap_or_default()
+    } else {
+        let raw = tail::last_lines(&view.folder, LINES);
+        raw.iter()
+            .flat_map(|line| rendered_rows(line, CHARS))
+            .collect()
+    };
+    let end = lines.iter().rposition(|line| !line.trim().is_empty());
+    let lines = &lines[..end.map_or(0, |last| last + 1)];
+    let lines = &lines[lines.len().saturating_sub(LINES)..];
+    let mask = Mask::of(handle.secrets(view.id));
+    lines.iter().map(|line| mask.apply(shown(line))).collect()
+}
+
+fn shown(line: &str) -> String {
+    let plain = |c: &char| !c.is_control();
+    line.chars().filter(plain).take(CHARS).collect()
+}

@@ -1,0 +1,101 @@
+//! How a person's browser gets in: a link with a code that is good once, and a cookie for it.
+
+use axum::extract::{Request, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, RequestExt};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::body::JsonBody;
+use super::problem::Problem;
+use super::who::{self, Who};
+use super::{State, Tcp};
+use crate::http::logins::{CODE_LIFE, LOGIN_LIFE, NoLogin};
+use abide_engine::clock::{Clock, SystemClock};
+
+/// Where a code is exchanged. Nothing else has to be shown there.
+pub const PATH: &str = "/v1/login";
+
+/// Cookies do not tell ports apart, so the name does.
+pub fn cookie_name(port: u16) -> String {
+    format!("abide-{port}")
+}
+
+/// A link that lets one browser in. Only a person gets one.
+pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
+    if !who.may_be_a_person() {
+        return Err(Problem::forbidden(
+            "only a person can open the page: run `abide open` outside of a session",
+        ));
+    }
+    let address = match &state.daemon.tcp {
+        Tcp::At(address) => *address,
+        Tcp::Off => {
+            return Err(Problem::conflict(
+                "the page is not served: `http` is \"off\" in the configuration",
+            ));
+        }
+        Tcp::Failed(why) => return Err(Problem::conflict(why.clone())),
+    };
+    who.look_again().await?;
+    let code = state.logins.code(SystemClock.mono());
+    Ok(Json(json!({
+        "url": format!("http://{address}/#login={code}"),
+        "expires_in": CODE_LIFE.0 / 1_000,
+    })))
+}
+
+/// The body of a login.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Code {
+    code: String,
+}
+
+/// Gives a browser its cookie for a code. A command may have seen the code; it is still a command.
+pub async fn login(
+    Shared(state): Shared<State>,
+    mut request: Request,
+) -> Result<Response, Problem> {
+    let Tcp::At(address) = &state.daemon.tcp else {
+        return Err(Problem::conflict("the page is not served"));
+    };
+    let parts = request
+        .extract_parts::<axum::http::request::Parts>()
+        .await
+        .map_err(|_| Problem::fault("cannot read the request"))?;
+    who::be_outside(&parts).await?;
+    let Code { code } = request.extract::<JsonBody, _>().await?.into()?;
+    who::be_outside(&parts).await?;
+    let secret = state
+        .logins
+        .exchange(&code, SystemClock.now())
+        .map_err(|why| match why {
+            NoLogin::WrongCode => Problem::forbidden(why.to_string()),
+            NoLogin::TooMany => Problem::too_many(why.to_string()),
+            NoLogin::NotKept(_) => Problem::fault(why.to_string()),
+        })?;
+    Ok(with_cookie(address.port(), &secret, LOGIN_LIFE.0 / 1_000))
+}
+
+/// Ends the login that the request shows.
+pub async fn logout(Shared(state): Shared<State>, who: Who) -> Result<Response, Problem> {
+    let (Some(login), Tcp::At(address)) = (who.login(), &state.daemon.tcp) else {
+        return Err(Problem::conflict("this request has no login to end"));
+    };
+    let ended = state.logins.end(login);
+    ended.map_err(|fault| Problem::fault(format!("cannot end the login: {fault}")))?;
+    Ok(with_cookie(address.port(), "", 0))
+}
+
+fn with_cookie(port: u16, value: &str, seconds: u64) -> Response {
+    let name = cookie_name(port);
+    let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}");
+    let mut headers = HeaderMap::new();
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        headers.insert(header::SET_COOKIE, cookie);
+    }
+    (StatusCode::NO_CONTENT, headers).into_response()
+}

@@ -1,0 +1,292 @@
+//! Who is logged in at the page. A person gets a code that is good once and for a minute; their
+//! browser exchanges it for a secret of its own. Of that secret only a hash is kept, in a file that
+//! nobody else can read, so that a login outlives the daemon.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+
+use abide_core::Millis;
+use abide_core::time::{Mono, Now, Wall};
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+
+use abide_engine::secret;
+
+/// How long a code can be used.
+pub const CODE_LIFE: Millis = Millis::from_secs(60);
+/// How long a login lasts.
+pub const LOGIN_LIFE: Millis = Millis::from_secs(30 * 86_400);
+/// Bytes in a code and in a secret.
+const CODE: usize = 16;
+const SECRET: usize = 32;
+/// Codes that wait to be used; one more takes the place of the oldest.
+const CODES: usize = 16;
+/// Logins at once; one more takes the place of the oldest.
+const LOGINS: usize = 64;
+/// Wrong codes within [`CODE_LIFE`], after which none is looked at for the rest of it.
+const WRONG: u32 = 20;
+
+type Hash = [u8; 32];
+
+/// Names a login without giving it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoginId(Hash);
+
+/// Why there is no login.
+#[derive(Debug, thiserror::Error)]
+pub enum NoLogin {
+    /// The code was never given out, was used, or is too old.
+    #[error("this code is not good any more; `abide open` makes a new one")]
+    WrongCode,
+    /// Too many wrong ones came.
+    #[error("too many wrong codes came; wait a minute, then `abide open` makes a new one")]
+    TooMany,
+    /// The login could not be written down.
+    #[error("the login could not be kept: {0}")]
+    NotKept(#[from] io::Error),
+}
+
+/// All logins of one daemon.
+pub struct Logins {
+    path: PathBuf,
+    held: Mutex<LoginTable>,
+    ended: watch::Sender<()>,
+}
+
+#[derive(Default)]
+struct LoginTable {
+    /// The oldest first.
+    logins: Vec<(Hash, Wall)>,
+    codes: VecDeque<(Hash, Mono)>,
+    wrong: u32,
+    wrong_since: Mono,
+}
+
+impl Logins {
+    /// Those that the file at `path` remembers. A file that others could have written says nothing.
+    pub fn open(path: PathBuf, now: Wall) -> Self {
+        let text = secret::read(&path).ok().flatten().unwrap_or_default();
+        let logins = String::from_utf8_lossy(&text)
+            .lines()
+            .filter_map(login)
+            .filter(|(_, until)| *until > now)
+            .collect();
+        let held = LoginTable {
+            logins,
+            ..LoginTable::default()
+        };
+        Logins {
+            path,
+            held: Mutex::new(held),
+            ended: watch::channel(()).0,
+        }
+    }
+
+    /// A new code.
+    pub fn code(&self, now: Mono) -> String {
+        let code = secret::random::<CODE>();
+        let mut held = self.held();
+        if held.codes.len() == CODES {
+            held.codes.pop_front();
+        }
+        held.codes
+            .push_back((hash(code.as_bytes()), now + CODE_LIFE));
+        code
+    }
+
+    /// Gives a browser its secret for a code. The code is used up by this.
+    pub fn exchange(&self, code: &str, now: Now) -> Result<String, NoLogin> {
+        let mut held = self.held();
+        if now.mono.since(held.wrong_since) >= CODE_LIFE {
+            held.wrong = 0;
+            held.wrong_since = now.mono;
+        }
+        if held.wrong >= WRONG {
+            return Err(NoLogin::TooMany);
+        }
+        let shown = hash(code.trim().as_bytes());
+        held.codes.retain(|(_, until)| *until > now.mono);
+        let known = held
+            .codes
+            .iter()
+            .position(|(code, _)| secret::same(code, &shown));
+        let Some(known) = known else {
+            held.wrong += 1;
+            return Err(NoLogin::WrongCode);
+        };
+        held.codes.remove(known);
+        let login = secret::random::<SECRET>();
+        held.logins.retain(|(_, until)| *until > now.wall);
+        if held.logins.len() == LOGINS {
+            held.logins.remove(0);
+        }
+        let until = Wall(now.wall.0 + LOGIN_LIFE.0);
+        held.logins.push((hash(login.as_bytes()), until));
+        self.keep(&held)?;
+        Ok(login)
+    }
+
+    /// The login that a browser's secret is for.
+    pub fn of(&self, shown: &[u8], now: Wall) -> Option<LoginId> {
+        let shown = hash(shown);
+        let held = self.held();
+        let known = held
+            .logins
+            .iter()
+            .find(|(login, _)| secret::same(login, &shown));
+        known
+            .filter(|(_, until)| *until > now)
+            .map(|(login, _)| LoginId(*login))
+    }
+
+    /// Ends a login, and with it whatever its page has open.
+    pub fn end(&self, login: LoginId) -> io::Result<()> {
+        let mut held = self.held();
+        held.logins.retain(|(known, _)| *known != login.0);
+        let kept = self.keep(&held);
+        drop(held);
+        self.ended.send_replace(());
+        kept
+    }
+
+    /// Waits until a login has been ended.
+    pub async fn until_ended(&self, login: LoginId) {
+        let mut ended = self.ended.subscribe();
+        while self
+            .held()
+            .logins
+            .iter()
+            .any(|(known, _)| *known == login.0)
+        {
+            if ended.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn keep(&self, held: &LoginTable) -> io::Result<()> {
+        let lines: String = held
+            .logins
+            .iter()
+            .map(|(login, until)| format!("{} {}\n", secret::digits(login), until.0))
+            .collect();
+        secret::write(&self.path, &lines)
+    }
+
+    fn held(&self) -> MutexGuard<'_, LoginTable> {
+        self.held.lock().expect("no holder panics")
+    }
+}
+
+fn hash(text: &[u8]) -> Hash {
+    Sha256::digest(text).into()
+}
+
+/// A line of the file.
+fn login(line: &str) -> Option<(Hash, Wall)> {
+    let (digits, until) = line.split_once(' ')?;
+    if digits.len() != 64 || !digits.is_ascii() {
+        return None;
+    }
+    let mut hash = [0; 32];
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some((hash, Wall(until.parse().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use abide_core::time::Boot;
+    use std::os::unix::fs::MetadataExt;
+
+    fn at(ms: u64) -> Now {
+        Now {
+            wall: Wall(1_000_000 + ms),
+            boot: Boot(ms),
+            mono: Mono(ms),
+        }
+    }
+
+    fn logins(folder: &tempfile::TempDir, now: Now) -> Logins {
+        Logins::open(folder.path().join("logins"), now.wall)
+    }
+
+    #[test]
+    fn a_code_is_good_once_and_for_a_minute() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = logins(&folder, at(0));
+        let code = logins.code(Mono(0));
+        assert!(code.len() * 4 >= 128);
+        let secret = logins.exchange(&code, at(59_999)).unwrap();
+        assert!(logins.of(secret.as_bytes(), at(60_000).wall).is_some());
+        let again = logins.exchange(&code, at(59_999));
+        assert!(matches!(again, Err(NoLogin::WrongCode)));
+        let late = logins.code(Mono(0));
+        let late = logins.exchange(&late, at(60_000));
+        assert!(matches!(late, Err(NoLogin::WrongCode)));
+    }
+
+    #[test]
+    fn a_login_outlives_the_daemon_and_ends_when_it_is_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = logins(&folder, at(0));
+        let secret = first.exchange(&first.code(Mono(0)), at(0)).unwrap();
+        let kept = std::fs::read_to_string(folder.path().join("logins")).unwrap();
+        assert!(!kept.contains(&secret), "only a hash is kept");
+        let mode = std::fs::metadata(folder.path().join("logins"))
+            .unwrap()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let next = logins(&folder, at(1));
+        let login = next.of(secret.as_bytes(), at(1).wall).expect("it is known");
+        assert_eq!(next.of(b"", at(1).wall), None);
+        assert_eq!(next.of(&secret.as_bytes()[1..], at(1).wall), None);
+        next.end(login).unwrap();
+        assert_eq!(next.of(secret.as_bytes(), at(1).wall), None);
+        let last = logins(&folder, at(2));
+        assert_eq!(last.of(secret.as_bytes(), at(2).wall), None);
+    }
+
+    #[test]
+    fn a_login_lasts_thirty_days() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = logins(&folder, at(0));
+        let secret = logins.exchange(&logins.code(Mono(0)), at(0)).unwrap();
+        let last = LOGIN_LIFE.0 - 1;
+        assert!(logins.of(secret.as_bytes(), at(last).wall).is_some());
+        assert!(logins.of(secret.as_bytes(), at(last + 1).wall).is_none());
+    }
+
+    #[test]
+    fn guessing_is_stopped_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let logins = logins(&folder, at(100_000));
+        for _ in 0..WRONG {
+            let wrong = logins.exchange("0", at(100_000));
+            assert!(matches!(wrong, Err(NoLogin::WrongCode)));
+        }
+        let code = logins.code(Mono(100_000));
+        let stopped = logins.exchange(&code, at(100_001));
+        assert!(matches!(stopped, Err(NoLogin::TooMany)));
+        let code = logins.code(Mono(160_000));
+        assert!(logins.exchange(&code, at(160_001)).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_says_nothing() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let first = logins(&folder, at(0));
+        let secret = first.exchange(&first.code(Mono(0)), at(0)).unwrap();
+        let path = folder.path().join("logins");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o660)).unwrap();
+        assert_eq!(
+            logins(&folder, at(1)).of(secret.as_bytes(), at(1).wall),
+            None
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Messages as people see them: looking takes none away from its agent.
+
+use abide_core::message::About;
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::body::{JsonBody, query};
+use super::problem::Problem;
+use super::who::Who;
+use super::{State, body_while_let_in, listing};
+use crate::tools;
+use abide_engine::store::{Delivery, DeliveryState, MessageRow, Page, Past, StoreFault};
+use abide_engine::text::message_text;
+use abide_engine::{Change, Handle};
+
+/// Messages that are looked up at once where some may have been missed.
+const MISSED: usize = 1_000;
+/// Messages in a page where the request does not say.
+const PAGE: usize = 50;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    /// Whether those that come are wanted as well, a line of JSON each.
+    #[serde(default, deserialize_with = "listing::flag")]
+    follow: bool,
+    /// Only those that their agent has not seen.
+    #[serde(default, deserialize_with = "listing::flag")]
+    unseen: bool,
+    /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// With `follow`: the last message that was told before. What is newer is told, seen or not.
+    since: Option<String>,
+}
+
+/// Messages, the newest first, and where the next page begins; with `follow` a line for each, the
+/// newest last, and for those that come as well.
+pub async fn list(
+    Shared(state): Shared<State>,
+    who: Who,
+    listing: Result<Query<Listing>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let listing = query(listing)?;
+    let changes = state.handle.published().follow();
+    let past = state.handle.past();
+    let before = listing.after.map(|id| match id.parse() {
+        Ok(id) => Ok(past.number_of(id)),
+        Err(_) => Err(listing::no_place(&id)),
+    });
+    let since = listing.since.map(|id| match id.parse() {
+        Ok(id) if listing.follow => Ok(past.number_of(id)),
+        _ => Err(not_since(&id)),
+    });
+    let since = since.transpose()?;
+    let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
+    // What is newer than this comes, whether it is seen by then or not.
+    let newest = match listing.follow {
+        true => newest(past, &who),
+        false => None,
+    };
+    let rows = match since {
+        // One that is not kept any more is no reason to be silent about those that come.
+        Some(since) => newer(past, &who, newest.map(|newest| newest.min(since))),
+        None => past.messages(Page {
+            agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            unseen: listing.unseen,
+            before: before.transpose()?,
+            since: None,
+            most: most + 1,
+        }),
+    };
+    let mut rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
+    let more = since.is_none() && rows.len() > most;
+    if more {
+        rows.truncate(most);
+    }
+    let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
+    let told: Vec<Value> = rows.iter().map(|row| facts(&state.handle, row)).collect();
+    if !listing.follow {
+        return Ok(Json(json!({"messages": told, "next": next})).into_response());
+    }
+    let login = who.login();
+    let following = Following {
+        handle: state.handle.clone(),
+        who,
+        changes,
+        last: newest.max(rows.first().map(|row| row.number)),
+        told,
+    };
+    let lines = stream::unfold(following, |mut following| async move {
+        let line = following.next().await?;
+        let line = Bytes::from(format!("{line}\n"));
+        Some((Ok::<_, std::convert::Infallible>(line), following))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    let body = body_while_let_in(&state, login, lines);
+    Ok((kind, body).into_response())
+}
+
+/// The newest message that somebody may know of.
+fn newest(past: &Past, who: &Who) -> Option<u64> {
+    let page = Page {
+        agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+        unseen: false,
+        before: None,
+        since: None,
+        most: 1,
+    };
+    let rows = past.messages(page).unwrap_or_default();
+    rows.first().map(|row| row.number)
+}
+
+/// All that are newer than this one, the newest first.
+fn newer(past: &Past, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, StoreFault> {
+    let mut found: Vec<MessageRow> = Vec::new();
+    loop {
+        let rows = past.messages(Page {
+            agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            unseen: false,
+            before: found.last().map(|row| row.number),
+            since,
+            most: MISSED,
+        })?;
+        let all = rows.len() < MISSED;
+        found.extend(rows);
+        if all {
+            return Ok(found);
+        }
+    }
+}
+
+fn not_since(given: &str) -> Problem {
+    let shown = tools::shown(given);
+    Problem::bad_input(format!(
+        "`since` must be a message id and needs `follow`; got {shown}"
+    ))
+}
+
+struct Following {
+    handle: Handle,
+    who: Who,
+    changes: broadcast::Receiver<Change>,
+    /// The newest that is told, or about to be. One that waits again is no news.
+    last: Option<u64>,
+    /// To be told yet, the oldest last.
+    told: Vec<Value>,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(message) = self.told.pop() {
+                return Some(message);
+            }
+            match self.changes.recv().await {
+                Ok(Change::Message(agent, _)) => {
+                    let own = self.who.agent.as_ref().is_none_or(|me| *me == agent);
+                    if own {
+                        self.look_up();
+                    }
+                }
+                Ok(
+                    Change::Session(_)
+                    | Change::Asked(_)
+                    | Change::Closed(..)
+                    | Change::Timer(_)
+                    | Change::Handled(_),
+                ) => {}
+                Err(broadcast::error::RecvError::Lagged(_)) => self.look_up(),
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    /// Takes in what is newer than the last.
+    fn look_up(&mut self) {
+        let rows = newer(self.handle.past(), &self.who, self.last).unwrap_or_default();
+        self.told = rows.iter().map(|row| facts(&self.handle, row)).collect();
+        self.last = self.last.max(rows.first().map(|row| row.number));
+    }
+}
+
+/// Has the wakers bring a message once more, seen or not and whatever their budget says; so it is
+/// a person who asks for that.
+pub async fn wake(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> Result<Json<Value>, Problem> {
+    let Nothing {} = body.into()?;
+    if !who.may_be_a_person() {
+        return Err(Problem::forbidden(
+            "only a person can send a message again, so that an agent cannot wake itself in a loop",
+        ));
+    }
+    let past = state.handle.past();
+    let row = id.parse().ok().map(|id| past.message(past.number_of(id)));
+    let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
+    let missing = || Problem::not_found(format!("Message '{id}' not found"));
+    let row = row.flatten().ok_or_else(missing)?;
+    let wakers = &state.handle.config().wakers;
+    let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
+    if !has_waker || !state.handle.send_again(row.number).await {
+        return Err(Problem::conflict(format!(
+            "agent {} has no waker; add `[[wakers]]` to the configuration",
+            row.agent
+        )));
+    }
+    Ok(Json(facts(&state.handle, &row)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// A message as it is shown.
+pub fn facts(handle: &Handle, row: &MessageRow) -> Value {
+    let made = |delivery: &&Delivery| delivery.state == DeliveryState::Done;
+    let woken = row.deliveries.iter().filter(made).filter_map(|d| d.at_ms);
+    let faults = row.deliveries.iter().filter(|delivery| !made(delivery));
+    let (about, id) = match row.about {
+        About::Timer(id) => ("timer_id", id.to_string()),
+        About::Session(id) => ("session_id", id.to_string()),
+    };
+    json!({
+        "message_id": row.id.to_string(),
+        about: id,
+        "agent": row.agent,
+        "text": message_text(handle, row.about),
+        "created_at": row.made.0,
+        "seen_at": row.seen.map(|at| at.0),
+        "woken_at": woken.min().or(row.woken.map(|at| at.0)),
+        "wake_attempts": row.deliveries.iter().map(|d| d.attempts).sum::<u64>(),
+        "wake_fault": faults.filter_map(|d| d.fault.clone()).next(),
+        "deliveries": row.deliveries.iter().map(delivery_facts).collect::<Vec<_>>(),
+    })
+}
+
+fn delivery_facts(delivery: &Delivery) -> Value {
+    json!({
+        "waker": delivery.name,
+        "state": delivery.state.as_str(),
+        "ok": delivery.state == DeliveryState::Done,
+        "at": delivery.at_ms,
+        "attempts": delivery.attempts,
+        "fault": delivery.fault,
+        "next_at": delivery.next_ms,
+    })
+}

@@ -1,0 +1,167 @@
+//! Metrics for Prometheus: few, and read when they are asked for.
+
+use std::fmt::Write as _;
+
+use abide_core::session::Phase;
+use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+
+use super::State;
+use super::problem::Problem;
+use super::who::Who;
+use crate::http::process_usage;
+use crate::tools::{BOUNDS, tallied};
+use abide_engine::clock::{Clock, SystemClock};
+
+/// The form in which they are read.
+const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, Problem> {
+    let handle = state.handle.clone();
+    let counted = tokio::task::spawn_blocking(move || handle.past().message_counts()).await;
+    let messages = counted
+        .map_err(|fault| Problem::fault(fault.to_string()))?
+        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    let mut out = Text::default();
+    sessions(&state, &mut out);
+    let published = state.handle.published();
+    out.gauge(
+        "abide_timers",
+        "Active timers.",
+        published.timers_running() as f64,
+    );
+    out.gauge(
+        "abide_questions_open",
+        "Open questions.",
+        published.questions().len() as f64,
+    );
+    out.gauge(
+        "abide_messages_unseen",
+        "Messages that the agent has not seen.",
+        messages.unseen as f64,
+    );
+    out.head(
+        "abide_wakeups_total",
+        "counter",
+        "Deliveries by wakers: succeeded and given up.",
+    );
+    out.value(
+        "abide_wakeups_total",
+        &[("result", "done")],
+        messages.woken as f64,
+    );
+    out.value(
+        "abide_wakeups_total",
+        &[("result", "failed")],
+        messages.not_woken as f64,
+    );
+    out.gauge(
+        "abide_event_streams",
+        "Clients that follow the event stream.",
+        state.hub.clients() as f64,
+    );
+    tools(&mut out);
+    let now = SystemClock.now().wall.0;
+    let uptime = now.saturating_sub(state.daemon.started_at.0) as f64 / 1_000.0;
+    out.gauge(
+        "abide_uptime_seconds",
+        "Seconds since the daemon started.",
+        uptime,
+    );
+    let usage = process_usage::usage();
+    out.gauge(
+        "process_resident_memory_bytes",
+        "Resident memory of the daemon.",
+        usage.memory as f64,
+    );
+    out.head(
+        "process_cpu_seconds_total",
+        "counter",
+        "CPU time used by the daemon.",
+    );
+    out.value("process_cpu_seconds_total", &[], usage.cpu_seconds);
+    out.head("abide_build_info", "gauge", "Version of the daemon.");
+    out.value(
+        "abide_build_info",
+        &[("version", env!("CARGO_PKG_VERSION"))],
+        1.0,
+    );
+    Ok(([(header::CONTENT_TYPE, KIND)], out.0).into_response())
+}
+
+fn sessions(state: &State, out: &mut Text) {
+    let mut counts = [("running", 0), ("leftover", 0), ("ended", 0), ("failed", 0)];
+    for view in state.handle.published().sessions() {
+        counts[match view.state.phase {
+            Phase::Starting | Phase::Running { .. } => 0,
+            Phase::Leftover { .. } => 1,
+            Phase::Ended { .. } => 2,
+            Phase::Failed { .. } => 3,
+        }]
+        .1 += 1;
+    }
+    out.head("abide_sessions", "gauge", "Sessions by state.");
+    for (name, count) in counts {
+        out.value("abide_sessions", &[("state", name)], f64::from(count));
+    }
+}
+
+fn tools(out: &mut Text) {
+    out.head(
+        "abide_tool_call_seconds",
+        "histogram",
+        "Duration of tool calls, including waiting.",
+    );
+    for tool in tallied() {
+        let name = ("tool", tool.tool);
+        let all = tool.up_to[BOUNDS.len()];
+        // A tool that nobody has called yet is not worth a dozen lines.
+        if all == 0 {
+            continue;
+        }
+        for (bound, count) in BOUNDS.iter().zip(tool.up_to) {
+            let le = bound.to_string();
+            out.value(
+                "abide_tool_call_seconds_bucket",
+                &[name, ("le", &le)],
+                count as f64,
+            );
+        }
+        out.value(
+            "abide_tool_call_seconds_bucket",
+            &[name, ("le", "+Inf")],
+            all as f64,
+        );
+        out.value("abide_tool_call_seconds_sum", &[name], tool.seconds);
+        out.value("abide_tool_call_seconds_count", &[name], all as f64);
+    }
+}
+
+/// The text as it grows.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, name: &str, kind: &str, about: &str) {
+        let _ = write!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}\n");
+    }
+
+    fn gauge(&mut self, name: &str, about: &str, value: f64) {
+        self.head(name, "gauge", about);
+        self.value(name, &[], value);
+    }
+
+    /// Labels are ours and hold nothing that would have to be escaped.
+    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(name, value)| format!("{name}=\"{value}\""))
+            .collect();
+        let labels = match labels.is_empty() {
+            true => String::new(),
+            false => format!("{{{}}}", labels.join(",")),
+        };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}

@@ -1,0 +1,298 @@
+//! Questions: who may see them, and who may answer.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use abide_core::{Millis, Outcome, QuestionId, Request};
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::body::{JsonBody, query};
+use super::problem::Problem;
+use super::who::Who;
+use super::{State, body_while_let_in, glance, listing};
+use crate::tools::{self, question_facts};
+use abide_engine::store::closing_word;
+use abide_engine::{Change, Handle, QuestionView};
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Listing {
+    /// Whether what is opened and closed is wanted as well, a line of JSON each.
+    #[serde(default, deserialize_with = "listing::flag")]
+    follow: bool,
+    /// At most so many, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// With `follow`: ids of questions that were told to be open before, with commas between. Of these
+    /// only what they have become is told.
+    told: Option<String>,
+}
+
+/// The open questions; with `follow`, a line for each that is opened or closed as well. A person
+/// who holds the stream open counts as one who can be asked.
+pub async fn list(
+    Shared(state): Shared<State>,
+    who: Who,
+    listing: Result<Query<Listing>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let listing = query(listing)?;
+    if !listing.follow {
+        return Ok(page(&state, &who, &listing).await?.into_response());
+    }
+    let watcher = who.may_be_a_person().then(|| state.handle.watch());
+    let changes = state.handle.published().follow();
+    let mut open = seen(&state.handle, &who);
+    open.reverse();
+    let mut told = told_before(listing.told.as_deref())?;
+    let missed = missed(&state.handle, &who, &open, &mut told);
+    open.retain(|question| !told.contains(&question.id));
+    let login = who.login();
+    let following = Following {
+        handle: state.handle.clone(),
+        who,
+        changes,
+        told,
+        missed,
+        open,
+        _watcher: watcher,
+    };
+    let lines = stream::unfold(following, |mut following| async move {
+        let line = following.next().await?;
+        let line = Bytes::from(format!("{line}\n"));
+        Some((Ok::<_, std::convert::Infallible>(line), following))
+    });
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    let body = body_while_let_in(&state, login, lines);
+    Ok((kind, body).into_response())
+}
+
+fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
+    let ids = ids.into_iter().flat_map(|ids| ids.split(','));
+    ids.map(|id| {
+        id.parse().map_err(|_| {
+            let shown = tools::shown(id);
+            Problem::bad_input(format!(
+                "`told` must be question ids separated by commas; got {shown}"
+            ))
+        })
+    })
+    .collect()
+}
+
+/// How those were closed that were told before and are not open now. They are `told` no longer.
+fn missed(
+    handle: &Handle,
+    who: &Who,
+    open: &[Arc<QuestionView>],
+    told: &mut HashSet<QuestionId>,
+) -> Vec<Value> {
+    let own = |session: &str| {
+        let session = session.parse().ok();
+        let view = session.and_then(|session| handle.published().session(session));
+        let agent = who.agent.as_ref();
+        agent.is_none_or(|agent| view.is_some_and(|view| view.state.agent == *agent))
+    };
+    let mut lines = Vec::new();
+    told.retain(|id| {
+        if open.iter().any(|question| question.id == *id) {
+            return true;
+        }
+        match handle.past().closing(*id).ok().flatten() {
+            Some((session, closing)) if own(&session) => {
+                lines.push(closed(*id, &closing));
+                false
+            }
+            // Its closing is being written down and will be heard of, or it concerns nobody here.
+            _ => true,
+        }
+    });
+    lines
+}
+
+/// Open questions, oldest first.
+async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>, Problem> {
+    let most = listing::limit(listing.limit)?;
+    let all = seen(&state.handle, who);
+    let total = all.len();
+    let from = match listing.after.as_deref().map(str::parse::<QuestionId>) {
+        None => 0,
+        Some(Ok(after)) => all
+            .iter()
+            .position(|open| open.id == after)
+            .map_or(0, |at| at + 1),
+        Some(Err(_)) => return Err(listing::no_place(listing.after.as_deref().unwrap_or(""))),
+    };
+    let shown = &all[from..total.min(from + most)];
+    let next = shown.last().filter(|_| from + shown.len() < total);
+    let next = next.map(|question| question.id.to_string());
+    let mut open = Vec::with_capacity(shown.len());
+    for question in shown {
+        open.push(facts(&state.handle, question).await);
+    }
+    Ok(Json(
+        json!({"questions": open, "next": next, "total": total}),
+    ))
+}
+
+/// Everything a person wants to know before they answer.
+pub async fn facts(handle: &Handle, question: &QuestionView) -> Value {
+    let mut facts = question_facts(question);
+    facts["facts"] = facts["doing"].clone();
+    if let Some(view) = handle.published().session(question.state.session) {
+        facts["idle_for"] = super::sessions::facts(&view)["idle_for"].clone();
+        facts["tail"] = json!(glance::tail(handle, &view).await);
+    }
+    facts
+}
+
+fn seen(handle: &Handle, who: &Who) -> Vec<Arc<QuestionView>> {
+    let mut open = handle.published().questions();
+    open.retain(|question| {
+        who.agent
+            .as_ref()
+            .is_none_or(|agent| *agent == question.agent)
+    });
+    open.sort_by_key(|question| (question.state.asked, question.id));
+    open
+}
+
+struct Following {
+    handle: Handle,
+    who: Who,
+    changes: broadcast::Receiver<Change>,
+    /// Those that were told and are open; of others nobody hears how they were closed.
+    told: HashSet<QuestionId>,
+    /// How those were closed that were told by somebody else before.
+    missed: Vec<Value>,
+    /// Not told yet, the oldest last.
+    open: Vec<Arc<QuestionView>>,
+    _watcher: Option<abide_engine::Watcher>,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Value> {
+        loop {
+            if let Some(line) = self.missed.pop() {
+                return Some(line);
+            }
+            if let Some(question) = self.open.pop() {
+                self.told.insert(question.id);
+                return Some(opened(&question));
+            }
+            match self.changes.recv().await {
+                Ok(Change::Asked(question)) => {
+                    let agent = self.who.agent.as_ref();
+                    let own = agent.is_none_or(|agent| *agent == question.agent);
+                    // One is in the list a moment before it is asked, and the next daemon asks again.
+                    if own && self.told.insert(question.id) {
+                        return Some(opened(&question));
+                    }
+                }
+                Ok(Change::Closed(question, _)) if !self.told.remove(&question) => {}
+                Ok(Change::Closed(question, closing)) => {
+                    return Some(closed(question, closing_word(closing)));
+                }
+                Ok(
+                    Change::Session(_)
+                    | Change::Timer(_)
+                    | Change::Message(..)
+                    | Change::Handled(_),
+                ) => {}
+                // Too far behind: what is open is told again.
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    self.open = seen(&self.handle, &self.who);
+                    self.open.reverse();
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+fn closed(question: QuestionId, closing: &str) -> Value {
+    json!({
+        "event": "closed",
+        "question_id": question.to_string(),
+        "closing": closing,
+    })
+}
+
+fn opened(question: &QuestionView) -> Value {
+    let mut facts = question_facts(question);
+    facts["event"] = json!("asked");
+    facts
+}
+
+/// Takes a person's answer. The first one counts; a later one is told what became of the question.
+pub async fn answer(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(id): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Json<Value>, Problem> {
+    if who.is_inside_a_session() {
+        return Err(Problem::forbidden(
+            "a command cannot answer a question; only a person can",
+        ));
+    }
+    if who.agent.is_some() {
+        return Err(Problem::forbidden(
+            "an agent cannot answer a question; only a person can",
+        ));
+    }
+    let not_found = || Problem::not_found(format!("Question '{id}' not found"));
+    let question: QuestionId = id.parse().map_err(|_| not_found())?;
+    let (word, answer) = match body.get("answer").and_then(Value::as_str) {
+        Some("yes") => ("yes", abide_core::Answer::Yes),
+        Some("no") => ("no", abide_core::Answer::No),
+        _ => {
+            let given = body.get("answer").unwrap_or(&Value::Null);
+            let detail = format!("`answer` must be \"yes\" or \"no\"; got {given}");
+            return Err(Problem::bad_input(detail));
+        }
+    };
+    let quiet_for = quiet(body.get("quiet_for"), answer)?;
+    who.look_again().await?;
+    let request = Request::Answer {
+        question,
+        answer,
+        quiet_for,
+    };
+    let pending = state.handle.call(who.caller(), request, None).await;
+    match pending.done().await {
+        None => Err(Problem::stopping()),
+        Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
+        Some(_) => Ok(Json(json!({"question_id": id, "answer": word}))),
+    }
+}
+
+/// For how long not to ask again, which only a yes can say.
+fn quiet(given: Option<&Value>, answer: abide_core::Answer) -> Result<Option<Millis>, Problem> {
+    let Some(given) = given.filter(|given| !given.is_null()) else {
+        return Ok(None);
+    };
+    if answer == abide_core::Answer::No {
+        return Err(Problem::bad_input("`quiet_for` needs the answer \"yes\""));
+    }
+    let seconds = given.as_f64().filter(|seconds| *seconds > 0.0);
+    let time = seconds.map(|seconds| Millis((seconds * 1_000.0) as u64));
+    let time = time.filter(|time| *time <= Millis::MAX);
+    time.map(Some).ok_or_else(|| {
+        Problem::bad_input(format!(
+            "`quiet_for` must be a number of seconds above 0 and at most 100 years; got {given}"
+        ))
+    })
+}

@@ -1,0 +1,325 @@
+//! The engine of `abide run`: starts a command, or takes it up again, and streams what becomes of
+//! it. The stream may break at any byte; the same request with a later offset goes on from there.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use abide_core::session::End;
+use abide_core::wait::Asking;
+use abide_core::{Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
+use axum::body::Body;
+use axum::extract::State as Shared;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use super::State;
+use super::body::JsonBody;
+use super::follow::{Tail, end_of, frames};
+use super::frame::{self, Frame};
+use super::problem::Problem;
+use super::sessions::facts;
+use super::who::{self, Who};
+use super::wire::{OsText, RunBody, StdinKind};
+use crate::tools::question_facts;
+use abide_engine::config;
+use abide_engine::{Handle, Launch, Pending, SessionView, Stdin, Step};
+
+pub async fn run(
+    Shared(state): Shared<State>,
+    who: Who,
+    headers: HeaderMap,
+    body: JsonBody,
+) -> Result<Response, Problem> {
+    let body: RunBody = body.into()?;
+    let heritage = who::heritage(&headers)?;
+    let from = body.from;
+    // Where a command runs this, whoever types is the command's keyboard, not a person's.
+    let asking = if body.terminal && who.may_be_seated() {
+        Asking::Here
+    } else {
+        Asking::Elsewhere
+    };
+    let (request, mut launch) = read(body, asking)?;
+    launch.heritage = launch.heritage.or(heritage);
+    let mut running = Running {
+        pending: state.handle.call(who.caller(), request, Some(launch)).await,
+        handle: state.handle,
+        who,
+        asking,
+        from,
+        session: None,
+        tail: None,
+        outcome: None,
+        ready: VecDeque::new(),
+        over: false,
+    };
+    running.be_accepted().await?;
+    let body = Body::from_stream(stream::try_unfold(running, Running::next));
+    Ok(([(header::CONTENT_TYPE, frame::MEDIA_TYPE)], body).into_response())
+}
+
+fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
+    if body.command.trim().is_empty() || body.command.contains('\0') {
+        return Err(Problem::bad_input(
+            "`command` must be text without NUL bytes, and not blank",
+        ));
+    }
+    if body.key.is_empty() {
+        return Err(Problem::bad_input(
+            "`key` is required and must not be empty",
+        ));
+    }
+    let os = |field: &str, text: OsText| {
+        text.into_os()
+            .ok_or_else(|| Problem::bad_input(format!("`{field}` must not contain NUL bytes")))
+    };
+    let argv = match body.argv {
+        None => None,
+        Some(argv) if argv.is_empty() => {
+            return Err(Problem::bad_input("`argv` must name what to execute"));
+        }
+        Some(argv) => Some(
+            argv.into_iter()
+                .map(|word| os("argv", word))
+                .collect::<Result<_, _>>()?,
+        ),
+    };
+    let mut env = Vec::with_capacity(body.env.len());
+    for (name, value) in body.env {
+        env.push((os("env", name)?, os("env", value)?));
+    }
+    if body.pty.is_none() {
+        config::add_pipe_defaults(&mut env);
+    }
+    let launch = Launch {
+        argv,
+        cwd: os("cwd", body.cwd)?.into(),
+        env,
+        stdin: match body.stdin {
+            StdinKind::None => Stdin::None,
+            StdinKind::Open => Stdin::Open,
+        },
+        pty: body.pty.map(|size| (size.cols, size.rows)),
+        heritage: body.heritage.map(Into::into),
+        secrets: Arc::default(),
+    };
+    let run = Run {
+        command: body.command.into(),
+        deadline: limit("timeout", body.timeout)?,
+        idle: limit("idle", body.idle)?,
+        inactivity: None,
+        asking,
+        standby: None,
+        detach: false,
+        key: Some(Key(format!("run:{}", body.key).into())),
+    };
+    Ok((Request::Run(run), launch))
+}
+
+fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
+    let Some(seconds) = seconds else {
+        return Ok(None);
+    };
+    let most = Millis::MAX.0 as f64 / 1_000.0;
+    if seconds > 0.0 && seconds <= most {
+        return Ok(Some(Millis(((seconds * 1_000.0).ceil() as u64).max(1))));
+    }
+    Err(Problem::bad_input(format!(
+        "`{field}` must be a number of seconds above 0 and at most 100 years; got {seconds}"
+    )))
+}
+
+/// A command under way, and how much of it the client has been told.
+struct Running {
+    handle: Handle,
+    who: Who,
+    asking: Asking,
+    pending: Pending,
+    /// The offset to which the client counts.
+    from: u64,
+    session: Option<SessionId>,
+    tail: Option<Tail>,
+    outcome: Option<Outcome>,
+    ready: VecDeque<Frame>,
+    over: bool,
+}
+
+impl Running {
+    /// Waits for the first word, so that a refusal still is an answer of its own.
+    async fn be_accepted(&mut self) -> Result<(), Problem> {
+        let step = self.pending.next().await.ok_or_else(Problem::stopping)?;
+        if let Step::Done(Outcome::Refused(refusal)) = &step {
+            return Err(Problem::from(refusal));
+        }
+        self.hear(step).await;
+        Ok(())
+    }
+
+    async fn next(mut self) -> io::Result<Option<(Bytes, Self)>> {
+        while !self.over {
+            // Where a question is closed because the command writes again, what it wrote comes first.
+            let closed = matches!(self.ready.front(), Some(Frame::Closed(_)));
+            if !closed && let Some(frame) = self.ready.pop_front() {
+                return Ok(Some((frame.encode(), self)));
+            }
+            if let Some(tail) = &mut self.tail {
+                let page = tail.page().await?;
+                if !page.is_empty() {
+                    let bytes = frames(page, &mut self.from, None);
+                    return Ok(Some((bytes, self)));
+                }
+            }
+            if let Some(frame) = self.ready.pop_front() {
+                return Ok(Some((frame.encode(), self)));
+            }
+            if let Some(outcome) = self.outcome.take() {
+                self.finish(&outcome);
+            } else if !self.listen().await {
+                // The daemon stops; the client comes again and takes the session up.
+                return Ok(None);
+            }
+        }
+        Ok(self.ready.pop_front().map(|last| (last.encode(), self)))
+    }
+
+    /// Waits for output or news.
+    async fn listen(&mut self) -> bool {
+        let grown = async {
+            let grown = match &mut self.tail {
+                Some(tail) => tail.wait().await,
+                None => false,
+            };
+            if !grown {
+                std::future::pending::<()>().await;
+            }
+        };
+        let step = tokio::select! {
+            biased;
+            step = self.pending.next() => step,
+            () = grown => return true,
+        };
+        match step {
+            Some(step) => {
+                self.hear(step).await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    async fn hear(&mut self, step: Step) {
+        match step {
+            Step::Accepted(session) => self.begin(session),
+            // Only a person's terminal shows it.
+            Step::Asked(question) if self.asking.reaches_a_person() => self
+                .ready
+                .push_back(Frame::Question(question_facts(&question))),
+            Step::Asked(_) => {}
+            Step::Closed(question) => self.ready.push_back(Frame::Closed(frame::closed(question))),
+            Step::Done(Outcome::Running(
+                session,
+                WhyRunning::NobodyToAsk | WhyRunning::Standby,
+            )) => {
+                // Nobody is there to be asked, and whoever ran it still waits: so it goes on.
+                let request = Request::Join {
+                    session,
+                    asking: self.asking,
+                    standby: None,
+                };
+                self.pending = self.handle.call(self.who.caller(), request, None).await;
+            }
+            Step::Done(outcome) => self.settle(outcome),
+        }
+    }
+
+    fn begin(&mut self, session: SessionId) {
+        if self.session.is_some() {
+            return;
+        }
+        self.session = Some(session);
+        let accepted = json!({"session_id": session.to_string(), "from": self.from});
+        self.ready.push_back(Frame::Accepted(accepted));
+        if let Some(view) = self.handle.published().session(session) {
+            self.tail = Some(Tail::open(&self.handle, &view, self.from, None));
+        }
+    }
+
+    /// The answer is there: what is left of the output is sent, and then the answer.
+    fn settle(&mut self, outcome: Outcome) {
+        if let Some(view) = self.view(&outcome) {
+            self.begin(view.id);
+            if let (Some(tail), Some(end)) = (&mut self.tail, end_of(&view)) {
+                tail.end_at(end);
+            }
+        }
+        self.outcome = Some(outcome);
+    }
+
+    fn finish(&mut self, outcome: &Outcome) {
+        self.over = true;
+        let view = self.view(outcome);
+        if let (Some(tail), Some(end)) = (&self.tail, view.as_deref().and_then(end_of))
+            && tail.at() < end
+        {
+            self.ready.push_back(Frame::Gap(end - tail.at()));
+        }
+        self.ready
+            .push_back(Frame::Ended(ended(outcome, view.as_deref())));
+    }
+
+    fn view(&self, outcome: &Outcome) -> Option<Arc<SessionView>> {
+        let id = outcome.session().or(self.session)?;
+        self.handle.published().session(id)
+    }
+}
+
+/// Why a session that does not die should have ended. The keeper strikes at the hard limit by itself.
+fn wanted_end(view: &SessionView) -> Option<End> {
+    let by_itself = || view.deadline.map(|_| End::Deadline);
+    view.state.phase.wanted_end().or_else(by_itself)
+}
+
+fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
+    let mut ended = view.map(facts).unwrap_or_default();
+    let (word, error) = match outcome {
+        // Whoever waited for its end would wait for good.
+        Outcome::Running(session, WhyRunning::Undying) => {
+            let wanted = view.and_then(wanted_end).map(End::as_str);
+            ended.insert("wanted_end".into(), json!(wanted));
+            ("undying", Some(crate::tools::undying(*session)))
+        }
+        Outcome::Declined(_, idle) => {
+            let error = format!("command execution timeout: no output for {idle}");
+            ("declined", Some(error))
+        }
+        Outcome::Cancelled(_) => (
+            "cancelled",
+            Some("command execution cancelled by user".into()),
+        ),
+        Outcome::Failed(_) => ("failed", None),
+        Outcome::Refused(refusal) => (
+            "refused",
+            Some(abide_engine::text::refusal_sentence(refusal)),
+        ),
+        Outcome::Started(_)
+        | Outcome::Ended(_)
+        | Outcome::Running(..)
+        | Outcome::Timer(..)
+        | Outcome::Timers(_)
+        | Outcome::TimersMade(_)
+        | Outcome::TimersSeen(_)
+        | Outcome::TimersStopped(_)
+        | Outcome::TimersCounted(_)
+        | Outcome::Messages(..)
+        | Outcome::Done => ("ended", None),
+    };
+    ended.insert("outcome".into(), json!(word));
+    if let Some(error) = error {
+        ended.insert("error".into(), json!(error));
+    }
+    Value::Object(ended)
+}

@@ -1,0 +1,153 @@
+//! One pattern over the logs of all sessions, the newest first.
+
+use std::sync::Arc;
+
+use abide_core::Millis;
+use abide_output::digest::rendered_rows;
+use abide_output::mask::Mask;
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State as Shared};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::body::query;
+use super::problem::Problem;
+use super::sessions::place;
+use super::who::Who;
+use super::{State, listing};
+use abide_engine::clock::SystemClock;
+use abide_engine::search::{self, Pattern};
+use abide_engine::{Handle, SessionView};
+use abide_session::log::Log;
+
+/// How long it may take in all; what is left by then is not searched, and that is said.
+const PATIENCE: Millis = Millis::from_secs(5);
+/// Characters of a line that are shown.
+const CHARS: usize = 400;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// A regular expression.
+    pattern: String,
+    /// At most so many lines, 1 to 1000.
+    #[serde(default, deserialize_with = "listing::count")]
+    #[schemars(with = "Option<usize>")]
+    limit: Option<usize>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+/// Where a page ends: in which session, and after which line of its log.
+struct Place {
+    view: Arc<SessionView>,
+    line: u64,
+}
+
+impl Place {
+    fn read(state: &State, who: &Who, text: &str) -> Result<Self, Problem> {
+        let parts = text.rsplit_once(':');
+        let found = parts.and_then(|(id, line)| {
+            let view = who.session(state, id).ok()?;
+            let line = line.parse().ok()?;
+            Some(Place { view, line })
+        });
+        found.ok_or_else(|| listing::no_place(text))
+    }
+}
+
+pub async fn search(
+    Shared(state): Shared<State>,
+    who: Who,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+) -> Result<Json<Value>, Problem> {
+    let wanted = query(wanted)?;
+    let most = listing::limit(wanted.limit)?;
+    let pattern = Pattern::new(&wanted.pattern)
+        .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
+    let from = match &wanted.after {
+        Some(after) => Some(Place::read(&state, &who, after)?),
+        None => None,
+    };
+    let mut views = state.handle.published().sessions();
+    views.retain(|view| {
+        let reached = |from: &Place| place(view) <= place(&from.view);
+        view.visible_to(who.agent.as_ref()) && from.as_ref().is_none_or(reached)
+    });
+    views.sort_by_key(|view| std::cmp::Reverse(place(view)));
+    let handle = state.handle.clone();
+    let found = tokio::task::spawn_blocking(move || {
+        let mut unreadable = Map::new();
+        let found = through(&handle, &views, &pattern, most, from, &mut unreadable);
+        (found, unreadable)
+    });
+    let ((matches, next), unreadable) = found
+        .await
+        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    let truncated = next.is_some();
+    let mut answer = json!({"matches": matches, "truncated": truncated, "next": next});
+    if !unreadable.is_empty() {
+        answer["unreadable"] = unreadable.into();
+    }
+    Ok(Json(answer))
+}
+
+/// The matching lines, and where to go on where there may be more. Logs that cannot be read are named.
+fn through(
+    handle: &Handle,
+    views: &[Arc<SessionView>],
+    pattern: &Pattern,
+    most: usize,
+    from: Option<Place>,
+    unreadable: &mut Map<String, Value>,
+) -> (Vec<Value>, Option<String>) {
+    let end = SystemClock.mono() + PATIENCE;
+    let late = || SystemClock.mono() >= end;
+    let mut matches = Vec::new();
+    for view in views {
+        let begun = from.as_ref().filter(|from| from.view.id == view.id);
+        let after = begun.map_or(0, |from| from.line);
+        let next = |line: u64| Some(format!("{}:{line}", view.id));
+        // Every page comes further, however slow the search is.
+        if matches.len() >= most || (late() && begun.is_none()) {
+            return (matches, next(after));
+        }
+        let wanted = search::Search {
+            pattern: pattern.clone(),
+            context: 0,
+            most: most - matches.len(),
+            after,
+        };
+        let log = Log::open(&view.folder).counting(view.bytes());
+        let found = match search::search(&log, &wanted, late) {
+            Ok(found) => found,
+            Err(fault) => {
+                unreadable.insert(view.id.to_string(), fault.to_string().into());
+                continue;
+            }
+        };
+        let mask = Mask::of(handle.secrets(view.id));
+        let brought = found.lines.len() as u64;
+        let last = found.lines.last().map(|line| line.number);
+        matches.extend(found.lines.iter().map(|line| {
+            let text = rendered_rows(&line.text, CHARS).join(" ");
+            json!({
+                "session_id": view.id.to_string(),
+                "command": view.state.command.as_ref(),
+                "line": line.number,
+                "text": mask.apply(text),
+            })
+        }));
+        if found.matches > brought {
+            return (matches, next(last.unwrap_or(after)));
+        }
+        if found.stopped {
+            // Of the line where it stopped only a part may have been searched.
+            let searched = found.total.saturating_sub(1);
+            return (matches, next(searched.max(last.unwrap_or(after))));
+        }
+    }
+    (matches, None)
+}

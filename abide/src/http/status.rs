@@ -1,0 +1,117 @@
+//! How the daemon is, and its end.
+
+use std::path::Path;
+
+use abide_core::session::Phase;
+use abide_core::{Outcome, Request, timer};
+use axum::Json;
+use axum::extract::State as Shared;
+use serde_json::{Value, json};
+
+use super::problem::Problem;
+use super::who::Who;
+use super::{State, Tcp};
+use abide_engine::config::Containment;
+
+/// Says that it is there, to whoever asks, and nothing else.
+pub async fn health() -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
+    let sessions = state.handle.published().sessions();
+    let seen = || {
+        sessions
+            .iter()
+            .filter(|view| view.visible_to(who.agent.as_ref()))
+    };
+    let running = seen().filter(|view| view.runs()).count();
+    let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
+    let background = seen().filter(|view| left(&view.state.phase)).count();
+    let questions = state.handle.published().questions();
+    let open = questions.iter().filter(|question| {
+        who.agent
+            .as_ref()
+            .is_none_or(|agent| *agent == question.agent)
+    });
+    Json(json!({
+        "daemon": {
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "started_at": state.daemon.started_at.0,
+        },
+        "sessions": {
+            "running": running,
+            "background": background,
+            "ended": seen().count() - running - background,
+        },
+        "questions": {"open": open.count()},
+        "timers": {"running": running_timers(&state, &who).await},
+        "containment": containment(&state, &sessions),
+        "database": {"trouble": state.handle.published().storage().as_deref()},
+        "http": http(&state),
+        "places": {
+            "state": shown(&state.daemon.places.state),
+            "runtime": shown(&state.daemon.places.runtime),
+            "config": shown(&state.daemon.places.config),
+        },
+    }))
+}
+
+/// A path as text: not every path is, and JSON takes no other.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
+fn http(state: &State) -> Value {
+    let token = state.daemon.places.token();
+    match &state.daemon.tcp {
+        Tcp::Off => Value::Null,
+        Tcp::At(address) => json!({"address": address, "token_file": shown(&token)}),
+        Tcp::Failed(why) => json!({"address": null, "error": why}),
+    }
+}
+
+/// A person sees all of them, as they were published; an agent's own are counted.
+async fn running_timers(state: &State, who: &Who) -> Value {
+    if who.agent.is_none() {
+        return json!(state.handle.published().timers_running());
+    }
+    let request = timer::Request::Count;
+    let pending = state
+        .handle
+        .call(who.caller(), Request::Timer(request), None)
+        .await;
+    match pending.done().await {
+        Some(Outcome::TimersCounted(count)) => json!(count),
+        _ => Value::Null,
+    }
+}
+
+/// The means that is asked for and, once a session has shown it, the one that this machine gives.
+fn containment(state: &State, sessions: &[std::sync::Arc<abide_engine::SessionView>]) -> Value {
+    let wanted = match state.handle.config().containment {
+        Containment::Auto => "auto",
+        Containment::Cgroup => "cgroup",
+        Containment::PidNamespace => "pid_namespace",
+        Containment::Subreaper => "subreaper",
+    };
+    let newest = sessions
+        .iter()
+        .filter(|view| view.contained_by.is_some())
+        .max_by_key(|view| view.state.created);
+    let used = newest.and_then(|view| view.contained_by);
+    json!({"wanted": wanted, "last_used": used.map(|by| by.as_str())})
+}
+
+/// Ends the daemon. Sessions go on, and the next command starts a daemon again.
+pub async fn stop(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
+    if who.agent.is_some() {
+        return Err(Problem::forbidden(
+            "an agent cannot stop the daemon; only a person can",
+        ));
+    }
+    state.handle.stop().await;
+    Ok(Json(json!({"stopping": true, "pid": std::process::id()})))
+}

@@ -1,0 +1,103 @@
+//! The same routes over TCP, and MCP besides, behind a lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::from_fn_with_state;
+use axum::routing::any;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::ConnectedPeer;
+use super::lock::{Lock, locked};
+use super::who::Looked;
+use super::{ACCEPT_PAUSE, State, mcp, router};
+use crate::mcp::{Http, Seal};
+use abide_engine::clock::pause;
+use abide_engine::peer::Peer;
+
+/// Connections at once.
+const CONNECTIONS: usize = 1_024;
+/// How long a caller may take for the head of a request; a connection that is kept for a further one
+/// waits no longer for it.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// The longest head, and the most that is held of an answer that is not read.
+const HEAD_LIMIT: usize = 64 << 10;
+
+/// Serves whoever shows the token or has logged in, for as long as the daemon lives.
+pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, token: String) {
+    let Ok(address) = listener.local_addr() else {
+        tracing::error!("the HTTP listener has no address");
+        return;
+    };
+    let lock = Arc::new(Lock::new(token, state.logins.clone(), address));
+    let mcp = Http::new(
+        state.handle.clone(),
+        seal,
+        lock.authorities().to_vec(),
+        lock.origins().to_vec(),
+    );
+    let router = routes(state, mcp).layer(from_fn_with_state(lock, locked));
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(fault) => {
+                tracing::warn!("cannot accept a connection: {fault}");
+                pause(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            tracing::warn!("refused a connection: {CONNECTIONS} are open");
+            continue;
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            converse(stream, router).await;
+            drop(place);
+        });
+    }
+}
+
+fn routes(state: State, mcp: Http) -> Router {
+    let mcp = any(move |request: Request| mcp::answer(mcp.clone(), request));
+    router(state).route("/mcp", mcp)
+}
+
+/// One connection, to its end.
+async fn converse(stream: TcpStream, router: Router) {
+    let (Ok(theirs), Ok(ours), Ok(())) = (
+        stream.peer_addr(),
+        stream.local_addr(),
+        stream.set_nodelay(true),
+    ) else {
+        return;
+    };
+    let peer = ConnectInfo(ConnectedPeer(Peer::Tcp { theirs, ours }));
+    let looked = Looked::default();
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(peer.clone());
+        request.extensions_mut().insert(looked.clone());
+        routes.call(request)
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(HEAD_LIMIT)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    if let Err(fault) = served.await {
+        tracing::debug!("a connection failed: {fault}");
+    }
+}

@@ -1,0 +1,234 @@
+//! A session's terminal in a page: what is on it, what comes, and what is typed, over a WebSocket.
+//! A page that is slow holds up only itself: what it missed is painted, not replayed.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::SessionId;
+use abide_output::terminal_filter::TerminalFilter;
+use axum::extract::rejection::PathRejection;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::{Path, State as Shared};
+use axum::response::Response;
+use bytes::Bytes;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+
+use super::act;
+use super::follow::{self, Tail};
+use super::problem::Problem;
+use super::sessions::facts;
+use super::who::Who;
+use super::{State, login_ends};
+use abide_engine::clock::pause;
+use abide_engine::screen::Size;
+use abide_engine::{Pending, SessionView};
+use abide_session::log::Log;
+
+/// The most that is taken from a page at once.
+const MESSAGE_LIMIT: usize = 1 << 20;
+/// How much of a log without a terminal is shown at first.
+const SHOWN: u64 = 256 << 10;
+/// Whoever is further behind than this is not told all of it.
+const BEHIND: u64 = 1 << 20;
+/// How often a silent channel is tried.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+/// A terminal as it is when it is switched on.
+const BLANK: &[u8] = b"\x1bc";
+/// The size that is told where there is no terminal.
+const NO_TERMINAL: Size = Size {
+    cols: 120,
+    rows: 40,
+};
+
+/// Opens the channel.
+pub async fn terminal(
+    Shared(state): Shared<State>,
+    who: Who,
+    id: Result<Path<String>, PathRejection>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let Path(id) = id.map_err(|wrong| Problem::bad_input(wrong.body_text()))?;
+    let view = who.session(&state, &id)?;
+    let upgrade = upgrade.map_err(|wrong| Problem::upgrade_required(wrong.body_text()))?;
+    let upgrade = upgrade
+        .max_message_size(MESSAGE_LIMIT)
+        .max_frame_size(MESSAGE_LIMIT);
+    Ok(upgrade.on_upgrade(move |socket| serve(state, who, view, socket)))
+}
+
+async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket) {
+    let present = state.handle.attend(who.caller(), view.id).await;
+    let _attached = who.may_be_a_person().then(|| state.handle.sit(view.id));
+    let (out, typed) = socket.split();
+    let shown = Shown {
+        resized: state.handle.screens().resized(),
+        present,
+        filter: TerminalFilter::new(false),
+        state: state.clone(),
+        view: view.clone(),
+        out,
+    };
+    tokio::select! {
+        // Whoever has gone away is told nothing more.
+        _ = shown.show() => {}
+        () = listen(&state, view.id, typed) => {}
+        () = login_ends(&state, &who) => {}
+    }
+}
+
+/// Types what comes, and gives the terminal the size of the page.
+async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>) {
+    while let Some(Ok(message)) = typed.next().await {
+        match message {
+            // What a session does not take any more is not typed; how it ended is told elsewhere.
+            Message::Binary(bytes) => drop(act::write(state, id, &bytes, None).await),
+            Message::Text(text) => resize(state, id, &text).await,
+            Message::Close(_) => return,
+            Message::Ping(_) | Message::Pong(_) => {}
+        }
+    }
+}
+
+async fn resize(state: &State, id: SessionId, text: &str) {
+    let Ok(said) = serde_json::from_str::<Value>(text) else {
+        return;
+    };
+    let number = |field: &str| said[field].as_u64().and_then(|n| u16::try_from(n).ok());
+    let runs = state
+        .handle
+        .published()
+        .session(id)
+        .is_some_and(|view| view.runs() && view.pty);
+    if let (true, "resize", Some(cols), Some(rows)) = (
+        runs,
+        said["type"].as_str().unwrap_or_default(),
+        number("cols"),
+        number("rows"),
+    ) {
+        let _ = act::fit(state, id, Size { cols, rows }).await;
+    }
+}
+
+/// What a page is shown.
+struct Shown {
+    state: State,
+    view: Arc<SessionView>,
+    out: SplitSink<WebSocket, Message>,
+    filter: TerminalFilter,
+    present: Pending,
+    resized: broadcast::Receiver<(SessionId, Size)>,
+}
+
+impl Shown {
+    async fn show(mut self) -> io::Result<()> {
+        let (size, painting, from) = self.painting().await?;
+        let hello = json!({
+            "type": "hello",
+            "cols": size.cols,
+            "rows": size.rows,
+            "pty": self.view.pty,
+            "running": self.view.runs(),
+        });
+        self.say(&hello).await?;
+        self.paint(&painting).await?;
+        let mut tail = self.tail(from)?;
+        loop {
+            let page = follow::raw(tail.page().await?);
+            if !page.is_empty() {
+                self.paint(&page).await?;
+                if self.is_behind(&tail)? {
+                    tail = self.paint_anew().await?;
+                }
+                continue;
+            }
+            tokio::select! {
+                more = tail.wait() => if !more { break },
+                size = self.resized.recv() => self.told_size(size).await?,
+                () = pause(HEARTBEAT) => self.send(Message::Ping(Bytes::new())).await?,
+            }
+        }
+        self.end().await
+    }
+
+    fn tail(&self, from: u64) -> io::Result<Tail> {
+        let mut tail = Tail::open(&self.state.handle, &self.view, from, None);
+        let runs = self.state.handle.published().session(self.view.id);
+        if !runs.is_some_and(|view| view.runs()) {
+            tail.end_at(Log::open(&self.view.folder).end()?);
+        }
+        Ok(tail)
+    }
+
+    /// What brings an empty terminal to the present, its size, and where the log goes on from there.
+    async fn painting(&self) -> io::Result<(Size, Vec<u8>, u64)> {
+        if self.view.pty {
+            let (folded, at) = self.state.handle.screens().paint(self.view.id).await?;
+            return Ok((folded.size(), folded.paint().to_vec(), at));
+        }
+        let end = Log::open(&self.view.folder).end()?;
+        Ok((NO_TERMINAL, Vec::new(), end.saturating_sub(SHOWN)))
+    }
+
+    fn is_behind(&self, tail: &Tail) -> io::Result<bool> {
+        let end = Log::open(&self.view.folder).end()?;
+        Ok(end.saturating_sub(tail.at()) > BEHIND)
+    }
+
+    async fn paint_anew(&mut self) -> io::Result<Tail> {
+        let (_, painting, from) = self.painting().await?;
+        self.filter = TerminalFilter::new(false);
+        self.send(Message::Binary(Bytes::from_static(BLANK)))
+            .await?;
+        self.paint(&painting).await?;
+        self.tail(from)
+    }
+
+    async fn told_size(
+        &mut self,
+        size: Result<(SessionId, Size), broadcast::error::RecvError>,
+    ) -> io::Result<()> {
+        match size {
+            Ok((id, size)) if id == self.view.id => {
+                let told = json!({"type": "resized", "cols": size.cols, "rows": size.rows});
+                self.say(&told).await
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn end(mut self) -> io::Result<()> {
+        let id = self.view.id;
+        self.state.handle.until_over(id, &mut self.present).await;
+        let newest = self.state.handle.published().session(id);
+        let mut ended = facts(newest.as_deref().unwrap_or(&self.view));
+        ended.insert("type".into(), json!("ended"));
+        self.say(&Value::Object(ended)).await?;
+        let close = CloseFrame {
+            code: close_code::NORMAL,
+            reason: "the session has ended".into(),
+        };
+        self.send(Message::Close(Some(close))).await
+    }
+
+    /// Sends what a program may do to a person's terminal: paint on it.
+    async fn paint(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let passed = self.filter.pass(bytes);
+        if passed.is_empty() {
+            return Ok(());
+        }
+        self.send(Message::Binary(passed.into())).await
+    }
+
+    async fn say(&mut self, what: &Value) -> io::Result<()> {
+        self.send(Message::Text(what.to_string().into())).await
+    }
+
+    async fn send(&mut self, message: Message) -> io::Result<()> {
+        self.out.send(message).await.map_err(io::Error::other)
+    }
+}

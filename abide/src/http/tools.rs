@@ -1,0 +1,148 @@
+//! The tools, as they are everywhere else: one implementation, JSON in and JSON out.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{self, Poll};
+
+use abide_core::{Agent, Asking};
+use axum::Json;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Path, State as Shared};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use hyper::body::{Frame, SizeHint};
+use serde_json::{Map, Value, json};
+
+use super::act;
+use super::body::JsonBody;
+use super::problem::Problem;
+use super::who::{self, Who};
+use super::{State, wire};
+use crate::tools::{self, Context, NotCalled, Receipt};
+use abide_engine::config;
+
+pub async fn list() -> Json<Value> {
+    let tools: Vec<Value> = tools::all()
+        .iter()
+        .map(|tool| {
+            json!({
+                "name": tool.name,
+                "title": tool.title,
+                "description": tool.description,
+                "input_schema": (tool.input)(),
+                "output_schema": (tool.output)(),
+            })
+        })
+        .collect();
+    Json(json!({"tools": tools}))
+}
+
+/// Runs a tool to its result. A client that goes away has only stopped waiting.
+pub async fn call(
+    Shared(state): Shared<State>,
+    who: Who,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    JsonBody(arguments): JsonBody,
+) -> Result<Response, Problem> {
+    if let Some(id) = tools::moves_limits_of(&name, &arguments)
+        && let Ok(view) = who.session(&state, id)
+    {
+        let own = act::not_its_own(&who, &view).await;
+        own.map_err(Problem::of_a_tool)?;
+    }
+    let sees_all = who.may_be_a_person();
+    let quiet = headers.contains_key(wire::QUIET_HEADER) || who.is_a_person_over_tcp();
+    let env = environment_for(&name, &arguments);
+    let context = context(env, who.agent, sees_all, &headers)?;
+    let call = tools::begin(&state.handle, &name, arguments, context).await;
+    let mut call = call.map_err(|not_called| match not_called {
+        NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
+        NotCalled::BadInput(bad) => Problem::bad_input(bad.0).of_a_tool(),
+    })?;
+    if quiet {
+        call.be_quiet();
+    }
+    let result = call.to_result().await.ok_or_else(Problem::stopping)?;
+    let mut facts = result.facts;
+    facts.insert("is_error".into(), json!(result.is_error));
+    let body = Value::Object(facts).to_string().into();
+    let body = Body::new(Telling {
+        body: Some((body, call.into_receipt())),
+    });
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// A body that says so when it has been taken. The connection writes what it takes before it lets
+/// anybody else have a turn.
+struct Telling {
+    body: Option<(Bytes, Receipt)>,
+}
+
+impl HttpBody for Telling {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.body.take().map(|(bytes, receipt)| {
+            receipt.delivered();
+            Ok(Frame::data(bytes))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left = self
+            .body
+            .as_ref()
+            .map_or(0, |(bytes, _)| bytes.len() as u64);
+        SizeHint::with_exact(left)
+    }
+}
+
+/// The environment for what a call of this tool starts, now or later. To copy it takes longer than
+/// many a call, so one that starts nothing gets none.
+pub(super) fn environment_for(tool: &str, arguments: &Map<String, Value>) -> Environment {
+    let starts = match tool {
+        "shell" | "execute_command" | "terminal_session" => true,
+        // A condition may be a command.
+        "timer" => arguments.contains_key("until"),
+        _ => false,
+    };
+    match starts {
+        true => config::environment().into(),
+        false => Environment::default(),
+    }
+}
+
+type Environment = Arc<[(OsString, OsString)]>;
+
+/// Everything that a call brings besides its arguments.
+pub(super) fn context(
+    env: Environment,
+    agent: Option<Agent>,
+    sees_all: bool,
+    headers: &HeaderMap,
+) -> Result<Context, Problem> {
+    Ok(Context {
+        agent: agent.unwrap_or_default(),
+        root: who::root(headers)?,
+        env,
+        asking: Asking::Elsewhere,
+        standby: None,
+        request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        conversation: who::conversation(headers)?,
+        client: None,
+        sees_all,
+        heritage: who::heritage(headers)?,
+        files_before: who::files_before(headers)?,
+    })
+}

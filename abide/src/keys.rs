@@ -1,0 +1,329 @@
+//! What is typed: named keys and text, as the bytes a terminal would send for them.
+
+use abide_engine::screen::Modes;
+
+/// A key that has no such name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not a key; the keys are a single character, enter, tab, shift-tab, esc, space, backspace, \
+     delete, insert, up, down, left, right, home, end, page-up, page-down and f1 to f12, and each with \
+     ctrl-, alt- or shift- before it, such as ctrl-c, alt-x or ctrl-left"
+)]
+pub struct UnknownKey(String);
+
+/// The bytes of one key.
+pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {
+    let unknown = || UnknownKey(abide_output::printable::one_line(name));
+    let mut held = Held::default();
+    let mut rest = name;
+    // What follows the last separator is the key itself, which may be the separator.
+    while let Some((word, after)) = modifier(rest) {
+        match word {
+            Modifier::Ctrl => held.ctrl = true,
+            Modifier::Alt => held.alt = true,
+            Modifier::Shift => held.shift = true,
+        }
+        rest = after;
+    }
+    let mut letters = rest.chars();
+    if let (Some(letter), None) = (letters.next(), letters.next()) {
+        return character(letter, held).ok_or_else(unknown);
+    }
+    let plain: String = rest
+        .chars()
+        .filter(|c| !matches!(c, '-' | '_' | ' '))
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
+    named(&plain, held, modes).ok_or_else(unknown)
+}
+
+#[derive(Clone, Copy, Default)]
+struct Held {
+    ctrl: bool,
+    alt: bool,
+    shift: bool,
+}
+
+impl Held {
+    fn any(self) -> bool {
+        self.ctrl || self.alt || self.shift
+    }
+
+    /// The number by which terminals tell what is held down.
+    fn code(self) -> u8 {
+        1 + u8::from(self.shift) + 2 * u8::from(self.alt) + 4 * u8::from(self.ctrl)
+    }
+}
+
+enum Modifier {
+    Ctrl,
+    Alt,
+    Shift,
+}
+
+/// Splits a modifier off the front, where something follows it.
+fn modifier(name: &str) -> Option<(Modifier, &str)> {
+    let at = name.find(['-', '+'])?;
+    let rest = &name[at + 1..];
+    if rest.is_empty() {
+        return None;
+    }
+    let word = match name[..at].to_ascii_lowercase().as_str() {
+        "ctrl" | "control" | "c" => Modifier::Ctrl,
+        "alt" | "meta" | "option" | "m" => Modifier::Alt,
+        "shift" | "s" => Modifier::Shift,
+        _ => return None,
+    };
+    Some((word, rest))
+}
+
+/// A character key.
+fn character(letter: char, held: Held) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    if held.alt {
+        out.push(0x1b);
+    }
+    if held.ctrl {
+        out.push(match letter.to_ascii_lowercase() {
+            letter @ 'a'..='z' => letter as u8 & 0x1f,
+            ' ' | '@' | '2' => 0x00,
+            '[' | '3' => 0x1b,
+            '\\' | '4' => 0x1c,
+            ']' | '5' => 0x1d,
+            '^' | '6' => 0x1e,
+            '_' | '/' | '-' | '7' => 0x1f,
+            '?' | '8' => 0x7f,
+            _ => return None,
+        });
+        return Some(out);
+    }
+    let letter = if held.shift {
+        letter.to_uppercase().next()?
+    } else {
+        letter
+    };
+    let mut utf8 = [0; 4];
+    out.extend_from_slice(letter.encode_utf8(&mut utf8).as_bytes());
+    Some(out)
+}
+
+fn named(name: &str, held: Held, modes: Modes) -> Option<Vec<u8>> {
+    Some(match name {
+        "enter" | "return" | "cr" => simple(b"\r", held),
+        "linefeed" | "newline" | "lf" => simple(b"\n", held),
+        "tab" if held.shift => simple(b"\x1b[Z", held),
+        "tab" => simple(b"\t", held),
+        "backtab" => simple(b"\x1b[Z", held),
+        "esc" | "escape" => simple(b"\x1b", held),
+        "space" if held.ctrl => simple(b"\0", held),
+        "space" => simple(b" ", held),
+        "backspace" | "bs" if held.ctrl => simple(b"\x08", held),
+        "backspace" | "bs" => simple(b"\x7f", held),
+        "up" => arrow(b'A', held, modes),
+        "down" => arrow(b'B', held, modes),
+        "right" => arrow(b'C', held, modes),
+        "left" => arrow(b'D', held, modes),
+        "home" => arrow(b'H', held, modes),
+        "end" => arrow(b'F', held, modes),
+        "insert" | "ins" => numbered(2, held),
+        "delete" | "del" => numbered(3, held),
+        "pageup" | "pgup" => numbered(5, held),
+        "pagedown" | "pgdn" | "pgdown" => numbered(6, held),
+        _ => return function(name, held),
+    })
+}
+
+/// A key that is one thing, whatever is held; alt puts an escape before it.
+fn simple(bytes: &[u8], held: Held) -> Vec<u8> {
+    let mut out = Vec::new();
+    if held.alt {
+        out.push(0x1b);
+    }
+    out.extend_from_slice(bytes);
+    out
+}
+
+fn arrow(letter: u8, held: Held, modes: Modes) -> Vec<u8> {
+    if held.any() {
+        format!("\x1b[1;{}{}", held.code(), letter as char).into_bytes()
+    } else if modes.application_cursor {
+        vec![0x1b, b'O', letter]
+    } else {
+        vec![0x1b, b'[', letter]
+    }
+}
+
+fn numbered(number: u8, held: Held) -> Vec<u8> {
+    if held.any() {
+        format!("\x1b[{number};{}~", held.code()).into_bytes()
+    } else {
+        format!("\x1b[{number}~").into_bytes()
+    }
+}
+
+/// F1 to F12. The first four are of another kind than the rest, and two numbers were skipped.
+fn function(name: &str, held: Held) -> Option<Vec<u8>> {
+    let number: u8 = name.strip_prefix('f')?.parse().ok()?;
+    let letter = |letter: u8| {
+        if held.any() {
+            format!("\x1b[1;{}{}", held.code(), letter as char).into_bytes()
+        } else {
+            vec![0x1b, b'O', letter]
+        }
+    };
+    Some(match number {
+        1..=4 => letter(b'P' + number - 1),
+        5 => numbered(15, held),
+        6..=10 => numbered(number + 11, held),
+        11 | 12 => numbered(number + 12, held),
+        _ => return None,
+    })
+}
+
+const PASTE_BEGIN: &[u8] = b"\x1b[200~";
+const PASTE_END: &[u8] = b"\x1b[201~";
+
+/// Text as it is typed at a terminal: a line end is the enter key. Several lines go in as one paste
+/// where the program asked for pastes to be marked, so that it neither indents nor completes nor runs
+/// them one by one; line ends after the last line stay keys, so that what was pasted is entered.
+pub fn typed(text: &str, modes: Modes) -> Vec<u8> {
+    let text = text.replace("\r\n", "\r").replace('\n', "\r");
+    let body = text.trim_end_matches('\r');
+    let one_line = !body.contains(|c: char| c.is_control());
+    if !modes.bracketed_paste || one_line {
+        return text.into_bytes();
+    }
+    let mut out = PASTE_BEGIN.to_vec();
+    out.extend_from_slice(without_paste_marks(body).as_bytes());
+    out.extend_from_slice(PASTE_END);
+    out.extend_from_slice(&text.as_bytes()[body.len()..]);
+    out
+}
+
+/// The marks, as they are sent and as controls of one character.
+const PASTE_MARKS: [&str; 4] = ["\x1b[201~", "\x1b[200~", "\u{9b}201~", "\u{9b}200~"];
+
+/// A text that holds the end mark could leave the paste early and type for itself. What is taken out may
+/// bring together what is a mark then, and goes too.
+fn without_paste_marks(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for part in text.split_inclusive('~') {
+        clean.push_str(part);
+        if let Some(mark) = PASTE_MARKS.iter().find(|mark| clean.ends_with(**mark)) {
+            clean.truncate(clean.len() - mark.len());
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(name: &str) -> Vec<u8> {
+        key(name, Modes::default()).unwrap()
+    }
+
+    #[test]
+    fn keys_are_the_bytes_that_terminals_send() {
+        for (name, bytes) in [
+            ("enter", "\r"),
+            ("Enter", "\r"),
+            ("tab", "\t"),
+            ("shift-tab", "\x1b[Z"),
+            ("esc", "\x1b"),
+            ("ESCAPE", "\x1b"),
+            ("ctrl-c", "\x03"),
+            ("Ctrl+C", "\x03"),
+            ("c-d", "\x04"),
+            ("ctrl-space", "\0"),
+            ("ctrl-]", "\x1d"),
+            ("ctrl-\\", "\x1c"),
+            ("ctrl--", "\x1f"),
+            ("alt-x", "\x1bx"),
+            ("alt-enter", "\x1b\r"),
+            ("shift-a", "A"),
+            ("up", "\x1b[A"),
+            ("ctrl-left", "\x1b[1;5D"),
+            ("shift-alt-up", "\x1b[1;4A"),
+            ("home", "\x1b[H"),
+            ("page-up", "\x1b[5~"),
+            ("PageDown", "\x1b[6~"),
+            ("page_down", "\x1b[6~"),
+            ("delete", "\x1b[3~"),
+            ("backspace", "\x7f"),
+            ("f1", "\x1bOP"),
+            ("f5", "\x1b[15~"),
+            ("f6", "\x1b[17~"),
+            ("f10", "\x1b[21~"),
+            ("f12", "\x1b[24~"),
+            ("shift-f5", "\x1b[15;2~"),
+            ("space", " "),
+            ("a", "a"),
+            ("-", "-"),
+            ("é", "é"),
+        ] {
+            assert_eq!(plain(name), bytes.as_bytes(), "{name}");
+        }
+    }
+
+    #[test]
+    fn application_mode_changes_the_cursor_keys_only() {
+        let modes = Modes {
+            application_cursor: true,
+            ..Modes::default()
+        };
+        assert_eq!(key("up", modes).unwrap(), b"\x1bOA");
+        assert_eq!(key("end", modes).unwrap(), b"\x1bOF");
+        assert_eq!(key("ctrl-up", modes).unwrap(), b"\x1b[1;5A");
+        assert_eq!(key("f1", modes).unwrap(), b"\x1bOP");
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_and_the_keys_are_listed() {
+        for name in [
+            "", "f13", "f0", "ctrl-", "hyper-x", "ctrl-é", "entre", "\x1b[31m",
+        ] {
+            let error = key(name, Modes::default()).unwrap_err().to_string();
+            assert!(error.contains("enter, tab, shift-tab"), "{name}: {error}");
+            assert!(!error.contains('\x1b'));
+        }
+    }
+
+    #[test]
+    fn lines_are_entered_and_pasted_only_where_asked_for() {
+        let paste = Modes {
+            bracketed_paste: true,
+            ..Modes::default()
+        };
+        assert_eq!(typed("ls\n", paste), b"ls\r");
+        assert_eq!(typed("a\r\nb\n", Modes::default()), b"a\rb\r");
+        assert_eq!(typed("a\nb\n", paste), b"\x1b[200~a\rb\x1b[201~\r");
+        assert_eq!(typed("a\tb", paste), b"\x1b[200~a\tb\x1b[201~");
+        assert_eq!(typed("\n", paste), b"\r");
+    }
+
+    #[test]
+    fn a_paste_cannot_end_itself() {
+        let paste = Modes {
+            bracketed_paste: true,
+            ..Modes::default()
+        };
+        let hostile = "x\n\x1b[20\x1b[201~1~rm\n";
+        assert_eq!(typed(hostile, paste), b"\x1b[200~x\rrm\x1b[201~\r");
+    }
+
+    #[test]
+    fn marks_within_marks_are_taken_out_however_deep_they_are() {
+        let paste = Modes {
+            bracketed_paste: true,
+            ..Modes::default()
+        };
+        // Looking again for each would take days.
+        let depth = 400_000;
+        let deep = format!("x\n{}{}y", "\x1b[20".repeat(depth), "1~".repeat(depth));
+        assert_eq!(typed(&deep, paste), b"\x1b[200~x\ry\x1b[201~");
+        let mixed = "x\n\x1b[\u{9b}200~201~\u{9b}20\x1b[200~1~z";
+        assert_eq!(typed(mixed, paste), b"\x1b[200~x\rz\x1b[201~");
+    }
+}

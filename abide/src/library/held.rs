@@ -1,0 +1,82 @@
+//! The engine within a program: no daemon, no socket, the same calls.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::Abide;
+use crate::client::Client;
+use abide_engine::Runtime;
+use abide_engine::config::{self, Config, Places};
+
+/// An engine that this program holds. It needs a tokio runtime with time and input enabled.
+///
+/// Its sessions outlive it, as they outlive a daemon: the next one under the same folder finds them
+/// again. Keepers are processes of their own, made of an abide program: either the installed one, or
+/// this program itself, if its `main` begins with [`keep_if_asked`](crate::keep_if_asked).
+///
+/// ```no_run
+/// abide::keep_if_asked();
+/// let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+/// runtime.block_on(async {
+///     let held = abide::Held::start("/var/lib/my-agent", "/proc/self/exe").await.expect("abide");
+///     let done = held.abide().shell("echo hello").await.expect("a result");
+///     println!("{}", done.text);
+///     held.stop().await.expect("a clean end");
+/// });
+/// ```
+pub struct Held {
+    runtime: Runtime,
+    abide: Abide,
+    /// Held as long as the engine runs: there is one per folder.
+    _lock: File,
+}
+
+impl Held {
+    /// Starts an engine whose files are under `folder`, with that folder's `config.toml`.
+    pub async fn start(
+        folder: impl AsRef<Path>,
+        program: impl Into<PathBuf>,
+    ) -> anyhow::Result<Self> {
+        let places = Places::under(folder.as_ref());
+        let config = Config::load(&places.config)?;
+        Held::start_with(places, config, program).await
+    }
+
+    /// The same with other settings.
+    pub async fn start_with(
+        places: Places,
+        config: Config,
+        program: impl Into<PathBuf>,
+    ) -> anyhow::Result<Self> {
+        let lock = crate::lock::take_lock(&places)?;
+        let mut runtime = Runtime::start(&places, config, program.into())?;
+        if !runtime.ready().await {
+            runtime.stopped().await?;
+            anyhow::bail!("the engine stopped before it was ready");
+        }
+        let routes = crate::serve::routes_within(&runtime, places);
+        let agent = config::agent_from_env();
+        let client = Client::within(routes, Some(agent.clone()));
+        Ok(Held {
+            runtime,
+            abide: Abide { client, agent },
+            _lock: lock,
+        })
+    }
+
+    /// The way to call it.
+    pub fn abide(&self) -> Abide {
+        self.abide.clone()
+    }
+
+    /// Ends the engine. No session is touched.
+    pub async fn stop(self) -> anyhow::Result<()> {
+        self.runtime.handle.stop().await;
+        self.runtime
+            .stopped()
+            .await
+            .context("the engine has failed")
+    }
+}

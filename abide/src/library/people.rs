@@ -1,0 +1,96 @@
+//! What is a person's: questions, and their answers.
+
+use hyper::Method;
+use serde_json::{Map, Value};
+
+use super::Error;
+use crate::client::{Answer, Client};
+
+/// A person's way to abide. Nothing that runs inside a session is taken for one.
+///
+/// ```no_run
+/// # async fn example(abide: abide::Abide) -> Result<(), abide::Error> {
+/// let person = abide.person();
+/// let mut questions = person.questions().await?;
+/// while let Some(question) = questions.next().await? {
+///     println!("{}", question.text);
+///     person.answer(&question.id, true).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Person {
+    client: Client,
+}
+
+/// Something to decide.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Its id.
+    pub id: String,
+    /// The session that it is about.
+    pub session_id: String,
+    /// All that a person should read before answering.
+    pub text: String,
+    /// The same as fields.
+    pub facts: Map<String, Value>,
+}
+
+impl Question {
+    fn of(facts: Value) -> Option<Self> {
+        let Value::Object(facts) = facts else {
+            return None;
+        };
+        let text = |name: &str| facts.get(name).and_then(Value::as_str).map(str::to_owned);
+        Some(Question {
+            id: text("question_id")?,
+            session_id: text("session_id")?,
+            text: text("text")?,
+            facts,
+        })
+    }
+}
+
+impl Person {
+    pub(super) fn new(client: Client) -> Self {
+        Person { client }
+    }
+
+    /// The questions that are open, and then those that come. Whoever holds this counts as somebody
+    /// who can be asked.
+    pub async fn questions(&self) -> Result<Questions, Error> {
+        let path = "/v1/questions?follow=true";
+        let stream = self.client.stream(Method::GET, path, Default::default());
+        Ok(Questions(stream.await?))
+    }
+
+    /// Answers a question: whether to go on waiting. The first answer counts; a later one is refused
+    /// with a sentence that says what became of it.
+    pub async fn answer(&self, question: &str, yes: bool) -> Result<(), Error> {
+        let word = if yes { "yes" } else { "no" };
+        self.client.answer(question, word).await.map(drop)
+    }
+
+    /// Asks for anything that the HTTP interface shows to a person, such as `/v1/sessions`.
+    pub async fn get(&self, path: &str) -> Result<Value, Error> {
+        self.client.get(path).await
+    }
+}
+
+/// Questions as they come.
+pub struct Questions(Answer);
+
+impl Questions {
+    /// The next one; `None`: abide has stopped.
+    pub async fn next(&mut self) -> Result<Option<Question>, Error> {
+        while let Some(line) = self.0.line().await? {
+            if line["event"] == "asked"
+                && let Some(question) = Question::of(line)
+            {
+                return Ok(Some(question));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,104 @@
+//! A session that is known by its id.
+
+use std::time::Duration;
+
+use super::calls::{Act, Call, Read, Search, Send, seconds};
+use super::{Abide, Error};
+use crate::tools::ToolResult;
+
+/// A command with its whole process tree and its log.
+///
+/// ```no_run
+/// # async fn example(abide: abide::Abide) -> Result<(), abide::Error> {
+/// use std::time::Duration;
+///
+/// let started = abide.start("python3 -i").await?;
+/// let python = abide.session(started.session_id().expect("an id"));
+/// let answer = python.send_input("6 * 7\n").await?;
+/// assert!(answer.text.contains("42"));
+/// let more = python.read_output().timeout(Duration::from_secs(5)).await?;
+/// println!("{}", more.text);
+/// python.kill().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Session {
+    abide: Abide,
+    id: String,
+}
+
+impl Session {
+    pub(super) fn new(abide: Abide, id: String) -> Self {
+        Session { abide, id }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn act<T>(&self, action: &str) -> Call<T> {
+        Call::new(&self.abide, "terminal_session")
+            .with("action", action)
+            .with("session_id", self.id.as_str())
+    }
+
+    /// The next unread lines.
+    pub fn read_output(&self) -> Call<Read> {
+        self.act("read_output")
+    }
+
+    /// Types text, and returns what came back within a short time.
+    pub fn send_input(&self, text: &str) -> Call<Send> {
+        self.act("send_input").input(text)
+    }
+
+    /// Presses keys, such as `enter`, `ctrl-c` or `up`.
+    pub fn press<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> Call<Send> {
+        self.act("send_input").keys(keys)
+    }
+
+    /// What a person would see now.
+    pub fn screen(&self) -> Call<Act> {
+        self.act("screen")
+    }
+
+    /// The lines of the whole log that match a regular expression.
+    pub fn search(&self, pattern: &str) -> Call<Search> {
+        self.act("search").with("pattern", pattern)
+    }
+
+    /// Ends it. The whole tree is gone when this returns.
+    pub fn kill(&self) -> Call<Act> {
+        self.act("kill")
+    }
+
+    /// Sends a signal, such as `INT`, to what runs in the foreground.
+    pub fn signal(&self, name: &str) -> Call<Act> {
+        self.act("signal").with("signal", name)
+    }
+
+    /// Gives the terminal another size.
+    pub fn resize(&self, cols: u16, rows: u16) -> Call<Act> {
+        self.act("resize").with("cols", cols).with("rows", rows)
+    }
+
+    /// Moves the hard limit: it strikes after this time from now.
+    pub fn extend_timeout(&self, time: Duration) -> Call<Act> {
+        self.act("extend").with("timeout", seconds(time))
+    }
+
+    /// Moves the idle limit.
+    pub fn extend_idle(&self, time: Duration) -> Call<Act> {
+        self.act("extend").with("idle", seconds(time))
+    }
+
+    /// Waits until it has ended, for at most `time`.
+    pub async fn ended(&self, time: Duration) -> Result<ToolResult, Error> {
+        self.abide
+            .wait("the session ends", time)
+            .until(serde_json::json!({"session": self.id, "is": "ended"}))
+            .await
+    }
+}

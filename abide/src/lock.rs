@@ -1,0 +1,137 @@
+//! The lock on an installation's folder: one daemon at a time, and an older daemon makes way for a newer one.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use abide_engine::config::Places;
+use abide_engine::socket;
+use abide_session::{ext4_placement, private_file};
+use anyhow::{Context as _, bail};
+
+use crate::{daemon_process, http};
+
+/// Makes the folders of an installation, readable by their owner alone.
+pub(crate) fn make_folders(places: &Places) -> io::Result<()> {
+    socket::own_folder(&places.state)?;
+    socket::private_folder(&places.runtime)?;
+    ext4_placement::make(&places.sessions());
+    socket::private_folder(&places.sessions())
+}
+
+/// Something of which there is to be one at a time, for as long as the file is held. `None`: there is
+/// one already.
+pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
+    make_folders(places)?;
+    let mut file = private_file::open(&places.runtime.join(name))?;
+    match file.try_lock() {
+        Ok(()) => {
+            file.set_len(0)?;
+            write!(file, "{}", std::process::id())?;
+            Ok(Some(file))
+        }
+        Err(std::fs::TryLockError::WouldBlock) => Ok(None),
+        Err(std::fs::TryLockError::Error(e)) => Err(e),
+    }
+}
+
+/// The lock on a folder for an engine within a program: one that is held by anybody else is left alone.
+pub fn take_lock(places: &Places) -> anyhow::Result<File> {
+    make_folders(places)?;
+    let lock = private_file::open(&places.lock()).context("cannot open the lock")?;
+    if lock.try_lock().is_err() {
+        bail!(
+            "{} is in use by another abide; give this one a folder of its own",
+            places.state.display()
+        );
+    }
+    daemon_process::check_outside(places)?;
+    Ok(lock)
+}
+
+/// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
+/// moment in which two daemons could answer.
+pub(crate) fn prepare(places: &Places) -> anyhow::Result<File> {
+    make_folders(places)?;
+    let mut lock = private_file::open(&places.lock()).context("cannot open the lock")?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(std::fs::TryLockError::WouldBlock) => replace_older(places, &lock)?,
+        Err(std::fs::TryLockError::Error(e)) => return Err(e).context("cannot take the lock"),
+    }
+    daemon_process::check_outside(places)?;
+    lock.set_len(0)?;
+    write!(lock, "{}", std::process::id())?;
+    Ok(lock)
+}
+
+/// How often, and how long apart, a lock is tried whose holder does not answer.
+const LOCK_TRIES: u32 = 500;
+/// The same for one that has said that it stops, which may take it a while.
+const STOP_TRIES: u32 = 3_000;
+const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Another daemon holds the lock. An older one makes way, touching no session; one of this version
+/// or a newer one stays. One that does not answer is on its way out, or has only just come.
+fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
+    let socket = places.http_socket();
+    let mut told_to_stop = false;
+    let mut tries = 0;
+    while tries < if told_to_stop { STOP_TRIES } else { LOCK_TRIES } {
+        tries += 1;
+        if !told_to_stop && let Ok(running) = http::ask_version(&socket) {
+            told_to_stop = make_way(&socket, &running)?;
+        }
+        if lock.try_lock().is_ok() {
+            return Ok(());
+        }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a lock cannot be waited for with an end, and nothing runs yet that this holds up"
+        )]
+        std::thread::sleep(LOCK_PAUSE);
+    }
+    let trouble = if told_to_stop {
+        "said that it stops but does not"
+    } else {
+        "does not answer"
+    };
+    bail!(
+        "another daemon holds {} and {trouble}",
+        places.lock().display()
+    );
+}
+
+/// Tells a daemon that is older than this program to stop. False where it went before it could be told so.
+fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
+    if !is_older(running, env!("CARGO_PKG_VERSION")) {
+        bail!(
+            "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
+        );
+    }
+    match http::ask_to_stop(socket) {
+        Ok(()) => Ok(true),
+        Err(fault) if went_away(fault.kind()) => Ok(false),
+        Err(fault) => Err(fault).context("the older daemon does not stop"),
+    }
+}
+
+/// Whether a daemon that fails so is no longer there.
+fn went_away(fault: io::ErrorKind) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
+    matches!(
+        fault,
+        BrokenPipe | ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof
+    )
+}
+
+/// Whether the version `left` comes before `right`.
+pub(crate) fn is_older(left: &str, right: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u64> {
+        version
+            .split(['.', '-', '+'])
+            .map_while(|part| part.parse().ok())
+            .collect()
+    };
+    !left.is_empty() && numbers(left) < numbers(right)
+}

@@ -1,0 +1,300 @@
+//! What a line from a client says, as the MCP library wants it.
+//!
+//! The library finds out what a request is by trying one kind after another, and a call of a tool, which
+//! comes more often than all others together, is among the last. It is told by its method here.
+
+use std::fmt;
+
+use memchr::memchr;
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, JsonObject,
+    JsonRpcMessage, JsonRpcVersion2_0, MetaObject, RequestId, RequestMetaObject,
+};
+use rmcp::service::RxJsonRpcMessage;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::scan::{Kind, Outline};
+use crate::strict::{self, Strict};
+
+/// The call of a tool in a line, where its outline needs not be known for that: nothing in it is spelled in a way
+/// that whoever counts the lines could take for something else.
+pub fn plain_call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+    let is_plain = line.starts_with(b"{") && memchr(b'\\', line).is_none();
+    is_plain.then(|| tool_call(line).ok().flatten()).flatten()
+}
+
+/// The message in a line of this outline.
+pub fn message(line: &[u8], outline: &Outline) -> Result<RxJsonRpcMessage<RoleServer>, Unread> {
+    if calls_a_tool(outline)
+        && let Some(call) = tool_call(line)?
+    {
+        return Ok(call);
+    }
+    // What is wrong with it, the library says.
+    serde_json::from_slice(line).map_err(Unread::Fault)
+}
+
+/// Where a call that somebody else reads gives a field twice: the sentence that says so.
+pub fn twice(line: &[u8], outline: &Outline) -> Option<String> {
+    if !calls_a_tool(outline) {
+        return None;
+    }
+    let fault = serde_json::from_slice::<Call>(line).err()?;
+    strict::twice(&fault)
+}
+
+fn calls_a_tool(outline: &Outline) -> bool {
+    outline.kind() == Kind::Request && outline.is("tools/call")
+}
+
+/// Why a line is no message.
+#[derive(Debug)]
+pub enum Unread {
+    /// It gives a field twice, as this sentence says.
+    Twice(String),
+    /// It cannot be read.
+    Fault(serde_json::Error),
+}
+
+#[derive(Deserialize)]
+struct Call {
+    #[serde(rename = "jsonrpc")]
+    _version: JsonRpcVersion2_0,
+    #[serde(deserialize_with = "plain_id")]
+    id: RequestId,
+    #[serde(rename = "method")]
+    _method: CallToolRequestMethod,
+    params: Params,
+}
+
+/// A number or a text, and nothing that the library could take for one.
+fn plain_id<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
+    from.deserialize_any(IdReader)
+}
+
+struct IdReader;
+
+impl Visitor<'_> for IdReader {
+    type Value = RequestId;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an id")
+    }
+
+    fn visit_i64<E>(self, id: i64) -> Result<RequestId, E> {
+        Ok(RequestId::Number(id))
+    }
+
+    fn visit_u64<E: Error>(self, id: u64) -> Result<RequestId, E> {
+        i64::try_from(id).map(RequestId::Number).map_err(E::custom)
+    }
+
+    fn visit_str<E>(self, id: &str) -> Result<RequestId, E> {
+        Ok(RequestId::String(id.into()))
+    }
+}
+
+/// What a call is given, with what most calls have put apart.
+#[derive(Default)]
+struct Params {
+    name: Option<Value>,
+    arguments: Option<Value>,
+    meta: Option<Value>,
+    others: JsonObject,
+}
+
+impl<'de> Deserialize<'de> for Params {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ParamsReader)
+    }
+}
+
+struct ParamsReader;
+
+impl<'de> Visitor<'de> for ParamsReader {
+    type Value = Params;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Params, A::Error> {
+        let mut params = Params::default();
+        while let Some((field, Strict(value))) = given.next_entry::<String, Strict>()? {
+            let before = match field.as_str() {
+                "name" => params.name.replace(value),
+                "arguments" => params.arguments.replace(value),
+                "_meta" => params.meta.replace(value),
+                _ => params.others.insert(field.clone(), value),
+            };
+            if before.is_some() {
+                return Err(A::Error::custom(strict::sentence(&field)));
+            }
+        }
+        Ok(params)
+    }
+}
+
+/// `None`: it is not quite a call.
+fn tool_call(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Unread> {
+    let Call { id, params, .. } = match serde_json::from_slice(line) {
+        Ok(call) => call,
+        Err(fault) => {
+            return strict::twice(&fault).map_or(Ok(None), |said| Err(Unread::Twice(said)));
+        }
+    };
+    Ok(called(id, params))
+}
+
+fn called(id: RequestId, mut params: Params) -> Option<RxJsonRpcMessage<RoleServer>> {
+    let meta = match params.meta.take() {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(meta)) => Some(RequestMetaObject(MetaObject(meta))),
+        Some(_) => return None,
+    };
+    let mut request = CallToolRequest::new(call_params(params)?);
+    if let Some(meta) = meta {
+        request.extensions.insert(meta);
+    }
+    let request = ClientRequest::CallToolRequest(request);
+    Some(JsonRpcMessage::request(request, id))
+}
+
+fn call_params(params: Params) -> Option<CallToolRequestParams> {
+    match params {
+        Params {
+            name: Some(Value::String(name)),
+            arguments: Some(Value::Object(arguments)),
+            others,
+            ..
+        } if others.is_empty() => Some(CallToolRequestParams::new(name).with_arguments(arguments)),
+        Params {
+            name,
+            arguments,
+            mut others,
+            ..
+        } => {
+            others.extend(name.map(|name| ("name".into(), name)));
+            others.extend(arguments.map(|arguments| ("arguments".into(), arguments)));
+            serde_json::from_value(Value::Object(others)).ok()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways of reading a line, in the words of the debugger.
+    fn both(line: &str) -> (String, String) {
+        let short = message(line.as_bytes(), &Outline::of(line.as_bytes()));
+        let short = short.map_err(|unread| match unread {
+            Unread::Fault(fault) => fault,
+            Unread::Twice(said) => panic!("{said}: {line}"),
+        });
+        let long = serde_json::from_str::<RxJsonRpcMessage<RoleServer>>(line);
+        (told(&short), told(&long))
+    }
+
+    fn told(read: &serde_json::Result<RxJsonRpcMessage<RoleServer>>) -> String {
+        let Ok(JsonRpcMessage::Request(asked)) = read else {
+            return format!("{read:?}");
+        };
+        let ClientRequest::CallToolRequest(call) = &asked.request else {
+            return format!("{read:?}");
+        };
+        let meta = call.extensions.get::<RequestMetaObject>();
+        format!("{:?} {:?} {meta:?}", asked.id, call.params)
+    }
+
+    #[test]
+    fn a_call_is_read_as_the_library_reads_it() {
+        let calls = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"true"}}}"#,
+            r#"{"params":{"arguments":{},"name":"shell","_meta":{"progressToken":"p","x":[1,2.5]}},"method":"tools/call","id":"a","jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":null,"_meta":null}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"a":18446744073709551615,"b":-1,"c":1e300}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","requestState":"s","inputResponses":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","task":{"ttl":1},"more":1}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools\/call","params":{"name":"caf\u00e9 \ud83d\ude00","arguments":{"k":"v"}}}"#,
+        ];
+        for line in calls {
+            let (short, long) = both(line);
+            assert_eq!(short, long);
+            assert!(
+                tool_call(line.as_bytes()).is_ok_and(|call| call.is_some()),
+                "the short way: {line}"
+            );
+            // What is taken for a call at once is one to whoever counts the lines.
+            let plain = plain_call(line.as_bytes());
+            assert_eq!(plain.is_some(), !line.contains('\\'), "{line}");
+            assert!(calls_a_tool(&Outline::of(line.as_bytes())), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_call_is_left_to_the_library() {
+        let others = [
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[]}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":[]}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","_meta":7}}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":9223372036854775808,"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":{"$serde_json::private::RawValue":"7"},"method":"tools/call","params":{"name":"shell"}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell"}"#,
+        ];
+        for line in others {
+            let (short, long) = both(line);
+            assert_eq!(short, long, "{line}");
+            assert!(
+                tool_call(line.as_bytes()).is_ok_and(|call| call.is_none()),
+                "{line}"
+            );
+            assert!(plain_call(line.as_bytes()).is_none(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_call_to_whoever_counts_the_lines_is_none() {
+        let row = r#"["2.0",7,"tools/call",{"name":"shell","arguments":{}}]"#;
+        assert!(plain_call(row.as_bytes()).is_none());
+        assert!(!calls_a_tool(&Outline::of(row.as_bytes())));
+    }
+
+    #[test]
+    fn what_is_given_twice_is_not_taken_by_halves() {
+        for (line, field) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"a","command":"b"}}}"#,
+                "command",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","name":"timer"}}"#,
+                "name",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/call","params":{"name":"shell"}}"#,
+                "id",
+            ),
+        ] {
+            let sentence = format!("the field '{field}' is given twice");
+            let outline = Outline::of(line.as_bytes());
+            assert!(plain_call(line.as_bytes()).is_none());
+            assert_eq!(twice(line.as_bytes(), &outline), Some(sentence.clone()));
+            match message(line.as_bytes(), &outline) {
+                Err(Unread::Twice(said)) => assert_eq!(said, sentence),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

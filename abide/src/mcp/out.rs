@@ -1,0 +1,156 @@
+//! The daemon's writer of one connection of a front.
+//!
+//! A client that reads slowly slows down its own calls only. While too much is unsent ([`BACKLOG`]), no
+//! call of this client begins and no answer is rendered for it; its commands run on meanwhile.
+
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::{Buf, BytesMut};
+use rmcp::RoleServer;
+use rmcp::service::TxJsonRpcMessage;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::wire::encode;
+use abide_engine::stream::Stream;
+use abide_session::crash_point;
+
+/// Unsent bytes from which on no further answer is made.
+const BACKLOG: usize = 4 << 20;
+/// Answers of one connection that are rendered at the same time.
+const RENDERED: usize = 8;
+/// Unsent bytes from which on the connection is closed. Answers wait long before, and a front stops reading
+/// from a client that does not read, so this closes only connections that no front of ours has opened.
+const UNSENT_LIMIT: usize = 64 << 20;
+
+/// One connection's way out. A line leaves at once where there is room for it; the rest follows in order.
+pub struct Out {
+    stream: Arc<Stream>,
+    state: Mutex<State>,
+    turns: Arc<Semaphore>,
+    /// Fewer bytes than [`BACKLOG`] are unsent again.
+    drained: Notify,
+    /// The connection is lost.
+    pub lost: CancellationToken,
+}
+
+/// Leave to render one answer, until the answer is pushed.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+
+#[derive(Default)]
+struct State {
+    unsent: BytesMut,
+}
+
+impl Out {
+    /// Writer of this connection.
+    pub fn new(stream: Arc<Stream>) -> Arc<Self> {
+        Arc::new(Out {
+            stream,
+            state: Mutex::default(),
+            turns: Arc::new(Semaphore::new(RENDERED)),
+            drained: Notify::new(),
+            lost: CancellationToken::new(),
+        })
+    }
+
+    /// Whether another answer may be made now.
+    pub fn has_room(&self) -> bool {
+        self.state().unsent.len() < BACKLOG
+    }
+
+    /// Waits until another answer may be made. `false`: the connection is lost.
+    pub async fn room(&self) -> bool {
+        loop {
+            let mut drained = pin!(self.drained.notified());
+            drained.as_mut().enable();
+            if self.has_room() {
+                return true;
+            }
+            tokio::select! {
+                () = drained => {}
+                () = self.lost.cancelled() => return false,
+            }
+        }
+    }
+
+    /// Waits for the turn to render an answer. `None`: never.
+    pub async fn turn(&self) -> Option<Turn> {
+        let turn = self.turns.clone().acquire_owned().await.ok()?;
+        self.room().await.then_some(Turn(turn))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder panics")
+    }
+
+    /// Sends a message. `false`: the connection is lost.
+    pub fn send(self: &Arc<Self>, message: &TxJsonRpcMessage<RoleServer>) -> bool {
+        let sent = encode(message).is_ok_and(|line| self.send_line(line));
+        if !sent {
+            self.close();
+        }
+        sent
+    }
+
+    /// Sends an encoded message. `false`: the connection is lost.
+    pub fn send_line(self: &Arc<Self>, line: Vec<u8>) -> bool {
+        crash_point("mcp.answer");
+        let sent = self.push(&mut self.state(), line).is_ok();
+        crash_point("mcp.sent");
+        sent
+    }
+
+    /// Closes the connection for both sides.
+    pub fn close(&self) {
+        self.lost.cancel();
+        self.stream.close();
+    }
+
+    /// Sends a control line.
+    pub fn tell_front(self: &Arc<Self>, line: &str) {
+        let mut state = self.state();
+        // A connection that is broken is noticed by whoever reads from it.
+        let _ = self.push(&mut state, line.into());
+    }
+
+    fn push(self: &Arc<Self>, state: &mut State, mut line: Vec<u8>) -> io::Result<()> {
+        let unsent = &mut state.unsent;
+        if !unsent.is_empty() {
+            if unsent.len() > UNSENT_LIMIT {
+                return Err(io::Error::other("the client does not read its answers"));
+            }
+            unsent.extend_from_slice(&line);
+            return Ok(());
+        }
+        let sent = self.stream.write_now(&line)?;
+        if sent < line.len() {
+            unsent.extend_from_slice(&line.split_off(sent));
+            tokio::spawn(self.clone().flush());
+        }
+        Ok(())
+    }
+
+    async fn flush(self: Arc<Self>) {
+        while self.stream.writable().await.is_ok() {
+            let mut state = self.state();
+            let Ok(sent) = self.stream.write_now(&state.unsent) else {
+                return;
+            };
+            let before = state.unsent.len();
+            state.unsent.advance(sent);
+            let left = state.unsent.len();
+            if before >= BACKLOG && left < BACKLOG {
+                self.drained.notify_waiters();
+            }
+            if left == 0 {
+                // The memory of a backlog is not kept.
+                state.unsent = BytesMut::new();
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Requests that stop the daemon. A front replays what a daemon has left unanswered, so a request that ends
+//! the daemon, or has it hang until it is killed, would be replayed to each daemon after it.
+//!
+//! After each replay the front asks the daemon to say that it is alive a moment later ([`TRIAL`]). When several daemons in a row went away without having said so, the requests in
+//! flight are suspected. A suspected request is held back until the next daemon has said that it is alive
+//! without it, and then replayed alone. One that stops daemon after daemon in this way is given up. A daemon that is
+//! killed for other reasons clears them: it says that it is alive with a request, or goes away without one.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::control::Control;
+use super::kept::{Line, State};
+use super::wire::{answer, refusal};
+use abide_engine::entropy;
+
+/// How long a daemon has to live with a replay, in milliseconds. It counts them itself, from when it has read
+/// the replay, so they are enough on a busy machine too. Fronts draw them by lot, so that of two fronts that
+/// share a daemon one is not always found to have stopped it when the other has.
+const TRIAL: Range<u64> = 250..750;
+/// Daemons in a row that a request may stop before it is given up. All but [`SUSPECT`] of them were alive until
+/// it was replayed to them alone. Daemons killed at random moments hardly ever die so often in a row just then.
+const MOST_STOPS: u32 = 10;
+/// Daemons in a row that a request may stop before it is suspected.
+const SUSPECT: u32 = 3;
+
+/// Where a request is on its way to the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// Sent, and the daemon lives with it.
+    Settled,
+    /// Sent again over this connection, and the daemon has not yet proved that it lives with it.
+    Trial,
+    /// Suspected, and not sent over this connection yet.
+    Held,
+}
+
+/// Asks the daemon to say that it is alive.
+pub fn check() -> String {
+    let spread = entropy::bits() % (TRIAL.end - TRIAL.start);
+    Control::Check(TRIAL.start + spread).line()
+}
+
+/// A line without the time that was drawn for it.
+#[cfg(test)]
+pub fn without_time(line: &str) -> &str {
+    line.split_once("!check ").map_or(line, |_| "!check")
+}
+
+impl State {
+    /// Decides what is replayed at once: everything but what is suspected.
+    pub fn choose_replays(&mut self) {
+        // Without the handshake nothing else can be replayed, so that is never held back.
+        let opening = self.opening.as_ref().map(|opening| opening.number);
+        for line in &mut self.unanswered {
+            let suspected = line.stops >= SUSPECT && Some(line.number) != opening;
+            line.replay = match suspected {
+                true => Replay::Held,
+                false => Replay::Trial,
+            };
+        }
+    }
+
+    /// The daemon says that it is alive with what was replayed. The next suspected request is replayed too.
+    pub fn survived(&mut self) {
+        self.alive = true;
+        for line in &mut self.unanswered {
+            if line.replay == Replay::Trial {
+                (line.replay, line.stops) = (Replay::Settled, 0);
+            }
+        }
+        let held = |line: &&mut Line| line.replay == Replay::Held;
+        if let Some(line) = self.unanswered.iter_mut().find(held) {
+            line.replay = Replay::Trial;
+            let mut said = Control::Again(line.number).line().into_bytes();
+            said.extend_from_slice(&line.bytes);
+            said.extend_from_slice(check().as_bytes());
+            self.send(&said);
+        }
+    }
+
+    /// The connection is gone. The answers to requests that are given up are put into `out`.
+    pub fn stopped(&mut self, log: &Path, out: &mut Vec<u8>) {
+        for line in &mut self.unanswered {
+            match line.replay {
+                Replay::Trial => line.stops += 1,
+                // The daemon went away without it.
+                Replay::Held if !self.alive => line.stops = 0,
+                Replay::Held | Replay::Settled => {}
+            }
+        }
+        let too_often = |line: &mut Line| line.stops >= MOST_STOPS;
+        let given_up: Vec<Line> = self.unanswered.extract_if(.., too_often).collect();
+        for line in given_up {
+            let opens = |opening: &mut Line| opening.number == line.number;
+            self.opening.take_if(opens);
+            self.tell(&line.id, &line.given_up(log), out);
+            self.writing = true;
+        }
+    }
+}
+
+impl Line {
+    /// The answer to a request that stops every daemon.
+    fn given_up(&self, log: &Path) -> Vec<u8> {
+        let asked: Value = serde_json::from_slice(&self.bytes).unwrap_or_default();
+        let params = &asked["params"];
+        let place = match params["arguments"]["session_id"].as_str() {
+            Some(session) => format!("session '{session}' itself goes on"),
+            None => "a command that it started goes on, and terminal_session list shows it".into(),
+        };
+        let sentence = format!(
+            "The abide daemon stopped {MOST_STOPS} times in a row while it worked on this call, so the call \
+             was given up; {place}. Do not repeat this call unchanged. The reason may be in {}.",
+            log.display()
+        );
+        if asked["method"] != "tools/call" {
+            return refusal(Some(&self.id), -32603, &sentence);
+        }
+        let mut result = json!({
+            "content": [{"type": "text", "text": sentence}],
+            "structuredContent": {"text": sentence},
+            "isError": true,
+        });
+        if !params["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null() {
+            result["resultType"] = "complete".into();
+        }
+        answer(&self.id, "result", &result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::super::hello::Hello;
+    use super::super::scan::Outline;
+    use super::*;
+
+    const INITIALIZE: &str = r#"{"id":0,"method":"initialize"}"#;
+    const INITIALIZED: &str = r#"{"method":"notifications/initialized"}"#;
+    const CALL: &str =
+        r#"{"id":1,"method":"tools/call","params":{"arguments":{"session_id":"s1"}}}"#;
+    const OTHER: &str = r#"{"method":"tools/call","id":"two"}"#;
+    const PING: &str = r#"{"id":3,"method":"ping"}"#;
+    const CHECK: &str = "!check";
+
+    fn state(lines: &[&str]) -> State {
+        let mut state = State::new(Hello {
+            front: "f".into(),
+            cwd: "/".into(),
+            ..Hello::default()
+        });
+        for line in lines {
+            let outline = Outline::of(line.as_bytes());
+            state.take(&outline, format!("{line}\n").as_bytes());
+        }
+        state
+    }
+
+    /// The lines that the next daemon hears after the hello.
+    fn connect(state: &mut State) -> Vec<String> {
+        let said = String::from_utf8(state.catch_up()).unwrap();
+        let line = |line| without_time(line).to_owned();
+        said.lines().skip(1).map(line).collect()
+    }
+
+    /// The daemon goes away: what the client hears of it.
+    fn stop(state: &mut State) -> String {
+        let mut out = Vec::new();
+        state.stopped(Path::new("the log"), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Daemons go away until all that is in flight is suspected.
+    fn suspect(state: &mut State) {
+        for _ in 0..SUSPECT {
+            connect(state);
+            assert_eq!(stop(state), "");
+        }
+    }
+
+    /// What the daemon hears when it has said that it is alive.
+    fn survive(state: &mut State) -> Vec<String> {
+        let (ours, mut daemon) = UnixStream::pair().unwrap();
+        state.link = Some(ours);
+        state.survived();
+        state.link = None;
+        let mut said = String::new();
+        daemon.read_to_string(&mut said).unwrap();
+        let line = |line| without_time(line).to_owned();
+        said.lines().map(line).collect()
+    }
+
+    #[test]
+    fn request_that_stops_every_daemon_is_given_up_alone() {
+        let mut state = state(&[INITIALIZE, INITIALIZED, CALL, OTHER]);
+        state.unanswered.remove(0);
+        suspect(&mut state);
+        let mut said = String::new();
+        for _ in SUSPECT..MOST_STOPS {
+            assert_eq!(said, "");
+            assert_eq!(connect(&mut state), [INITIALIZE, INITIALIZED, CHECK]);
+            assert_eq!(survive(&mut state), ["!again 1", CALL, CHECK]);
+            said = stop(&mut state);
+        }
+        let answer: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(answer["id"], 1);
+        assert_eq!(answer["result"]["isError"], true);
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("session 's1' itself goes on"), "{text}");
+        connect(&mut state);
+        assert_eq!(survive(&mut state), ["!again 2", OTHER, CHECK]);
+        assert!(survive(&mut state).is_empty());
+        assert_eq!(stop(&mut state), "");
+        assert!(
+            connect(&mut state).contains(&OTHER.into()),
+            "it is not suspected any more"
+        );
+    }
+
+    #[test]
+    fn handshake_that_stops_every_daemon_is_given_up() {
+        let mut state = state(&[INITIALIZE]);
+        let mut said = String::new();
+        for _ in 0..MOST_STOPS {
+            assert_eq!(said, "");
+            assert_eq!(connect(&mut state), [INITIALIZE, CHECK]);
+            said = stop(&mut state);
+        }
+        assert!(
+            said.starts_with(r#"{"jsonrpc":"2.0","id":0,"error":"#),
+            "{said}"
+        );
+        assert_eq!(connect(&mut state), Vec::<String>::new());
+    }
+
+    #[test]
+    fn suspected_requests_are_replayed_one_by_one_while_the_daemon_lives() {
+        let mut state = state(&[CALL, OTHER, PING]);
+        suspect(&mut state);
+        assert_eq!(connect(&mut state), [CHECK]);
+        for (number, line) in [(0, CALL), (1, OTHER), (2, PING)] {
+            assert_eq!(
+                survive(&mut state),
+                [&format!("!again {number}"), line, CHECK]
+            );
+        }
+        assert!(survive(&mut state).is_empty());
+        assert_eq!(connect(&mut state), [CALL, OTHER, PING, CHECK]);
+    }
+
+    #[test]
+    fn request_is_not_suspected_when_a_daemon_goes_away_without_it() {
+        let mut state = state(&[CALL]);
+        for _ in 0..MOST_STOPS {
+            suspect(&mut state);
+            assert_eq!(connect(&mut state), [CHECK]);
+            assert_eq!(stop(&mut state), "");
+        }
+        assert_eq!(connect(&mut state), [CALL, CHECK]);
+    }
+
+    #[test]
+    fn request_is_not_suspected_when_a_daemon_lives_with_it() {
+        let mut state = state(&[CALL]);
+        for _ in 0..MOST_STOPS {
+            for _ in 1..SUSPECT {
+                connect(&mut state);
+                assert_eq!(stop(&mut state), "");
+            }
+            connect(&mut state);
+            assert!(survive(&mut state).is_empty());
+            assert_eq!(stop(&mut state), "");
+        }
+        assert_eq!(connect(&mut state), [CALL, CHECK]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Who has read how far in a session, so that two readers take nothing from each other.
+//!
+//! A client that is connected is a reader of its own. Whoever connects later goes on where clients
+//! before it have come; what was read while it was there already is still unread for it. All other
+//! callers of an agent are one reader.
+//!
+//! How far was read is written down when the answer has left the daemon, which may die before the client
+//! has it. So it is known from where each client's last request has read: said again, it reads the same
+//! again.
+
+use super::lines::Cursor;
+use super::mcp::front_of;
+use abide_session::read_cursors::Cursors;
+
+/// Callers that are not connected.
+const CALLERS: &str = "-";
+/// The furthest that any client has come: where the next one begins.
+const FURTHEST: &str = "*";
+/// Clients of which it is known how far they have come; the one that was added first is forgotten.
+const MOST: usize = 32;
+
+/// A reader.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// The client's connection, where it is one.
+    pub client: Option<&'a str>,
+    /// The connections of the agent that are there now.
+    pub connected: &'a [String],
+    /// Names the request that reads, where it may be said again.
+    pub request: Option<&'a str>,
+}
+
+impl Reader<'_> {
+    /// How far it has read.
+    pub fn position(self, cursors: &Cursors) -> Cursor {
+        self.begin(&Positions::read(cursors))
+    }
+
+    /// Where this request begins to read.
+    fn begin(self, known: &Positions) -> Cursor {
+        let again = self.request.and_then(|request| known.of(request));
+        let own = || known.of(self.name());
+        let first = || self.client.and_then(|_| known.of(FURTHEST));
+        again.or_else(own).or_else(first).unwrap_or_default()
+    }
+
+    /// It has read up to here.
+    pub fn remember(self, cursors: &mut Cursors, cursor: Cursor) {
+        let before = Positions::read(cursors);
+        let mut known = before.clone();
+        if self.client.is_some() {
+            let furthest = known.of(FURTHEST).unwrap_or_default();
+            for other in self.connected {
+                if known.of(other).is_none() {
+                    known.set(other, furthest);
+                }
+            }
+            if cursor.offset() >= furthest.offset() {
+                known.set(FURTHEST, cursor);
+            }
+        }
+        if let (Some(client), Some(request)) = (self.client, self.request)
+            && self.begin(&before) != cursor
+        {
+            known.0.retain(|(name, _)| front_of(name) != Some(client));
+            known.set(request, self.begin(&before));
+        }
+        known.set(self.name(), cursor);
+        if known != before {
+            *cursors = known.written();
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.client.unwrap_or(CALLERS)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Positions(Vec<(String, Cursor)>);
+
+impl Positions {
+    fn read(cursors: &Cursors) -> Self {
+        let read = |(name, cursor): &(String, String)| Some((name.clone(), cursor.parse().ok()?));
+        Positions(cursors.iter().filter_map(read).collect())
+    }
+
+    fn of(&self, name: &str) -> Option<Cursor> {
+        let known = self.0.iter().find(|(known, _)| known == name);
+        known.map(|(_, cursor)| *cursor)
+    }
+
+    fn set(&mut self, name: &str, cursor: Cursor) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = cursor,
+            None => self.0.push((name.to_owned(), cursor)),
+        }
+    }
+
+    fn written(&self) -> Cursors {
+        let is_client =
+            |name: &str| name != CALLERS && name != FURTHEST && front_of(name).is_none();
+        let names = self.0.iter().map(|(name, _)| name.as_str());
+        let clients: Vec<&str> = names.filter(|name| is_client(name)).collect();
+        let gone = &clients[..clients.len().saturating_sub(MOST)];
+        let kept = self
+            .0
+            .iter()
+            .filter(|(name, _)| !gone.contains(&front_of(name).unwrap_or(name)));
+        kept.map(|(name, cursor)| (name.clone(), cursor.to_string()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client<'a>(name: &'a str, connected: &'a [String]) -> Reader<'a> {
+        Reader {
+            client: Some(name),
+            connected,
+            request: None,
+        }
+    }
+
+    #[test]
+    fn nobody_takes_anything_from_anybody() {
+        let cursors = &mut Cursors::new();
+        let both = ["a".to_owned(), "b".to_owned()];
+        let (a, b) = (client("a", &both), client("b", &both));
+        let caller = Reader {
+            client: None,
+            connected: &both,
+            request: None,
+        };
+        a.remember(cursors, Cursor::at(5));
+        assert_eq!(a.position(cursors), Cursor::at(5));
+        assert_eq!(b.position(cursors), Cursor::at(0));
+        assert_eq!(caller.position(cursors), Cursor::at(0));
+        caller.remember(cursors, Cursor::at(3));
+        a.remember(cursors, Cursor::at(9));
+        assert_eq!(b.position(cursors), Cursor::at(0));
+        assert_eq!(caller.position(cursors), Cursor::at(3));
+        // Whoever comes later goes on where clients have come.
+        let alone = ["c".to_owned()];
+        assert_eq!(client("c", &alone).position(cursors), Cursor::at(9));
+    }
+
+    #[test]
+    fn a_request_that_is_said_again_reads_the_same_again() {
+        let cursors = &mut Cursors::new();
+        let keys = [1, 2, 3].map(|ordinal| crate::mcp::client::key("a", ordinal));
+        let [first, second, third] = keys.each_ref().map(|key| Reader {
+            request: Some(key),
+            ..client("a", &[])
+        });
+        first.remember(cursors, Cursor::at(5));
+        assert_eq!(first.position(cursors), Cursor::at(0));
+        first.remember(cursors, Cursor::at(7));
+        assert_eq!(first.position(cursors), Cursor::at(0));
+        assert_eq!(second.position(cursors), Cursor::at(7));
+        second.remember(cursors, Cursor::at(9));
+        assert_eq!(second.position(cursors), Cursor::at(7));
+        // What found nothing has nothing to read again.
+        third.remember(cursors, Cursor::at(9));
+        assert_eq!(second.position(cursors), Cursor::at(7));
+        assert_eq!(third.position(cursors), Cursor::at(9));
+        assert_eq!(client("a", &[]).position(cursors), Cursor::at(9));
+    }
+
+    #[test]
+    fn clients_without_number_are_not_remembered() {
+        let cursors = &mut Cursors::new();
+        for n in 0..100 {
+            let name = format!("front{n}");
+            let reader = Reader {
+                request: Some(&crate::mcp::client::key(&name, 7)),
+                ..client(&name, &[])
+            };
+            reader.remember(cursors, Cursor::at(n + 1));
+        }
+        assert_eq!(Positions::read(cursors).0.len(), 2 * MOST + 1);
+        let last = client("front99", &[]).position(cursors);
+        assert_eq!(last, Cursor::at(100));
+    }
+}

@@ -1,0 +1,224 @@
+//! The composition root: wires the engine to its sockets and runs the daemon until it is stopped.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::config::{Config, Handed, Places, TcpDoor};
+use abide_engine::{Handle, Runtime, entropy, secret, socket};
+use abide_session::{descriptors, mark, oom, private_file};
+use anyhow::{Context as _, bail};
+use tokio::net::TcpListener;
+
+use crate::socket_activation::{self, Sockets};
+use crate::{allocator, http, lock, mcp};
+
+/// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
+pub fn serve(
+    places: Places,
+    config: Config,
+    handed: Handed,
+    ready: Option<OwnedFd>,
+) -> anyhow::Result<()> {
+    let mut ready = ready.map(File::from);
+    descriptors::as_many_as_allowed();
+    oom::protect_this_process();
+    secret::keep_memory();
+    mark::note_own();
+    allocator::keep_large_blocks_apart();
+    let sockets =
+        Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
+    let served = lock::prepare(&places).and_then(|held| {
+        // One thread for everything that waits: a call crosses no thread on its way, which is what
+        // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let served = runtime.block_on(run(places, config, (handed, sockets), &mut ready));
+        runtime.shutdown_background();
+        drop(held);
+        served
+    });
+    if let (Err(e), Some(mut ready)) = (&served, ready.take()) {
+        let _ = write!(ready, "{e:#}");
+    }
+    served
+}
+
+/// The routes of an engine that has no socket.
+pub fn routes_within(runtime: &Runtime, places: Places) -> axum::Router {
+    let daemon = http::Daemon {
+        started_at: SystemClock.now().wall,
+        places,
+        tcp: http::Tcp::Off,
+    };
+    http::router(http::State::new(runtime.handle.clone(), daemon))
+}
+
+async fn run(
+    places: Places,
+    config: Config,
+    (handed, mut sockets): (Handed, Sockets),
+    ready: &mut Option<File>,
+) -> anyhow::Result<()> {
+    let started_at = SystemClock.now().wall;
+    let mut runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    if !runtime.ready().await {
+        return runtime.stopped().await;
+    }
+    let handle = runtime.handle.clone();
+    let seal = Arc::new(mcp::Seal::new(seal(&places.state.join("seal"))?));
+    tell_version(&places, &handed)?;
+    let http_listener = listen(&places.http_socket(), &mut sockets)?;
+    let mcp_listener = listen(&places.mcp_socket(), &mut sockets)?;
+    if let Some(elsewhere) = sockets.left() {
+        bail!(
+            "a socket was handed over that listens at {}, but clients look for {}",
+            elsewhere.display(),
+            places.http_socket().display()
+        );
+    }
+    let (tcp, tcp_listener) = open_tcp(&places, handle.config().http).await;
+    let daemon = http::Daemon {
+        started_at,
+        places: places.clone(),
+        tcp,
+    };
+    let state = http::State::new(handle.clone(), daemon);
+    if let Some((listener, token)) = tcp_listener {
+        let served = http::serve_tcp(listener, state.clone(), seal.clone(), token);
+        tokio::spawn(served);
+    }
+    tokio::spawn(http::serve(http_listener, state));
+    tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
+    tokio::spawn(stop_on_signal(handle));
+    if let Some(mut ready) = ready.take() {
+        write!(ready, "ready")?;
+    }
+    socket_activation::say_ready(&handed);
+    tracing::info!(
+        "abide {} is ready, process {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id()
+    );
+    let ended = runtime.stopped().await;
+    let _ = std::fs::remove_file(places.http_address());
+    // Whoever opened the sockets for us goes on listening there, and starts the next daemon.
+    if handed.sockets == 0 {
+        let _ = std::fs::remove_file(places.http_socket());
+        let _ = std::fs::remove_file(places.mcp_socket());
+    }
+    tracing::info!("stopped; sessions go on");
+    ended
+}
+
+/// Lets those who come later know that a newer one may take our place. Whoever handed us our sockets also
+/// decides who gets them next.
+fn tell_version(places: &Places, handed: &Handed) -> anyhow::Result<()> {
+    let path = places.daemon_version();
+    let told = match handed.sockets {
+        0 => secret::write(&path, env!("CARGO_PKG_VERSION")),
+        _ => std::fs::remove_file(&path).or_else(|fault| match fault.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(fault),
+        }),
+    };
+    told.with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Listens at `path`, or takes the socket that listens there already for us.
+fn listen(path: &Path, handed: &mut Sockets) -> anyhow::Result<tokio::net::UnixListener> {
+    let listener = match handed.at(path) {
+        Some(listener) => listener,
+        None => {
+            socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?
+        }
+    };
+    listener.set_nonblocking(true)?;
+    Ok(tokio::net::UnixListener::from_std(listener)?)
+}
+
+/// Opens the door over TCP, where one is wanted. A daemon without it still serves everybody else, so
+/// one that cannot be opened is said and no more.
+async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpListener, String)>) {
+    let _ = std::fs::remove_file(places.http_address());
+    let TcpDoor::At(wanted) = door else {
+        return (http::Tcp::Off, None);
+    };
+    let opened = async {
+        let token = secret::token(&places.token())?;
+        let listener = bind(places, wanted).await?;
+        let address = listener.local_addr()?;
+        secret::write(&places.http_address(), &address.to_string())?;
+        secret::write(&places.last_address(), &address.to_string())?;
+        Ok::<_, io::Error>((address, listener, token))
+    };
+    match opened.await {
+        Ok((address, listener, token)) => {
+            if !address.ip().is_loopback() {
+                tracing::warn!(
+                    "HTTP is served at {address}, which other machines may reach; anyone with the \
+                     token can run commands here, and the token travels unencrypted"
+                );
+            }
+            (http::Tcp::At(address), Some((listener, token)))
+        }
+        Err(fault) => {
+            let why = format!("HTTP cannot be served at {wanted}: {fault}");
+            tracing::error!("{why}");
+            (http::Tcp::Failed(why), None)
+        }
+    }
+}
+
+/// Where any port will do, the one of the last time is taken if it is free, so that a page that is
+/// still open finds its daemon again.
+async fn bind(places: &Places, wanted: SocketAddr) -> io::Result<TcpListener> {
+    let last = std::fs::read_to_string(places.last_address()).ok();
+    let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
+    if wanted.port() == 0
+        && let Some(last) = last.filter(|last| last.ip() == wanted.ip())
+        && let Ok(listener) = TcpListener::bind(last).await
+    {
+        return Ok(listener);
+    }
+    TcpListener::bind(wanted).await
+}
+
+/// The key that seals what is handed to clients and comes back; it outlives the daemon.
+fn seal(path: &Path) -> anyhow::Result<[u8; 32]> {
+    if let Ok(bytes) = std::fs::read(path)
+        && let Ok(seal) = bytes.try_into()
+    {
+        return Ok(seal);
+    }
+    let mut seal = [0; 32];
+    entropy::fill(&mut seal);
+    private_file::open(path)?.write_all(&seal)?;
+    Ok(seal)
+}
+
+async fn stop_on_signal(handle: Handle) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut int)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
+        return;
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    handle.stop().await;
+}
+
+/// Whether the peer is the owner of this daemon.
+pub fn is_owner(stream: &impl AsFd) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}

@@ -1,0 +1,385 @@
+//! `until`: what an agent wrote becomes a condition, or one sentence that says what is wrong with it.
+
+use std::net::Ipv6Addr;
+
+use abide_core::SessionId;
+use serde_json::{Map, Value, json};
+
+use super::{BadInput, Context};
+use abide_engine::Handle;
+use abide_engine::probe::{
+    self, Command, Condition, File, FileState, Fingerprint, SessionWant, Url,
+};
+use abide_engine::web::Address;
+
+/// Simple conditions within one.
+const MOST_LEAVES: usize = 32;
+/// `all` and `any` within each other.
+const MOST_DEPTH: usize = 4;
+/// Seconds between two looks of a command, where it does not say.
+const EVERY: f64 = 2.0;
+const LEAST_EVERY: f64 = 0.1;
+const MOST_EVERY: f64 = 86_400.0;
+
+/// What a condition may be of.
+pub(super) const KINDS: [&str; 7] = ["port", "url", "file", "session", "command", "all", "any"];
+
+/// Reads a condition. Nothing is started where this fails.
+pub(super) fn read(
+    given: Value,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Condition, BadInput> {
+    let reader = Reader { context, handle };
+    let condition = reader.condition(given, "until", 0)?;
+    if condition.leaves() > MOST_LEAVES {
+        return Err(BadInput(format!(
+            "`until` must be made of at most {MOST_LEAVES} conditions; got {}.",
+            condition.leaves()
+        )));
+    }
+    Ok(condition)
+}
+
+/// A condition in the words in which it is given.
+pub(crate) fn written(condition: &Condition) -> Value {
+    let mut written = match condition {
+        Condition::Port { host: None, port } => json!({"port": port}),
+        Condition::Port {
+            host: Some(host),
+            port,
+        } => json!({"port": format!("{host}:{port}")}),
+        Condition::Url(wanted) => {
+            json!({"url": wanted.url, "status": wanted.status, "body": wanted.body})
+        }
+        Condition::File(wanted) => {
+            let is = match wanted.is {
+                FileState::Present => "present",
+                FileState::Gone => "gone",
+                FileState::Changed { .. } => "changed",
+            };
+            json!({"file": wanted.path.to_string_lossy(), "is": is, "matches": wanted.matches})
+        }
+        Condition::Session { session, want } => match want {
+            SessionWant::Ended => json!({"session": session.to_string(), "is": "ended"}),
+            SessionWant::Output(pattern) => {
+                json!({"session": session.to_string(), "output": pattern})
+            }
+        },
+        Condition::Command(wanted) => {
+            json!({"command": wanted.command, "every": wanted.every_ms as f64 / 1_000.0})
+        }
+        Condition::All(parts) => json!({"all": parts.iter().map(written).collect::<Vec<_>>()}),
+        Condition::Any(parts) => json!({"any": parts.iter().map(written).collect::<Vec<_>>()}),
+    };
+    if let Value::Object(fields) = &mut written {
+        fields.retain(|_, value| !value.is_null());
+    }
+    written
+}
+
+struct Reader<'a> {
+    context: &'a Context,
+    handle: &'a Handle,
+}
+
+impl Reader<'_> {
+    fn condition(&self, given: Value, at: &str, depth: usize) -> Result<Condition, BadInput> {
+        let fields = match given {
+            Value::Object(fields) => fields,
+            // Some clients send what is inside as text.
+            Value::String(text) => match serde_json::from_str(&text) {
+                Ok(Value::Object(fields)) => fields,
+                _ => return Err(wrong(at, "an object", &Value::String(text))),
+            },
+            other => return Err(wrong(at, "an object", &other)),
+        };
+        let mut named: Vec<&str> = KINDS
+            .into_iter()
+            .filter(|kind| has(&fields, kind))
+            .collect();
+        if named.is_empty() {
+            // What is there but null is wrong in its own words.
+            named.extend(KINDS.iter().filter(|kind| fields.contains_key(**kind)));
+        }
+        let [kind] = named[..] else {
+            return Err(BadInput(format!(
+                "`{at}` must name exactly one of port, url, file, session, command, all or any; got {}.",
+                match named.is_empty() {
+                    false => named.join(" and "),
+                    true => fields
+                        .keys()
+                        .next()
+                        .map_or("none".into(), |name| shown(name)),
+                }
+            )));
+        };
+        match kind {
+            "port" => port(fields, at),
+            "url" => url(fields, at),
+            "file" => self.file(fields, at),
+            "session" => self.session(fields, at),
+            "command" => self.command(fields, at),
+            _ => self.several(fields, kind, at, depth),
+        }
+    }
+
+    fn several(
+        &self,
+        mut fields: Map<String, Value>,
+        kind: &str,
+        at: &str,
+        depth: usize,
+    ) -> Result<Condition, BadInput> {
+        let list = fields.remove(kind).unwrap_or_default();
+        nothing_else(fields, at, kind)?;
+        let at = &format!("{at}.{kind}");
+        let Value::Array(list) = list else {
+            return Err(wrong(at, "a list of conditions", &list));
+        };
+        if list.is_empty() {
+            return Err(BadInput(format!(
+                "`{at}` must hold at least one condition; got none."
+            )));
+        }
+        if depth + 1 >= MOST_DEPTH {
+            return Err(BadInput(format!(
+                "`{at}` must not be nested deeper than {MOST_DEPTH}."
+            )));
+        }
+        let parts = list.into_iter().enumerate();
+        let parts: Vec<Condition> = parts
+            .map(|(n, part)| self.condition(part, &format!("{at}[{n}]"), depth + 1))
+            .collect::<Result<_, _>>()?;
+        Ok(if kind == "all" {
+            Condition::All(parts)
+        } else {
+            Condition::Any(parts)
+        })
+    }
+
+    fn file(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
+        let here = &format!("{at}.file");
+        let path = text(fields.remove("file"), here)?;
+        if path.is_empty() || path.contains('\0') {
+            return Err(wrong(here, "a path", &Value::String(path)));
+        }
+        let path = super::args::full_path(&path, self.context);
+        let is = fields.remove("is").unwrap_or(Value::Null);
+        let is = match is.as_str() {
+            None if is.is_null() => FileState::Present,
+            Some("present") => FileState::Present,
+            Some("gone") => FileState::Gone,
+            Some("changed") => FileState::Changed {
+                from: match self.context.files_before.get(&path) {
+                    Some(before) => *before,
+                    None => Fingerprint::of(&path).ok().flatten(),
+                },
+            },
+            _ => return Err(wrong(&format!("{at}.is"), "present, gone or changed", &is)),
+        };
+        let matches = pattern(fields.remove("matches"), &format!("{at}.matches"))?;
+        if matches.is_some() && is == FileState::Gone {
+            return Err(BadInput(format!(
+                "`{at}.matches` has no meaning for a file that is to be gone; leave one of them out."
+            )));
+        }
+        nothing_else(fields, at, "file, is, matches")?;
+        Ok(Condition::File(File { path, is, matches }))
+    }
+
+    fn session(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
+        let here = &format!("{at}.session");
+        let given = text(fields.remove("session"), here)?;
+        let session: Option<SessionId> = given.parse().ok();
+        let published = self.handle.published();
+        let known = session.and_then(|id| published.session(id));
+        let own = |view: &std::sync::Arc<abide_engine::SessionView>| {
+            let everybody = self.context.sees_all;
+            view.visible_to((!everybody).then_some(&self.context.agent))
+        };
+        let Some(view) = known.filter(own) else {
+            return Err(BadInput(format!(
+                "`{here}`: Session '{}' not found",
+                shown(&given)
+            )));
+        };
+        let is = fields.remove("is").unwrap_or(Value::Null);
+        let output = pattern(fields.remove("output"), &format!("{at}.output"))?;
+        let want = match (is.as_str(), output) {
+            (None, None) if is.is_null() => SessionWant::Ended,
+            (Some("ended"), None) => SessionWant::Ended,
+            (None, Some(output)) if is.is_null() => SessionWant::Output(output),
+            (Some("ended"), Some(_)) => {
+                return Err(BadInput(format!(
+                    "`{at}` takes `is` or `output`, not both; use `all` or `any` for both."
+                )));
+            }
+            _ => return Err(wrong(&format!("{at}.is"), "ended", &is)),
+        };
+        nothing_else(fields, at, "session, is, output")?;
+        Ok(Condition::Session {
+            session: view.id,
+            want,
+        })
+    }
+
+    fn command(&self, mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
+        let here = &format!("{at}.command");
+        let command = text(fields.remove("command"), here)?;
+        if command.trim().is_empty() || command.contains('\0') {
+            return Err(wrong(here, "a command line", &Value::String(command)));
+        }
+        let every = match fields.remove("every").filter(|value| !value.is_null()) {
+            None => EVERY,
+            Some(value) => match value.as_f64() {
+                Some(secs) if (LEAST_EVERY..=MOST_EVERY).contains(&secs) => secs,
+                _ => {
+                    let at = format!("{at}.every");
+                    return Err(wrong(&at, "a number of seconds from 0.1 to 86400", &value));
+                }
+            },
+        };
+        nothing_else(fields, at, "command, every")?;
+        let mut env = self.context.env.iter();
+        let search_path = env.find(|(name, _)| name == "PATH");
+        Ok(Condition::Command(Command {
+            command,
+            shell: self.handle.config().shell.clone(),
+            cwd: self.context.root.clone(),
+            search_path: search_path.map(|(_, path)| path.to_string_lossy().into_owned()),
+            every_ms: (every * 1_000.0) as u64,
+        }))
+    }
+}
+
+fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
+    const ALLOWED: &str = "a port from 1 to 65535, such as 3000 or \"host:3000\"";
+    let given = fields.remove("port").unwrap_or_default();
+    nothing_else(fields, at, "port")?;
+    let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+    let found = match &given {
+        Value::Number(given) => {
+            let port = given.as_u64().or_else(|| {
+                given
+                    .as_f64()
+                    .filter(|n| n.fract() == 0.0 && (0.0..1e6).contains(n))
+                    .map(|n| n as u64)
+            });
+            port.and_then(|port| u16::try_from(port).ok())
+                .filter(|p| *p > 0)
+                .map(|p| (None, p))
+        }
+        Value::String(text) => match text.trim().rsplit_once(':') {
+            None => number(text.trim()).map(|port| (None, port)),
+            Some((host, port)) => number(port)
+                .filter(|_| is_host(host))
+                .map(|port| (Some(host.to_owned()), port)),
+        },
+        _ => None,
+    };
+    let here = format!("{at}.port");
+    let (host, port) = found.ok_or_else(|| wrong(&here, ALLOWED, &given))?;
+    Ok(Condition::Port { host, port })
+}
+
+/// A name or an address; one with colons is of IPv6, with brackets or without.
+fn is_host(text: &str) -> bool {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    match bare.contains(':') {
+        true => bare.parse::<Ipv6Addr>().is_ok(),
+        false => !bare.is_empty() && !bare.contains(|c: char| c.is_whitespace() || c == '/'),
+    }
+}
+
+fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
+    let here = &format!("{at}.url");
+    let given = text(fields.remove("url"), here)?;
+    let status = match fields.remove("status").filter(|value| !value.is_null()) {
+        None => None,
+        Some(value) => {
+            let status = value.as_u64().and_then(|n| u16::try_from(n).ok());
+            let status = status.filter(|n| (100..=599).contains(n));
+            let at = format!("{at}.status");
+            Some(status.ok_or_else(|| wrong(&at, "a status from 100 to 599", &value))?)
+        }
+    };
+    let body = pattern(fields.remove("body"), &format!("{at}.body"))?;
+    nothing_else(fields, at, "url, status, body")?;
+    let bad = || {
+        wrong(
+            here,
+            "an address such as http://localhost:3000/health",
+            &given.clone().into(),
+        )
+    };
+    let address = Address::read(&given).ok_or_else(bad)?;
+    Ok(Condition::Url(Url {
+        tls: address.tls,
+        // It is used and never shown.
+        url: match address.login {
+            Some(_) => address.to_string(),
+            None => given,
+        },
+        login: address.login,
+        host: address.host,
+        port: address.port,
+        path: address.path,
+        status,
+        body,
+    }))
+}
+
+fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
+    let Some(given) = given.filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    let text = text(Some(given), at)?;
+    match probe::pattern(&text) {
+        Ok(_) => Ok(Some(text)),
+        Err(e) => {
+            let why = e.to_string();
+            let why = why
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .trim_start_matches("error: ");
+            Err(BadInput(format!(
+                "`{at}` must be a regular expression; got {}: {why}.",
+                shown(&text)
+            )))
+        }
+    }
+}
+
+fn has(fields: &Map<String, Value>, name: &str) -> bool {
+    fields.get(name).is_some_and(|value| !value.is_null())
+}
+
+fn text(given: Option<Value>, at: &str) -> Result<String, BadInput> {
+    match given {
+        Some(Value::String(text)) => Ok(text),
+        other => Err(wrong(at, "text", &other.unwrap_or_default())),
+    }
+}
+
+fn nothing_else(fields: Map<String, Value>, at: &str, known: &str) -> Result<(), BadInput> {
+    match fields.into_iter().find(|(_, value)| !value.is_null()) {
+        None => Ok(()),
+        Some((field, _)) => Err(BadInput(format!(
+            "`{at}.{}` is not a field of this condition; the fields are {known}.",
+            shown(&field)
+        ))),
+    }
+}
+
+fn wrong(at: &str, allowed: &str, given: &Value) -> BadInput {
+    BadInput(format!(
+        "`{at}` must be {allowed}; got {}.",
+        shown(&given.to_string())
+    ))
+}
+
+fn shown(text: &str) -> String {
+    super::args::shown_text(text)
+}

@@ -1,0 +1,125 @@
+//! `execute_command`: run as long as it shows life, and ask before giving up.
+
+use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
+use serde_json::{Map, Value, json};
+
+use super::output;
+use super::report::{self, OutputLimits};
+use super::{Args, BadInput, Context, ToolResult, key};
+use abide_engine::config::Config;
+use abide_engine::{Handle, Launch};
+
+pub(super) const FIELDS: &str =
+    "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
+
+/// What the result needs to know of the arguments.
+pub(super) struct Execute {
+    idle: Millis,
+    output: OutputLimits,
+}
+
+pub(super) fn read(
+    arguments: Map<String, Value>,
+    context: &Context,
+    config: &Config,
+) -> Result<(Run, Launch, Execute), BadInput> {
+    let mut args = Args::new(arguments);
+    let command = args.text("command")?.unwrap_or_default();
+    if command.trim().is_empty() {
+        return Err(BadInput("ERROR: Command cannot be empty.".into()));
+    }
+    let idle = args.seconds("timeout")?.unwrap_or(limit::IDLE_DEFAULT);
+    let (launch, output) = report::read_common(&mut args, context, config)?;
+    let run = Run {
+        command: command.into(),
+        deadline: None,
+        idle: Some(idle),
+        inactivity: None,
+        asking: context.asking,
+        standby: context.standby,
+        detach: false,
+        key: key(&mut args, context)?,
+    };
+    args.finish(FIELDS)?;
+    Ok((run, launch, Execute { idle, output }))
+}
+
+impl Execute {
+    pub(super) async fn result(
+        &self,
+        handle: &Handle,
+        outcome: Outcome,
+        standby: Option<Millis>,
+    ) -> ToolResult {
+        let Some(view) = report::session_of(handle, &outcome) else {
+            return report::vanished();
+        };
+        let running = matches!(outcome, Outcome::Running(..));
+        let written = report::one_stream(&view, &self.output).await;
+        let mut facts = report::session_facts(&view, running);
+        let mut last = None;
+        let mut error = None;
+        match &outcome {
+            Outcome::Declined(_, idle) => {
+                error = Some(format!("command execution timeout: no output for {idle}"));
+            }
+            Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
+            Outcome::Running(_, WhyRunning::Undying) => {
+                last = report::undying(&view, &mut facts);
+                report::kernel_facts(&view, &mut facts).await;
+            }
+            Outcome::Running(_, WhyRunning::NobodyToAsk) => {
+                let note = report::still_running(&view, standby, &mut facts);
+                // The limit may have been moved since the call was made.
+                let idle = view.state.idle.unwrap_or(self.idle);
+                last = Some(format!(
+                    "[still running: no output for {idle} and nobody can be asked. {note}]"
+                ));
+                report::kernel_facts(&view, &mut facts).await;
+            }
+            Outcome::Running(_, WhyRunning::Standby) => {
+                let note = report::still_running(&view, standby, &mut facts);
+                let cut = standby.map(report::cut_at).unwrap_or_default();
+                last = Some(format!("[still running; this call waited {cut}. {note}]"));
+                report::kernel_facts(&view, &mut facts).await;
+            }
+            _ => match report::fault(&view) {
+                Some(fault) => error = Some(fault.to_string()),
+                None => last = Some(abide_engine::text::ending_line(&view)),
+            },
+        }
+        let mut unread = output::unread(&view, &[&written]);
+        if error.is_none() {
+            error = unread.take();
+        }
+        let quota = handle.config().log_quota;
+        let notes = [
+            report::shortened("output", &written.digested, view.id),
+            report::leftovers(&view, &mut facts),
+            output::lost(&view, quota, &[&written], &mut facts),
+            unread,
+        ];
+        let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
+        // How it stands with the command is said last, where one looks for it.
+        let lines: Vec<String> = notes.chain(last).collect();
+        let mut text = String::new();
+        if let Some(error) = &error {
+            facts.insert("error".into(), json!(error));
+            text.push_str(error);
+            text.push('\n');
+        }
+        if !written.digested.text.is_empty() {
+            text.push_str(&written.digested.text);
+            text.push('\n');
+        }
+        text.push_str(&lines.join("\n"));
+        text.truncate(text.trim_end_matches('\n').len());
+        report::mask_processes(&mut facts, |text| self.output.mask(text));
+        ToolResult {
+            text: self.output.mask(text),
+            facts,
+            is_error: error.is_some(),
+        }
+        .sealed()
+    }
+}

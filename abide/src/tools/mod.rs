@@ -1,0 +1,597 @@
+//! The tools, once for every door: their descriptions and schemas, the check of their arguments, and
+//! the text and facts of their results.
+
+mod args;
+mod condition;
+mod describe;
+mod execute;
+mod messages;
+mod output;
+mod question;
+mod report;
+mod shell;
+mod tally;
+mod terminal;
+mod timer;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use abide_core::message::{About, Told};
+use abide_core::request::Caller;
+use abide_core::timer::{Status, Why};
+use abide_core::wait::Asking;
+use abide_core::{
+    Agent, Conversation, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId,
+};
+use serde_json::{Map, Value};
+
+pub(crate) use args::shown_text as shown;
+pub use args::{Args, BadInput};
+pub(crate) use condition::written as written_condition;
+pub use describe::{Described, Power, all, named};
+pub use question::{question_facts, question_text};
+pub(crate) use report::{count_again, leftovers, session_facts};
+pub(crate) use tally::{BOUNDS, tallied};
+pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
+pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
+
+use abide_engine::probe::{Condition, Fingerprint};
+use abide_engine::{Handle, Pending, QuestionView, Step};
+use abide_session::frame::InheritedLimits;
+use std::sync::Arc;
+
+/// Everything a call brings besides its arguments.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// On whose behalf.
+    pub agent: Agent,
+    /// Where commands run that name no folder.
+    pub root: PathBuf,
+    /// The environment that commands inherit.
+    pub env: Arc<[(OsString, OsString)]>,
+    /// Whether, and how, this door itself reaches a person when a command is idle.
+    pub asking: Asking,
+    /// The client's own call limit, less a margin: the answer must be there by then.
+    pub standby: Option<Millis>,
+    /// Names this very request, so that taking it up again never runs a command twice.
+    pub request_key: Option<String>,
+    /// The agent's conversation that it speaks in, where that is known.
+    pub conversation: Option<Conversation>,
+    /// The connection of the client that calls, for as long as that lives. `None`: it has none.
+    pub client: Option<String>,
+    /// A person calls, who may know of every agent's sessions.
+    pub sees_all: bool,
+    /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
+    pub heritage: Option<InheritedLimits>,
+    /// How files were when the caller began to wait for a change of them; the others are looked at now.
+    pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
+}
+
+impl Context {
+    /// The agent that calls, in its conversation.
+    fn caller(&self) -> Caller {
+        Caller {
+            agent: Some(self.agent.clone()),
+            conversation: self.conversation.clone(),
+        }
+    }
+}
+
+/// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
+/// clients show the model nothing else.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolResult {
+    /// What a model reads.
+    pub text: String,
+    /// The same as fields.
+    pub facts: Map<String, Value>,
+    /// Whether the call failed as a call (an exit code that is not 0 is no failure).
+    pub is_error: bool,
+}
+
+/// Why a call was not taken up. It changed nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NotCalled {
+    /// There is no such tool.
+    #[error("there is no tool '{0}'; the tools are {1}")]
+    UnknownTool(String, String),
+    /// Its arguments are not right.
+    #[error(transparent)]
+    BadInput(#[from] BadInput),
+}
+
+/// A tool call under way.
+pub struct ToolCall {
+    handle: Handle,
+    way: Way,
+    /// Whose messages the result may tell.
+    reader: Option<Caller>,
+    /// What the result itself tells: messages about it are not told below.
+    tells: Vec<About>,
+    /// The result, while messages are being added to it.
+    ready: Option<ToolResult>,
+    /// The messages that the result tells besides.
+    appended: Option<(Pending, Vec<Told>)>,
+    remains: Remains,
+    timed: Option<tally::Timed>,
+}
+
+/// How a call comes to its result.
+enum Way {
+    /// The core decides when it is answered, and may ask a person before.
+    Decided(Box<Decided>),
+    /// It is done step by step, and nobody is asked.
+    Done(Pin<Box<dyn Future<Output = Option<Finished>> + Send>>),
+}
+
+/// A result, and what was held for it.
+struct Finished {
+    result: ToolResult,
+    /// What messages may be about that need not be told with this result.
+    tells: Option<About>,
+    remains: Remains,
+}
+
+impl From<ToolResult> for Finished {
+    fn from(result: ToolResult) -> Self {
+        Finished {
+            result,
+            tells: None,
+            remains: Remains::default(),
+        }
+    }
+}
+
+/// What was held for a result, and is let go of when that has been sent: to close files, and to write
+/// down what was told, takes time that nobody has to wait for.
+#[derive(Default)]
+struct Remains(Option<Box<dyn Send>>);
+
+impl Finished {
+    /// Its text says how this session ended, where it has.
+    fn telling_end_of(self, session: Option<SessionId>) -> Self {
+        Finished {
+            tells: session.map(About::Session),
+            ..self
+        }
+    }
+
+    /// Holds something more, which goes last.
+    fn with(self, held: impl Send + 'static) -> Self {
+        Finished {
+            remains: Remains::of((self.remains, held)),
+            ..self
+        }
+    }
+}
+
+impl Remains {
+    fn of(held: impl Send + 'static) -> Self {
+        Remains(Some(Box::new(held)))
+    }
+}
+
+impl fmt::Debug for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Remains").field(&self.0.is_some()).finish()
+    }
+}
+
+struct Decided {
+    handle: Handle,
+    pending: Pending,
+    tool: Tool,
+    standby: Option<Millis>,
+    session: Option<SessionId>,
+    /// The answer, while the result is being made of it.
+    outcome: Option<Outcome>,
+    /// What the answer tells.
+    tells: Vec<About>,
+}
+
+/// Says that a result has been sent, and with it every message it tells. Where this is dropped
+/// instead, they are told again.
+pub struct Receipt(ToolCall);
+
+impl Receipt {
+    /// It has.
+    pub fn delivered(self) {
+        let call = self.0;
+        if let Way::Decided(call) = call.way {
+            call.pending.delivered();
+        }
+        if let Some((appended, _)) = call.appended {
+            appended.delivered();
+        }
+        drop(call.remains);
+    }
+}
+
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Receipt").finish_non_exhaustive()
+    }
+}
+
+/// Which tool, with what its result needs to know of the arguments.
+enum Tool {
+    Shell(shell::Shell),
+    Execute(execute::Execute),
+    Timer(timer::TimerTool),
+    ReadMessages(messages::ReadMessages),
+}
+
+/// What a tool call hears.
+pub enum ToolStep {
+    /// The session it works on.
+    Accepted(SessionId),
+    /// A question was put to people.
+    Asked(Arc<QuestionView>),
+    /// It was answered or withdrawn.
+    Closed(QuestionId),
+    /// The outcome is there, and the next step renders the result of it. A caller that has no room for a result
+    /// takes that step later. Calls that read and write step by step leave this out.
+    Ended,
+    /// The result.
+    Done(ToolResult),
+}
+
+/// Checks the arguments and makes the call. Nothing is started where this returns an error.
+pub async fn begin(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+) -> Result<ToolCall, NotCalled> {
+    let timed = tally::Timed::begin(name);
+    let standby = context.standby;
+    let (request, launch, tool) = match name {
+        "shell" => {
+            let (run, launch, shell) = shell::read(arguments, &context, handle.config())?;
+            (Request::Run(run), Some(launch), Tool::Shell(shell))
+        }
+        "execute_command" => {
+            let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
+            (Request::Run(run), Some(launch), Tool::Execute(execute))
+        }
+        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
+            let (request, timer) = {
+                let agent = Some(context.agent.clone());
+                let tells = timer::Tells::to(handle, &context);
+                timer::read(name, arguments, &context, handle, agent, tells)?
+            };
+            (Request::Timer(request), None, Tool::Timer(timer))
+        }
+        "read_messages" => {
+            let (request, read) = messages::read(arguments, &context)?;
+            (request, None, Tool::ReadMessages(read))
+        }
+        "terminal_session" => {
+            let action = terminal::read(arguments, &context, handle.config())?;
+            let reader = Some(context.caller());
+            let desk = terminal::Desk {
+                handle: handle.clone(),
+                context,
+            };
+            let way = Way::Done(Box::pin(terminal::perform(action, desk)));
+            return Ok(ToolCall::new(handle, way, reader).timed(timed));
+        }
+        _ => {
+            let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
+            return Err(NotCalled::UnknownTool(name.into(), known.join(", ")));
+        }
+    };
+    let caller = context.caller();
+    let pending = handle.call(caller.clone(), request, launch).await;
+    let decided = Decided::new(handle, pending, tool, standby);
+    let call = ToolCall::new(handle, Way::Decided(decided), Some(caller));
+    Ok(call.timed(timed))
+}
+
+/// The same for timers, on behalf of a person or of a program: no message is told on the way, and
+/// reading one is not noted as its agent's asking.
+pub async fn begin_quietly(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+    caller: Caller,
+) -> Result<ToolCall, NotCalled> {
+    let standby = context.standby;
+    let (agent, tells) = (caller.agent.clone(), timer::Tells::ByMessage);
+    let read = timer::read(name, arguments, &context, handle, agent, tells);
+    let (mut request, timer) = read?;
+    if let abide_core::timer::Request::Read { asks, .. } = &mut request {
+        *asks = false;
+    }
+    let pending = handle.call(caller, Request::Timer(request), None).await;
+    let decided = Decided::new(handle, pending, Tool::Timer(timer), standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), None))
+}
+
+/// Many timers for one call.
+pub(crate) fn many_timers(
+    all: Vec<Value>,
+    context: &Context,
+    handle: &Handle,
+) -> Result<abide_core::timer::Request, BadInput> {
+    timer::many(all, context, handle)
+}
+
+/// A condition as somebody wrote it.
+pub(crate) fn condition(
+    given: Value,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Condition, BadInput> {
+    condition::read(given, context, handle)
+}
+
+/// Takes a call up again that returned to ask a person: waits for the same session, with the same
+/// arguments, and starts nothing.
+pub async fn resume(
+    handle: &Handle,
+    name: &str,
+    arguments: Map<String, Value>,
+    context: Context,
+    session: SessionId,
+) -> Result<ToolCall, NotCalled> {
+    let standby = context.standby;
+    let tool = match name {
+        "shell" => Tool::Shell(shell::read(arguments, &context, handle.config())?.2),
+        _ => Tool::Execute(execute::read(arguments, &context, handle.config())?.2),
+    };
+    let asking = match &tool {
+        Tool::Shell(_) => Asking::Never,
+        Tool::Execute(_) => context.asking,
+        Tool::Timer(_) | Tool::ReadMessages(_) => Asking::Never,
+    };
+    let caller = context.caller();
+    let request = Request::Join {
+        session,
+        asking,
+        standby,
+    };
+    let pending = handle.call(caller.clone(), request, None).await;
+    let decided = Decided::new(handle, pending, tool, standby);
+    Ok(ToolCall::new(handle, Way::Decided(decided), Some(caller)))
+}
+
+impl ToolCall {
+    fn new(handle: &Handle, way: Way, reader: Option<Caller>) -> Self {
+        ToolCall {
+            handle: handle.clone(),
+            way,
+            reader,
+            tells: Vec::new(),
+            ready: None,
+            appended: None,
+            remains: Remains::default(),
+            timed: None,
+        }
+    }
+
+    /// Counts how long it takes from `timed` on.
+    fn timed(mut self, timed: Option<tally::Timed>) -> Self {
+        self.timed = timed;
+        self
+    }
+
+    /// Tells no messages with the result.
+    pub fn be_quiet(&mut self) {
+        self.reader = None;
+    }
+
+    /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
+    /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
+    pub async fn next(&mut self) -> Option<ToolStep> {
+        if self.ready.is_none() {
+            let step = match &mut self.way {
+                Way::Decided(call) => {
+                    let step = call.next().await?;
+                    self.tells = std::mem::take(&mut call.tells);
+                    step
+                }
+                Way::Done(work) => {
+                    let finished = work.await?;
+                    self.remains = finished.remains;
+                    self.tells.extend(finished.tells);
+                    ToolStep::Done(finished.result)
+                }
+            };
+            match step {
+                ToolStep::Done(result) => {
+                    if let Some(timed) = self.timed.take() {
+                        timed.end();
+                    }
+                    self.ready = Some(result);
+                }
+                step => return Some(step),
+            }
+        }
+        self.take_messages().await;
+        let mut result = self.ready.take()?;
+        if let Some((_, messages)) = &self.appended
+            && messages.iter().any(|message| !message.known)
+        {
+            let (text, list) = messages::told(&self.handle, messages);
+            result.text.push_str("\n\n");
+            result.text.push_str(&text);
+            result.facts.insert("messages".into(), list);
+            result = result.sealed();
+        }
+        Some(ToolStep::Done(result))
+    }
+
+    /// The result, whatever is asked on the way, for nobody in particular: it tells no messages.
+    pub async fn result_only(mut self) -> Option<ToolResult> {
+        self.be_quiet();
+        self.to_result().await
+    }
+
+    /// The result, whatever is asked on the way.
+    pub async fn to_result(&mut self) -> Option<ToolResult> {
+        loop {
+            if let ToolStep::Done(result) = self.next().await? {
+                return Some(result);
+            }
+        }
+    }
+
+    /// Any result tells the messages that wait for the agent.
+    async fn take_messages(&mut self) {
+        let Some(caller) = self.reader.clone() else {
+            return;
+        };
+        let reads =
+            matches!(&self.way, Way::Decided(call) if matches!(call.tool, Tool::ReadMessages(_)));
+        if reads || self.appended.is_some() || !self.handle.published().any_unread() {
+            return;
+        }
+        let request = Request::ReadMessages {
+            standby: Millis(0),
+            most: messages::APPENDED,
+            known: self.tells.clone(),
+        };
+        let mut pending = self.handle.call(caller, request, None).await;
+        if let Some(Step::Done(Outcome::Messages(messages, _))) = pending.next().await {
+            self.appended = Some((pending, messages));
+        }
+    }
+
+    /// To be said when the result has been sent.
+    pub fn into_receipt(self) -> Receipt {
+        Receipt(self)
+    }
+
+    /// The session it works on, once known.
+    pub fn session(&self) -> Option<SessionId> {
+        match &self.way {
+            Way::Decided(call) => call.session,
+            Way::Done(_) => None,
+        }
+    }
+
+    /// A person interrupted the call. One that only reads or writes is simply let go of.
+    pub fn interrupt(&self) {
+        if let Way::Decided(call) = &self.way {
+            call.pending.interrupt();
+        }
+    }
+
+    /// The door's own way to a person leads nowhere.
+    pub fn nobody_there(&self) {
+        if let Way::Decided(call) = &self.way {
+            call.pending.nobody_there();
+        }
+    }
+}
+
+impl Decided {
+    fn new(handle: &Handle, pending: Pending, tool: Tool, standby: Option<Millis>) -> Box<Self> {
+        Box::new(Decided {
+            handle: handle.clone(),
+            pending,
+            tool,
+            standby,
+            session: None,
+            outcome: None,
+            tells: Vec::new(),
+        })
+    }
+
+    async fn next(&mut self) -> Option<ToolStep> {
+        if self.outcome.is_none() {
+            match self.pending.next().await? {
+                Step::Accepted(session) => {
+                    self.session = Some(session);
+                    return Some(ToolStep::Accepted(session));
+                }
+                Step::Asked(question) => return Some(ToolStep::Asked(question)),
+                Step::Closed(question) => return Some(ToolStep::Closed(question)),
+                Step::Done(outcome) => {
+                    self.outcome = Some(outcome);
+                    return Some(ToolStep::Ended);
+                }
+            }
+        }
+        let result = self.result(self.outcome.clone()?).await;
+        self.tells = told_by(&self.handle, self.outcome.as_ref());
+        self.outcome = None;
+        Some(ToolStep::Done(result))
+    }
+
+    async fn result(&self, outcome: Outcome) -> ToolResult {
+        if let Tool::Timer(timer) = &self.tool {
+            return timer.result(&self.handle, outcome);
+        }
+        if let Outcome::Refused(refusal) = &outcome {
+            return refused(refusal);
+        }
+        match &self.tool {
+            Tool::Shell(shell) => shell.result(&self.handle, outcome, self.standby).await,
+            Tool::Execute(execute) => execute.result(&self.handle, outcome, self.standby).await,
+            Tool::Timer(timer) => timer.result(&self.handle, outcome),
+            Tool::ReadMessages(read) => match outcome {
+                Outcome::Messages(messages, more) => read.result(&self.handle, &messages, more),
+                _ => ToolResult::error("the messages cannot be read".into()),
+            },
+        }
+    }
+}
+
+/// What a result tells that is made of this answer.
+fn told_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
+    match outcome {
+        Some(
+            Outcome::Ended(id)
+            | Outcome::Declined(id, _)
+            | Outcome::Cancelled(id)
+            | Outcome::Failed(id),
+        ) => vec![About::Session(*id)],
+        Some(Outcome::Timer(timer, Why::Completed | Why::Ended))
+            if matches!(timer.status, Status::Completed { .. }) =>
+        {
+            let ended = timer::endings_seen(handle, timer.id);
+            let ended = ended.into_iter().map(About::Session);
+            ended.chain([About::Timer(timer.id)]).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The key under which a command is started: the caller's own, else the request's.
+fn key(args: &mut Args, context: &Context) -> Result<Option<Key>, BadInput> {
+    let given = args.text("idempotency_key")?;
+    Ok(given
+        .map(|key| format!("given:{key}"))
+        .or_else(|| context.request_key.clone())
+        .map(|key| Key(key.into())))
+}
+
+fn refused(refusal: &Refusal) -> ToolResult {
+    ToolResult::error(abide_engine::text::refusal_sentence(refusal))
+}
+
+impl ToolResult {
+    /// A failed call with one sentence.
+    pub fn error(text: String) -> Self {
+        ToolResult {
+            facts: Map::new(),
+            text,
+            is_error: true,
+        }
+        .sealed()
+    }
+
+    /// Puts the text among the facts.
+    fn sealed(mut self) -> Self {
+        let text = Value::String(self.text.clone());
+        self.facts.insert("text".into(), text);
+        self
+    }
+}

@@ -1,0 +1,75 @@
+//! What was read of a session's output, and what is said where some of it is missing or could not be read.
+
+use std::io;
+
+use abide_output::digest::Digested;
+use serde_json::{Map, Value, json};
+
+use abide_engine::SessionView;
+
+/// Output of a session as a model gets it.
+#[derive(Default)]
+pub(super) struct Output {
+    pub digested: Digested,
+    /// Bytes that are missing from the log.
+    pub missing: u64,
+    /// Why it could not be read, or not to its end.
+    pub fault: Option<io::Error>,
+}
+
+impl Output {
+    pub fn unreadable(fault: io::Error) -> Self {
+        Output {
+            fault: Some(fault),
+            ..Output::default()
+        }
+    }
+}
+
+/// Says that the log on disk is not complete, and counts what is missing among the facts.
+pub(super) fn lost(
+    view: &SessionView,
+    quota: u64,
+    outputs: &[&Output],
+    facts: &mut Map<String, Value>,
+) -> Option<String> {
+    let dropped = view.ending().map_or(0, |ending| ending.dropped);
+    let missing = outputs.iter().map(|output| output.missing).max();
+    let missing = missing.unwrap_or(0);
+    if missing > dropped {
+        facts.insert("bytes_dropped".into(), json!(missing));
+        return Some(format!(
+            "{missing} bytes of the output are missing from the log: the disk did not take them, or the log \
+             was removed or damaged"
+        ));
+    }
+    let ending = view.ending().filter(|ending| ending.dropped > 0)?;
+    Some(if ending.bytes > quota {
+        format!(
+            "{dropped} bytes from the middle of the output were dropped: they did not fit the log's quota"
+        )
+    } else {
+        format!("{dropped} bytes of the output are lost: the disk did not take them")
+    })
+}
+
+/// Says that output could not be read, and what to do.
+pub(super) fn unread(view: &SessionView, outputs: &[&Output]) -> Option<String> {
+    let fault = outputs.iter().find_map(|output| output.fault.as_ref())?;
+    tracing::error!("the log of {} could not be read: {fault}", view.id);
+    Some(format!(
+        "the output could not be read: {}. It is kept in {id}: read it with terminal_session read_output",
+        because(fault),
+        id = view.id
+    ))
+}
+
+/// Why a log could not be read, and what helps.
+pub(super) fn because(fault: &io::Error) -> String {
+    match fault.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => format!(
+            "{fault}; the daemon can open no more files, so end some sessions or let it have more (`ulimit -n`)"
+        ),
+        _ => fault.to_string(),
+    }
+}

@@ -1,0 +1,135 @@
+//! A question as a person reads it, and as fields.
+
+use abide_core::Millis;
+use abide_output::digest::rendered_rows;
+use serde_json::{Value, json};
+
+use super::report::{doing, safe};
+use abide_engine::QuestionView;
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::text::whole_seconds;
+
+/// Characters of the last line of output that a question shows.
+const LAST_LINE_CHARS: usize = 400;
+
+/// The question as a person reads it: its line, and under it what it is about. Three lines, because
+/// Claude Code shows no more.
+pub fn question_text(question: &QuestionView) -> String {
+    let mut text = format!(
+        "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
+        question.state.idle,
+        safe(&question.command),
+        whole_seconds(ran_by_now(question)),
+        doing(question.facts.as_ref(), question.cpu_percent)
+    );
+    let last = last_line(question);
+    if !last.is_empty() {
+        text.push_str("; last output: ");
+        text.push_str(&last);
+    }
+    text
+}
+
+/// The last line of output that shows anything, as a person would have seen it: plain text without escape
+/// sequences, on one line.
+fn last_line(question: &QuestionView) -> String {
+    let lines = question.last_lines.iter().rev();
+    let mut shown = lines.flat_map(|line| rendered_rows(line, LAST_LINE_CHARS).into_iter().rev());
+    let last = shown.find(|line| !line.trim().is_empty());
+    safe(last.unwrap_or_default().trim_end())
+}
+
+/// It runs on while it waits for an answer, which may come much later.
+fn ran_by_now(question: &QuestionView) -> Millis {
+    let asked = question.state.asked.0;
+    question.ran + Millis(SystemClock.now().wall.0.saturating_sub(asked))
+}
+
+/// The same as fields.
+pub fn question_facts(question: &QuestionView) -> Value {
+    json!({
+        "question_id": question.id.to_string(),
+        "session_id": question.state.session.to_string(),
+        "question": format!("Command has been idle for {}. Continue waiting?", question.state.idle),
+        "command": question.command.as_ref(),
+        "agent": question.agent.0.as_ref(),
+        "idle": question.state.idle.0 as f64 / 1_000.0,
+        "running_for": question.ran.0 as f64 / 1_000.0,
+        "last_line": last_line(question),
+        "doing": doing(question.facts.as_ref(), question.cpu_percent),
+        "waiting_for_input": question.facts.is_some_and(|facts| facts.waiting_for_input()),
+        "cpu": question.cpu_percent,
+        "asked_at": question.state.asked.0,
+        "text": question_text(question),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use abide_core::{Agent, Question, QuestionId, SessionId, Wall};
+
+    use super::*;
+
+    fn question(last_lines: &[&[u8]]) -> QuestionView {
+        let now = SystemClock.now().wall.0;
+        QuestionView {
+            id: QuestionId::from_bits(1),
+            state: Question {
+                session: SessionId::from_bits(1),
+                idle: Millis(60_000),
+                asked: Wall(now - 3_600_000),
+            },
+            command: "make".into(),
+            agent: Agent("default".into()),
+            ran: Millis(60_000),
+            last_lines: last_lines.iter().map(|line| line.to_vec()).collect(),
+            facts: None,
+            cpu_percent: 0,
+        }
+    }
+
+    #[test]
+    fn who_is_asked_late_is_told_how_long_it_has_run_by_then() {
+        let text = question_text(&question(&[b"cc main.c"]));
+        let begin =
+            "Command has been idle for 60s. Continue waiting?\n  command: make\n  running for 1h1m";
+        assert!(text.starts_with(begin), "{text}");
+    }
+    #[test]
+    fn question_shows_last_output_without_escape_sequences() {
+        for (lines, shown) in [
+            (&[b"\x1b[32mok\x1b[0m done\r".as_slice()][..], "ok done"),
+            (&[b"\x1b[1mlinking\x1b[0m", b"\x1b[0m", b"  \r"], "linking"),
+            (&[b" 10%\r 20%\r100%"], "100%"),
+            (&[b"\x1b[31m"], ""),
+            (&[], ""),
+        ] {
+            let question = question(lines);
+            assert_eq!(question_facts(&question)["last_line"], shown);
+            let text = question_text(&question);
+            let output = text
+                .split_once("; last output: ")
+                .map_or("", |(_, last)| last);
+            assert_eq!(output, shown, "{text}");
+        }
+    }
+
+    #[test]
+    fn hostile_last_output_reaches_no_terminal() {
+        for hostile in [
+            b"a\x1b]0;owned\x07b".as_slice(),
+            b"a\x1b[\t\x1b[2Jb",
+            b"a\x9b2Jb\xe2\x80\xaeevil",
+            b"\x1bP1;2q\x1b",
+            b"a\nfake: yes\x00\x08\x7f",
+        ] {
+            let question = question(&[hostile]);
+            let last = question_facts(&question)["last_line"].to_string();
+            let text = question_text(&question);
+            let unsafe_char = |c: char| (c.is_control() || c == '\u{202e}') && c != '\n';
+            assert!(!last.contains(unsafe_char), "{last}");
+            assert!(!text.contains(unsafe_char), "{text}");
+            assert_eq!(text.lines().count(), 3, "{text}");
+        }
+    }
+}

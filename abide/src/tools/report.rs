@@ -1,0 +1,548 @@
+//! The parts that results share: facts about a session, its output as a model gets it, warnings.
+
+use std::ffi::OsString;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::session::{End, Exit, Phase};
+use abide_core::{Millis, Mono, Outcome, SessionId};
+use abide_output::digest::{Digest, Digested, Gap, Limits, line_count};
+use abide_output::mask::{self, Mask};
+use abide_output::printable::{one_line, visible};
+use abide_output::secret_fingerprints::SecretFingerprints;
+use serde_json::{Map, Value, json};
+
+use super::output::Output;
+use super::{Args, BadInput, Context, ToolResult};
+use abide_engine::clock::{Clock, SystemClock, pause};
+use abide_engine::config::{self, Config};
+use abide_engine::{Handle, Launch, SessionView};
+use abide_session::facts::{self, Doing, Facts};
+use abide_session::folder;
+use abide_session::log::{Log, Next, Stream};
+use abide_session::tree;
+
+/// The most a call may ask for, in characters a stream.
+pub(super) const MAX_OUTPUT: u64 = 1_000_000;
+/// Logs up to this size are read on the spot; longer ones on a thread of their own.
+const READ_ON_THE_SPOT: u64 = 64 << 10;
+/// How much of a log is read at once: enough that reading is cheap, and so little that it is still near
+/// when it is looked at.
+const READ_AT_ONCE: usize = 256 << 10;
+/// How far apart the two looks are that tell how busy a command is.
+const CPU_SAMPLE: Duration = Duration::from_millis(50);
+/// Where a hard limit struck, the answer must not be late: a flood is looked at for this long, and at
+/// its end; the rest is only counted.
+const HASTE: Millis = Millis(10);
+const HASTY_TAIL: u64 = 512 << 10;
+
+/// A name and its value.
+type Variable = (OsString, OsString);
+
+/// How much output a call wants, and in what form.
+#[derive(Clone)]
+pub(super) struct OutputLimits {
+    max_chars: usize,
+    raw: bool,
+    mask: Mask,
+}
+
+impl OutputLimits {
+    pub(super) fn mask(&self, text: String) -> String {
+        self.mask.apply(text)
+    }
+}
+
+/// Hides secrets in what processes are called: a command's words may hold what its variables do.
+pub(super) fn mask_processes(facts: &mut Map<String, Value>, mask: impl Fn(String) -> String) {
+    let Some(Value::Array(left)) = facts.get_mut("still_running") else {
+        return;
+    };
+    for process in left {
+        if let Some(Value::String(command)) = process.get_mut("command") {
+            *command = mask(std::mem::take(command));
+        }
+    }
+}
+
+/// The arguments that `shell` and `execute_command` share.
+pub(super) fn read_common(
+    args: &mut Args,
+    context: &Context,
+    config: &Config,
+) -> Result<(Launch, OutputLimits), BadInput> {
+    let cwd = args.folder("cwd", context)?;
+    let given = args.env("env")?;
+    let stdin = args.stdin("stdin")?;
+    let max_chars = args
+        .whole("max_output", 1..=MAX_OUTPUT)?
+        .unwrap_or(config.max_output);
+    let secrets = Arc::new(secrets_in(&given));
+    let output = OutputLimits {
+        max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
+        raw: args.flag("raw")?,
+        mask: Mask::of(secrets.clone()),
+    };
+    let launch = Launch {
+        heritage: context.heritage.clone(),
+        ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
+    };
+    Ok((launch, output))
+}
+
+/// What is secret in the variables that a call sets.
+pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFingerprints {
+    let texts = given
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_str()?, value.as_ref()?.to_str()?)));
+    mask::fingerprint_secrets(texts, abide_engine::entropy::array)
+}
+
+/// The inherited environment with what the call sets and takes away.
+pub(super) fn laid_over(
+    inherited: &[Variable],
+    given: Vec<(OsString, Option<OsString>)>,
+    pty: bool,
+) -> Vec<Variable> {
+    let mut env = inherited.to_vec();
+    if !pty {
+        config::add_pipe_defaults(&mut env);
+    }
+    for (name, value) in given {
+        env.retain(|(old, _)| *old != name);
+        env.extend(value.map(|value| (name, value)));
+    }
+    env
+}
+
+/// The session that an outcome speaks of.
+pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<SessionView>> {
+    handle.published().session(outcome.session()?)
+}
+
+pub(super) fn vanished() -> ToolResult {
+    ToolResult::error(
+        "the session was removed while its result was being made; run it again".into(),
+    )
+}
+
+/// What every result about a session says.
+pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
+    session_facts_with(view, running, None)
+}
+
+/// The same for whoever knows how much a session that runs has written and how much of that is dropped.
+pub(super) fn session_facts_with(
+    view: &SessionView,
+    running: bool,
+    extent: Option<(u64, u64)>,
+) -> Map<String, Value> {
+    let mut facts = Map::new();
+    let ending = view.ending().filter(|_| !running);
+    let exit = ending.and_then(|ending| ending.exit);
+    let status = match view.state.phase {
+        _ if running => "running",
+        Phase::Failed { .. } => "failed",
+        Phase::Starting | Phase::Running { .. } => "running",
+        Phase::Leftover { .. } | Phase::Ended { .. } => "exited",
+    };
+    facts.insert("session_id".into(), json!(view.id.to_string()));
+    facts.insert("status".into(), json!(status));
+    facts.insert("exit_code".into(), json!(exit.and_then(code_of)));
+    facts.insert("signal".into(), json!(exit.and_then(signal_of)));
+    facts.insert(
+        "end".into(),
+        json!(ending.map(|ending| ending.end.as_str())),
+    );
+    facts.insert("still_running".into(), json!([]));
+    if let Some(started_by) = view.state.started_by.name() {
+        facts.insert("started_by".into(), json!(started_by));
+    }
+    if let Some(damage) = &view.damage {
+        facts.insert("damaged".into(), json!(damage.as_ref()));
+    }
+    let duration = match (ending, &view.state.phase) {
+        (Some(ending), _) => ending.duration,
+        // What could not be started ran for no time.
+        (None, Phase::Failed { .. }) => Millis(0),
+        (None, _) => ran_until_now(view),
+    };
+    let (total, dropped) = ending.map_or_else(
+        || extent.unwrap_or_else(|| so_far(view)),
+        |ending| (ending.bytes, ending.dropped),
+    );
+    let contained_by = view.contained_by.map(|by| by.as_str());
+    facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
+    facts.insert("bytes_total".into(), json!(total));
+    facts.insert("bytes_dropped".into(), json!(dropped));
+    facts.insert("contained_by".into(), json!(contained_by));
+    facts
+}
+
+/// Counts the output of a session anew: what a command left behind may have written since it ended.
+pub(crate) fn count_again(view: &SessionView, facts: &mut Map<String, Value>) {
+    let (total, dropped) = so_far(view);
+    if view.ending().is_some_and(|ending| ending.bytes < total) {
+        facts.insert("bytes_total".into(), json!(total));
+        facts.insert("bytes_dropped".into(), json!(dropped));
+    }
+}
+
+/// Bytes written so far, and how many of them are not in the log. Where that cannot be read, what is known
+/// without it.
+fn so_far(view: &SessionView) -> (u64, u64) {
+    let log = Log::open(&view.folder).counting(view.bytes());
+    let dropped = view.ending().map_or(0, |ending| ending.dropped);
+    log.extent().unwrap_or((view.bytes(), dropped))
+}
+
+pub(super) fn code_of(exit: Exit) -> Option<i32> {
+    match exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) => None,
+    }
+}
+
+pub(super) fn signal_of(exit: Exit) -> Option<i32> {
+    match exit {
+        Exit::Code(_) => None,
+        Exit::Signal(signal) => Some(signal),
+    }
+}
+
+fn ran_until_now(view: &SessionView) -> Millis {
+    Millis(
+        SystemClock
+            .now()
+            .wall
+            .0
+            .saturating_sub(view.state.created.0),
+    )
+}
+
+/// Why it could not be run at all.
+pub(super) fn fault(view: &SessionView) -> Option<String> {
+    match &view.state.phase {
+        Phase::Failed { fault, .. } => Some(visible(fault)),
+        _ => None,
+    }
+}
+
+/// Both streams of a session, each as a model gets it.
+pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Output, Output) {
+    let out = digest(view, Some(Stream::Stdout), limits).await;
+    let err = digest(view, Some(Stream::Stderr), limits).await;
+    (out, err)
+}
+
+/// All output in the order in which it came.
+pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Output {
+    digest(view, None, limits).await
+}
+
+async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits) -> Output {
+    let log = Log::open(&view.folder).counting(view.bytes());
+    let ending = view.ending();
+    let end = match ending {
+        Some(ending) => ending.bytes,
+        None => match log.extent() {
+            Ok((end, _)) => end,
+            Err(fault) => return Output::unreadable(fault),
+        },
+    };
+    if end == 0 {
+        return Output::default();
+    }
+    let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
+    let limits = Limits {
+        max_chars: wanted.max_chars,
+        raw: wanted.raw,
+        omitted_hint: abide_engine::text::omitted_hint(view),
+        ..Limits::default()
+    };
+    let digest = Digest::new(&limits);
+    let reading = Reading {
+        log,
+        only,
+        end,
+        dropped: ending.map_or(0, |ending| ending.dropped),
+        hasty: struck,
+    };
+    if end <= READ_ON_THE_SPOT {
+        return reading.into(digest);
+    }
+    tokio::task::spawn_blocking(move || reading.into(digest))
+        .await
+        .unwrap_or_else(|fault| Output::unreadable(io::Error::other(fault)))
+}
+
+/// Which part of a log is to be read.
+struct Reading {
+    log: Log,
+    only: Option<Stream>,
+    end: u64,
+    /// How much of the log is known to have fallen out.
+    dropped: u64,
+    hasty: bool,
+}
+
+/// What a digest was given.
+#[derive(Default)]
+struct Fed {
+    bytes: u64,
+    dropped: u64,
+    fault: Option<io::Error>,
+}
+
+impl Reading {
+    fn into(self, mut digest: Digest) -> Output {
+        let mut fed = Fed::default();
+        let tail = self.end.saturating_sub(HASTY_TAIL);
+        let until = self.hasty.then(|| SystemClock.mono() + HASTE);
+        let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
+        if read_to < tail && fed.fault.is_none() {
+            // What fell out of the log lies in its middle.
+            let unread = tail - read_to;
+            let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
+            if dropped > 0 {
+                digest.gap(Gap::Dropped(dropped));
+                fed.dropped += dropped;
+            }
+            if unread > dropped {
+                digest.gap(Gap::Unread(unread - dropped));
+            }
+        }
+        if read_to < self.end && fed.fault.is_none() {
+            self.feed(&mut digest, read_to.max(tail)..self.end, None, &mut fed);
+        }
+        let mut output = Output {
+            digested: Digested::default(),
+            missing: fed.dropped,
+            fault: fed.fault,
+        };
+        if fed.bytes == 0 {
+            // Whose the missing bytes were is not known; of a stream that is not seen at all, none.
+            return output;
+        }
+        let mut digested = digest.finish();
+        // What fell out of the log is told apart from what was only left out here.
+        digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
+        digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
+        output.digested = digested;
+        output
+    }
+
+    /// Reads a part, or as much of it as there is time for or as can be read; returns where it stopped.
+    fn feed(
+        &self,
+        digest: &mut Digest,
+        part: Range<u64>,
+        until: Option<Mono>,
+        fed: &mut Fed,
+    ) -> u64 {
+        let mut pieces = self.log.pieces(part.start, self.only).known_to(part.end);
+        let mut bytes = Vec::new();
+        loop {
+            let next = match pieces.next_into(READ_AT_ONCE, &mut bytes) {
+                Ok(Some(next)) => next,
+                Ok(None) => return part.end,
+                Err(fault) => {
+                    fed.fault = Some(fault);
+                    return pieces.at().min(part.end);
+                }
+            };
+            match next {
+                Next::Bytes { offset, .. } if offset >= part.end => return part.end,
+                Next::Bytes { offset, .. } => {
+                    let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
+                    digest.push(&bytes[..bytes.len().min(most)]);
+                    fed.bytes += bytes.len() as u64;
+                }
+                Next::Gap { from, to } => {
+                    digest.gap(Gap::Dropped(to - from));
+                    fed.dropped += to - from;
+                }
+            }
+            if until.is_some_and(|until| SystemClock.mono() > until) {
+                return pieces.at().min(part.end);
+            }
+        }
+    }
+}
+
+/// Says how much of a stream was left out and where the rest is.
+pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
+    stream.shortened.then(|| {
+        format!(
+            "{name} was shortened: {}, {} bytes left out; the rest is in {session} \
+             (terminal_session search, or read_output with since)",
+            lines_left_out(stream),
+            stream.bytes_left_out
+        )
+    })
+}
+
+/// How many lines are missing, as far as anybody knows.
+fn lines_left_out(stream: &Digested) -> String {
+    match (stream.uncounted, stream.lines_left_out) {
+        (true, 0) => "uncounted lines".into(),
+        (true, lines) => format!("at least {}", line_count(lines)),
+        (false, lines) => line_count(lines),
+    }
+}
+
+/// Says why a command ended, where it did not do so by itself and its code does not tell.
+pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
+    let ending = view.ending()?;
+    match ending.end {
+        _ if ending.exit.is_none() => {
+            Some("nobody saw how the command ended; what it wrote until then is kept")
+        }
+        End::OutOfMemory => Some("the command was killed: out of memory"),
+        End::User => Some("the command was ended by a person"),
+        End::Agent => Some("the command was ended by terminal_session kill"),
+        _ => None,
+    }
+}
+
+/// Lists what the command left behind.
+pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+    let Phase::Leftover { ending } = &view.state.phase else {
+        return None;
+    };
+    if ending.end.is_kill() {
+        return undying(view, facts);
+    }
+    let names = processes(view, facts)?;
+    Some(format!(
+        "still running in the background: {names}. It lives on in {} until it ends or is killed.",
+        view.id
+    ))
+}
+
+/// What should have been killed, and is alive.
+pub(super) fn undying(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+    let names = processes(view, facts)?;
+    let sentence = super::undying(view.id);
+    Some(format!("{sentence}: {names}"))
+}
+
+/// Names the processes of a session, and lists them among its facts.
+fn processes(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+    let meta = folder::read_meta(&view.folder).ok().flatten()?;
+    let left = tree::processes(&meta);
+    if left.is_empty() {
+        return None;
+    }
+    // A process can call itself anything.
+    let left: Vec<_> = left
+        .iter()
+        .map(|process| (process.pid, one_line(&process.command)))
+        .collect();
+    let list: Vec<Value> = left
+        .iter()
+        .map(|(pid, command)| json!({"pid": pid, "command": command}))
+        .collect();
+    facts.insert("still_running".into(), Value::Array(list));
+    let names: Vec<String> = left
+        .iter()
+        .map(|(pid, command)| format!("{command} (pid {pid})"))
+        .collect();
+    Some(names.join(", "))
+}
+
+/// How long a call waited that was cut to its client's limit.
+pub(super) fn cut_at(limit: Millis) -> String {
+    let whole = Millis(limit.0 / 1_000 * 1_000);
+    let shown = if whole.0 > 0 { whole } else { limit };
+    format!("{shown} (limit of this client)")
+}
+
+/// Tells an agent that is handed a running session what to do next.
+pub(super) fn still_running(
+    view: &SessionView,
+    standby: Option<Millis>,
+    facts: &mut Map<String, Value>,
+) -> String {
+    if let Some(standby) = standby {
+        facts.insert(
+            "effective_timeout".into(),
+            json!(standby.0 as f64 / 1_000.0),
+        );
+    }
+    format!(
+        "It goes on as {id}: read on with terminal_session read_output (timeout_seconds waits for more), or \
+         end it with terminal_session kill",
+        id = view.id
+    )
+}
+
+/// What the kernel knows of a running session.
+pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Value>) {
+    let Some(meta) = folder::read_meta(&view.folder).ok().flatten() else {
+        return;
+    };
+    let before = facts::facts(&meta);
+    pause(CPU_SAMPLE).await;
+    let now = facts::facts(&meta);
+    let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
+    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+    facts.insert("cpu".into(), json!(now.cpu_percent(&before, passed)));
+    facts.insert(
+        "doing".into(),
+        json!(doing(Some(&now), now.cpu_percent(&before, passed))),
+    );
+}
+
+/// Whether nothing more will come of a session until somebody types.
+pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
+    let meta = folder::read_meta(&view.folder).ok().flatten();
+    meta.is_some_and(|meta| facts::facts(&meta).only_input)
+}
+
+/// Adds what the kernel knows of a running session, from one look at its processes. The processor use is measured
+/// since an earlier look.
+pub(super) fn add_process_facts(
+    handle: &Handle,
+    view: &SessionView,
+    facts: &mut Map<String, Value>,
+) {
+    let Some(meta) = folder::read_meta(&view.folder).ok().flatten() else {
+        return;
+    };
+    let now = facts::facts(&meta);
+    let cpu = handle.cpu_percent(view, &now);
+    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
+    facts.insert("cpu".into(), json!(cpu));
+    facts.insert("doing".into(), json!(doing(Some(&now), cpu)));
+}
+
+/// What a command does, in words, with its use of the processor.
+pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
+    match (facts.map(|facts| facts.doing), cpu_percent) {
+        (Some(Doing::Busy), cpu) => format!("busy (CPU {cpu}%)"),
+        (Some(Doing::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),
+        (Some(Doing::Sleeping), _) => "sleeping".into(),
+        (Some(Doing::Stopped), _) => "stopped".into(),
+        (Some(Doing::WaitingForInput), _) => "waiting for input at its terminal".into(),
+        (None, _) => "unknown".into(),
+    }
+}
+
+/// Text that cannot reprogram a terminal and stays on its line.
+pub(crate) fn safe(text: &str) -> String {
+    abide_output::printable::one_line(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_digested_to_nothing() {
+        let nothing = Digest::new(&Limits::default()).finish();
+        assert_eq!(nothing, Digested::default());
+    }
+}

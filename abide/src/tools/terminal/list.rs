@@ -1,0 +1,152 @@
+//! `list`: the sessions an agent has.
+
+use abide_core::session::Phase;
+use abide_core::{Exit, Millis};
+use abide_output::printable::one_line;
+use serde_json::{Value, json};
+
+use super::search::{LINES, MOST_LINES};
+use super::{Args, BadInput, Desk, ToolResult, fields};
+use crate::tools::report::{code_of, signal_of};
+use abide_engine::SessionView;
+use abide_engine::clock::{Clock, SystemClock};
+use abide_session::log::Log;
+
+pub(super) const FIELDS: &str = "action, include_ended, max_lines";
+
+/// Characters of a command that are shown in its line, and among the facts.
+const COMMAND: usize = 120;
+const WHOLE_COMMAND: usize = 2_000;
+
+pub(in crate::tools) struct List {
+    include_ended: bool,
+    /// Without it, whatever lives is listed, and of what has ended the newest.
+    most: Option<usize>,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<List, BadInput> {
+    Ok(List {
+        include_ended: args.flag("include_ended")?,
+        most: args
+            .whole("max_lines", 1..=MOST_LINES)?
+            .map(|most| most as usize),
+    })
+}
+
+impl Desk {
+    pub(super) fn list(&self, list: &List) -> ToolResult {
+        let agent = self.caller().agent;
+        let now = SystemClock.now().wall.0;
+        let mut views = self.handle.published().sessions();
+        views.retain(|view| view.visible_to(agent.as_ref()) && (list.include_ended || lives(view)));
+        let living = views.iter().filter(|view| lives(view)).count();
+        let most = list.most.unwrap_or(living.max(LINES as usize));
+        let left_out = views.len().saturating_sub(most);
+        if left_out > 0 {
+            // What lives, and the newest of what has ended.
+            views.sort_by_key(|view| std::cmp::Reverse((lives(view), view.state.created.0)));
+            views.truncate(most);
+        }
+        views.sort_by_key(|view| view.state.created.0);
+        let mut lines = Vec::new();
+        let mut facts = Vec::new();
+        for view in &views {
+            let age = now.saturating_sub(view.state.created.0);
+            let active = Log::open(&view.folder).last_at().ok().flatten();
+            let active = active.unwrap_or(view.state.created.0);
+            let idle = now.saturating_sub(active);
+            let state = state(view);
+            let command = cut(&self.mask(view, one_line(&view.state.command)), COMMAND);
+            let started_by = view.state.started_by.name();
+            let of = match &started_by {
+                None => String::new(),
+                Some(name) => format!("condition of {name}: "),
+            };
+            lines.push(format!(
+                "{}  {state}{}  age {}  last activity {} ago  {of}{command}",
+                view.id,
+                if view.damage.is_some() {
+                    " (damaged record)"
+                } else {
+                    ""
+                },
+                spoken(age),
+                spoken(idle)
+            ));
+            let command = cut(
+                &self.mask(view, view.state.command.to_string()),
+                WHOLE_COMMAND,
+            );
+            let mut fact = json!({
+                "session_id": view.id.to_string(),
+                "command": command,
+                "state": state,
+                "age": age as f64 / 1_000.0,
+                "last_activity": idle as f64 / 1_000.0,
+                "agent": view.state.agent.0.as_ref(),
+                "cwd": view.cwd.to_string_lossy(),
+                "pty": view.pty,
+                "exit_code": exit(view).and_then(code_of),
+                "signal": exit(view).and_then(signal_of),
+                "end": view.ending().map(|ending| ending.end.as_str()),
+            });
+            if let Some(name) = started_by {
+                fact["started_by"] = json!(name);
+            }
+            if let Some(damage) = &view.damage {
+                fact["damaged"] = json!(damage.as_ref());
+            }
+            facts.push(fact);
+        }
+        if left_out > 0 {
+            lines.push(format!(
+                "[{left_out} more are not listed, the oldest; max_lines lists up to {MOST_LINES}]"
+            ));
+        }
+        let text = match lines.len() {
+            0 => "No sessions".to_owned(),
+            _ => lines.join("\n"),
+        };
+        ToolResult {
+            text,
+            facts: fields! {"sessions": Value::Array(facts), "truncated": left_out > 0},
+            is_error: false,
+        }
+        .sealed()
+    }
+}
+
+fn lives(view: &SessionView) -> bool {
+    matches!(
+        view.state.phase,
+        Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. }
+    )
+}
+
+fn state(view: &SessionView) -> &'static str {
+    match view.state.phase {
+        Phase::Starting => "starting",
+        Phase::Running { ending: None, .. } => "running",
+        Phase::Running { .. } => "ending",
+        Phase::Leftover { .. } => "background",
+        Phase::Ended { .. } => "ended",
+        Phase::Failed { .. } => "failed",
+    }
+}
+
+fn exit(view: &SessionView) -> Option<Exit> {
+    view.ending()?.exit
+}
+
+/// So many characters of it.
+fn cut(command: &str, most: usize) -> String {
+    match command.char_indices().nth(most) {
+        None => command.to_owned(),
+        Some((end, _)) => format!("{}…", &command[..end]),
+    }
+}
+
+/// Whole seconds, as people write them.
+fn spoken(millis: u64) -> String {
+    Millis(millis / 1_000 * 1_000).to_string()
+}

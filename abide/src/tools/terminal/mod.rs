@@ -1,0 +1,278 @@
+//! `terminal_session`: keep a process and talk to it. One tool with an action; each action reads its
+//! own fields, and what it does is in the file of its name.
+
+mod list;
+mod look;
+mod read;
+mod rule;
+mod search;
+mod send;
+mod settled;
+mod start;
+mod tail;
+
+use std::sync::Arc;
+
+use abide_core::request::Caller;
+use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
+use serde_json::{Map, Value};
+
+use super::{Args, BadInput, Context, Finished, Remains, ToolResult, output, report};
+use abide_engine::config::Config;
+use abide_engine::{Handle, Pending, SessionView};
+use abide_session::idempotency_log::IdempotentRequest;
+
+/// The actions, in the order in which they are described.
+pub(super) const ACTIONS: [&str; 10] = [
+    "start",
+    "read_output",
+    "send_input",
+    "screen",
+    "search",
+    "extend",
+    "resize",
+    "signal",
+    "kill",
+    "list",
+];
+/// Characters of an unknown id that are repeated.
+const SHOWN_ID: usize = 80;
+
+/// An action with its fields, all of them checked.
+pub(super) enum Action {
+    Start(Box<start::Start>),
+    Read(Named, read::Read),
+    Send(Named, send::Send),
+    Screen(Named),
+    Search(Named, search::Search),
+    Extend(Named, rule::Extend),
+    Resize(Named, rule::Resize),
+    Signal(Named, i32),
+    Kill(Named),
+    List(list::List),
+}
+
+/// A session as it was named, which need not be the name of one.
+pub(super) enum Named {
+    Id(SessionId),
+    Unknown(String),
+}
+
+/// Reads an action and its fields.
+pub(super) fn read(
+    arguments: Map<String, Value>,
+    context: &Context,
+    config: &Config,
+) -> Result<Action, BadInput> {
+    let mut args = Args::new(arguments);
+    let name = args
+        .text("action")?
+        .ok_or_else(|| unknown_action("nothing"))?;
+    let (action, fields) = match name.as_str() {
+        "start" => (
+            Action::Start(Box::new(start::read(&mut args, context, config)?)),
+            start::FIELDS,
+        ),
+        "list" => (Action::List(list::read(&mut args)?), list::FIELDS),
+        "read_output" => (
+            Action::Read(named(&mut args)?, read::read(&mut args)?),
+            read::FIELDS,
+        ),
+        "send_input" => (
+            Action::Send(named(&mut args)?, send::read(&mut args)?),
+            send::FIELDS,
+        ),
+        "screen" => (Action::Screen(named(&mut args)?), "action, session_id"),
+        "search" => (
+            Action::Search(named(&mut args)?, search::read(&mut args)?),
+            search::FIELDS,
+        ),
+        "extend" => (
+            Action::Extend(named(&mut args)?, rule::read_extend(&mut args)?),
+            "action, session_id, timeout, idle, inactivity_timeout",
+        ),
+        "resize" => (
+            Action::Resize(named(&mut args)?, rule::read_resize(&mut args)?),
+            "action, session_id, cols, rows",
+        ),
+        "signal" => (
+            Action::Signal(named(&mut args)?, rule::read_signal(&mut args)?),
+            "action, session_id, signal",
+        ),
+        "kill" => (Action::Kill(named(&mut args)?), "action, session_id"),
+        other => {
+            return Err(unknown_action(&format!("\"{}\"", shortened(other))));
+        }
+    };
+    args.finish_of(&format!("action `{name}`"), fields)?;
+    Ok(action)
+}
+
+fn unknown_action(given: &str) -> BadInput {
+    let allowed = ACTIONS.join(", ");
+    BadInput(format!("`action` must be one of {allowed}; got {given}."))
+}
+
+fn named(args: &mut Args) -> Result<Named, BadInput> {
+    // Whatever is no id names no session, be it a path or full of NULs.
+    let text = args.anything("session_id")?.ok_or_else(|| {
+        BadInput("`session_id` is required and must be text; got nothing.".into())
+    })?;
+    Ok(text
+        .parse()
+        .map_or_else(|_| Named::Unknown(shortened(&text)), Named::Id))
+}
+
+fn shortened(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(SHOWN_ID) {
+        None => line,
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+    }
+}
+
+pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
+
+/// Does what was asked. `None`: the daemon is stopping.
+pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
+    let plain = |done: Done| done.map(Finished::from);
+    let done = match action {
+        Action::Start(start) => plain(desk.start(*start).await?),
+        Action::List(list) => plain(Ok(desk.list(&list))),
+        Action::Read(named, read) => desk.read(&named, read).await?,
+        Action::Send(named, send) => desk.send(&named, send).await?,
+        Action::Screen(named) => desk.screen(&named).await?,
+        Action::Search(named, search) => plain(desk.search(&named, search).await?),
+        Action::Extend(named, limits) => plain(desk.extend(&named, limits).await?),
+        Action::Resize(named, size) => plain(desk.resize(&named, size).await?),
+        Action::Signal(named, number) => plain(desk.signal(&named, number).await?),
+        Action::Kill(named) => desk.kill(&named).await?,
+    };
+    let done = done.unwrap_or_else(|sentence: String| ToolResult::error(sentence).into());
+    Some(done.with(desk))
+}
+
+/// An action's result, or the one sentence that says why there is none.
+type Done = Result<ToolResult, String>;
+/// The same where something was held for the result.
+type DoneReading = Result<Finished, String>;
+
+/// What every action needs.
+pub(super) struct Desk {
+    pub handle: Handle,
+    pub context: Context,
+}
+
+impl Desk {
+    fn caller(&self) -> Caller {
+        let own = !self.context.sees_all;
+        Caller {
+            agent: own.then(|| self.context.agent.clone()),
+            conversation: self.context.conversation.clone().filter(|_| own),
+        }
+    }
+
+    /// A session that the caller may know of.
+    fn session(&self, named: &Named) -> Result<Arc<SessionView>, String> {
+        let id = match named {
+            Named::Id(id) => *id,
+            Named::Unknown(shown) => return Err(format!("Session '{shown}' not found")),
+        };
+        let agent: Option<Agent> = self.caller().agent;
+        let view = self.handle.published().session(id);
+        view.filter(|view| view.visible_to(agent.as_ref()))
+            .ok_or_else(|| format!("Session '{id}' not found"))
+    }
+
+    /// The session as it is now.
+    fn newest(&self, view: &Arc<SessionView>) -> Arc<SessionView> {
+        let newest = self.handle.published().session(view.id);
+        newest.unwrap_or_else(|| view.clone())
+    }
+
+    /// Is there for as long as the guard is held: a session that somebody uses is not inactive.
+    async fn attend(&self, view: &SessionView) -> Pending {
+        self.handle.attend(self.caller(), view.id).await
+    }
+
+    /// What this request does to a session, which it may have begun to do under another daemon.
+    fn request_entry(&self, view: &SessionView, what: &str) -> IdempotentRequest {
+        let name = self.context.request_key.as_deref().map(str::as_bytes);
+        IdempotentRequest::of(&view.folder, what, name)
+    }
+
+    /// Has the core do something. `None`: the daemon is stopping.
+    async fn ask(&self, request: Request) -> Option<Result<Outcome, String>> {
+        let pending = self.handle.call(self.caller(), request, None).await;
+        Some(match pending.done().await? {
+            Outcome::Refused(refusal) => Err(abide_engine::text::refusal_sentence(&refusal)),
+            outcome => Ok(outcome),
+        })
+    }
+
+    /// Hides the secrets that the session was given.
+    fn mask(&self, view: &SessionView, text: String) -> String {
+        self.mask_of(view).apply(text)
+    }
+
+    fn mask_of(&self, view: &SessionView) -> Mask {
+        Mask::of(self.handle.secrets(view.id))
+    }
+
+    /// A result about a session.
+    fn result(&self, view: &SessionView, text: String, more: Map<String, Value>) -> ToolResult {
+        let facts = report::session_facts(view, view.runs());
+        self.result_of(view, facts, text, more)
+    }
+
+    /// The same for whoever has the facts about the session.
+    fn result_of(
+        &self,
+        view: &SessionView,
+        mut facts: Map<String, Value>,
+        mut text: String,
+        more: Map<String, Value>,
+    ) -> ToolResult {
+        if self.handle.is_attached(view.id) {
+            text.push_str("\n[a person is at this terminal too]");
+            facts.insert("person_attached".into(), Value::Bool(true));
+        }
+        if let Some(damage) = &view.damage {
+            text.push_str(&format!("\n[{damage}]"));
+        }
+        if !view.runs() {
+            report::leftovers(view, &mut facts);
+            report::count_again(view, &mut facts);
+        }
+        report::mask_processes(&mut facts, |text| self.mask(view, text));
+        facts.extend(more);
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
+    }
+}
+
+/// The sentence for a log that cannot be read.
+fn unreadable(fault: &std::io::Error) -> String {
+    format!("the log cannot be read: {}", output::because(fault))
+}
+
+/// The sentence for a session that has ended where one is needed that runs.
+fn ended(id: SessionId) -> String {
+    abide_engine::text::refusal_sentence(&Refusal::SessionEnded(id))
+}
+
+/// Names and values as JSON fields.
+macro_rules! fields {
+    ($($name:literal: $value:expr),* $(,)?) => {{
+        let mut fields = serde_json::Map::new();
+        $(fields.insert($name.into(), serde_json::json!($value));)*
+        fields
+    }};
+}
+use fields;

@@ -1,0 +1,571 @@
+//! `read_output`: the lines that have not been read yet. It waits for what happens, never for time to
+//! pass: a line, the end of the process, or for a prompt the quiet after it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::{Millis, Mono};
+use abide_output::mask::Mask;
+use serde_json::{Map, Value, json};
+
+use super::settled::Settled;
+use super::tail::{Found, Tail};
+use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
+use crate::lines::{self, Cursor, Page, PartialLine, ResumeState};
+use crate::readers::Reader;
+use crate::tools::report;
+use abide_engine::clock::{Clock, SystemClock, pause};
+use abide_engine::keepers::{Follower, LogProgress};
+use abide_engine::search::Pattern;
+use abide_engine::{Pending, SessionView};
+use abide_session::folder;
+use abide_session::log::Log;
+use abide_session::read_cursors::ReadCursors;
+
+pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
+
+/// Lines where no number is given.
+const LINES: usize = 100;
+/// The most that can be asked for.
+const MOST_LINES: u64 = 10_000;
+/// The quiet after which a line without end, such as a prompt, is taken to be all there is.
+const SETTLE: Duration = Duration::from_millis(100);
+/// How long output may keep coming before an unfinished line is handed out regardless.
+const UNSETTLED: Millis = Millis(1_000);
+/// Lines read at once while a pattern is looked for.
+const STRIDE: usize = 1_000;
+/// Room for what is told around the lines.
+const FRAME: usize = 128;
+
+pub(in crate::tools) struct Read {
+    max_lines: usize,
+    timeout: Millis,
+    until: Option<Pattern>,
+    since: Option<Cursor>,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
+    let max_lines = args.whole("max_lines", 1..=MOST_LINES)?;
+    let timeout = args.patience("timeout_seconds")?.unwrap_or(Millis(0));
+    let until = args.pattern("until")?;
+    let since = match args.anything_or_number("since")? {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| {
+            BadInput(format!(
+                "`since` must be a cursor from an earlier result; got \"{}\".",
+                super::shortened(&text)
+            ))
+        })?),
+    };
+    Ok(Read {
+        max_lines: max_lines.map_or(LINES, |lines| lines as usize),
+        timeout,
+        until,
+        since,
+    })
+}
+
+impl Desk {
+    pub(super) async fn read(&self, named: &Named, read: Read) -> Option<DoneReading> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let mut guard = self.attend(&view).await;
+        let timeout = self
+            .context
+            .standby
+            .map_or(read.timeout, |standby| read.timeout.min(standby));
+        let cursors = self.handle.read_cursors().of(&view.folder);
+        let from = read.since.unwrap_or_else(|| self.position(&view, &cursors));
+        let mut reading = self.reading(&view, timeout);
+        let mut found = match reading.find(from, &read).await {
+            Ok(found) => found,
+            Err(fault) => return Some(Err(unreadable(&fault))),
+        };
+        if read.since.is_none() {
+            self.has_read(&view, &cursors, found.cursor);
+        }
+        let view = self.settled(&view, &reading, &mut guard).await;
+        let mut more = Map::new();
+        if let (Some(matched), Some(_)) = (found.matched, &read.until) {
+            more.insert("matched".into(), json!(matched));
+        }
+        if timeout < read.timeout {
+            found.cut = Some(timeout);
+            more.insert(
+                "effective_timeout".into(),
+                json!(timeout.0 as f64 / 1_000.0),
+            );
+        }
+        // After a complete line the program may be about to do anything; after a prompt, or after nothing, what it does
+        // now is worth a look.
+        if view.runs() && !found.ends_with_complete_line() {
+            report::add_process_facts(&self.handle, &view, &mut more);
+        }
+        let ended = (!found.full && !view.runs()).then_some(view.id);
+        let result = self.told(&view, &reading, found, more);
+        let finished = self.finished(result, guard, cursors, reading);
+        Some(Ok(finished.telling_end_of(ended)))
+    }
+
+    /// How far the caller has read.
+    pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
+        let connected = self.handle.clients().connected_of(&view.state.agent.0);
+        let reader = Reader {
+            client: self.context.client.as_deref(),
+            connected: &connected,
+            request: self.context.request_key.as_deref(),
+        };
+        cursors.with(|all| reader.position(all))
+    }
+
+    /// The caller has read up to here, which is noted after it has the answer.
+    pub(super) fn has_read(&self, view: &SessionView, cursors: &ReadCursors, cursor: Cursor) {
+        let (clients, agent) = (self.handle.clients().clone(), view.state.agent.clone());
+        let (client, request) = (
+            self.context.client.clone(),
+            self.context.request_key.clone(),
+        );
+        cursors.defer(move |all| {
+            let reader = Reader {
+                client: client.as_deref(),
+                connected: &clients.connected_of(&agent.0),
+                request: request.as_deref(),
+            };
+            reader.remember(all, cursor);
+        });
+    }
+
+    /// What was held for a result is let go of when that has left.
+    pub(super) fn finished(
+        &self,
+        result: super::ToolResult,
+        guard: Pending,
+        cursors: ReadCursors,
+        reading: Reading,
+    ) -> Finished {
+        // Over HTTP a command may end before it is known that the result has been taken. That must not
+        // count as told.
+        let guard = self.context.client.is_some().then_some(guard);
+        // In this order: what was told is noted first, and files are closed last.
+        let remains = Remains::of((cursors, guard, reading));
+        Finished {
+            result,
+            tells: None,
+            remains,
+        }
+    }
+
+    /// Follows a session's output from here on.
+    pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
+        let now = SystemClock.mono();
+        let follower = self.handle.keepers().follow_closely(view.id);
+        Reading {
+            log: Log::open(&view.folder).counting(view.bytes()),
+            lossy: false,
+            mask: self.mask_of(view),
+            quota: folder::read_meta(&view.folder)
+                .ok()
+                .flatten()
+                .map(|meta| meta.log_quota),
+            known: None,
+            begun: ResumeState::default(),
+            ended: follower.is_none() && !view.runs(),
+            follower,
+            left: !view.runs(),
+            began: now,
+            until: now + timeout,
+        }
+    }
+
+    /// The newest view; where the output has ended, one that says how.
+    pub(super) async fn settled(
+        &self,
+        view: &Arc<SessionView>,
+        reading: &Reading,
+        guard: &mut Pending,
+    ) -> Arc<SessionView> {
+        if reading.ended && self.newest(view).runs() {
+            self.handle.until_over(view.id, guard).await;
+        }
+        self.newest(view)
+    }
+
+    /// What was read, in words and as facts.
+    pub(super) fn told(
+        &self,
+        view: &SessionView,
+        reading: &Reading,
+        found: Found,
+        more: Map<String, Value>,
+    ) -> super::ToolResult {
+        let cursor = found.cursor.to_string();
+        let lines: usize = found.lines.iter().map(|line| line.len() + 1).sum();
+        let mut text = String::with_capacity(lines + FRAME);
+        if let Some((skipped, since)) = found.skipped {
+            text.push_str(&format!(
+                "[… {skipped} earlier lines; read_output with since=\"{since}\" has them …]\n"
+            ));
+        }
+        if found.lines.is_empty() {
+            text.push_str(&found.nothing(view.runs()));
+        } else {
+            for line in &found.lines {
+                text.push_str(line);
+                text.push('\n');
+            }
+            text.push_str("[cursor: ");
+            text.push_str(&cursor);
+            text.push(']');
+        }
+        if found.full {
+            text.push_str("\n[there is more to read]");
+        } else if let Some(cut) = found.unmatched(view.runs()) {
+            text.push_str(&cut);
+        } else if !view.runs() {
+            let ending = match report::fault(view) {
+                Some(fault) => format!("[could not be run: {fault}]"),
+                None => abide_engine::text::ending_line(view),
+            };
+            text.push('\n');
+            text.push_str(&ending);
+        }
+        if more.contains_key("alternate_screen") {
+            text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
+        }
+        let text = reading.mask.apply(text);
+        let extent = reading.extent(&found);
+        let mut facts = report::session_facts_with(view, view.runs(), extent);
+        facts.insert("cursor".into(), Value::String(cursor));
+        facts.insert("lines".into(), json!(found.lines.len()));
+        facts.insert("more".into(), Value::Bool(found.full));
+        self.result_of(view, facts, text, more)
+    }
+}
+
+/// Reads a session's output as it comes.
+pub(super) struct Reading {
+    log: Log,
+    /// Bytes are known to be missing from it.
+    lossy: bool,
+    /// Hides the secrets that the session was given.
+    mask: Mask,
+    /// The limit on the log's size on disk, where it is known.
+    quota: Option<u64>,
+    /// How far the log is known to have come.
+    known: Option<u64>,
+    /// What there was of unfinished lines at the end of the last page.
+    begun: ResumeState,
+    follower: Option<Follower>,
+    /// The command has ended, or everything that the session will ever write is in its log.
+    pub ended: bool,
+    /// The command had ended before; what it left behind may write on.
+    left: bool,
+    began: Mono,
+    until: Mono,
+}
+
+/// Why a wait is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    /// There is more to read, or there never will be.
+    More,
+    /// Nothing has come for a while.
+    Quiet,
+    /// The time is up.
+    TimeUp,
+}
+
+impl Reading {
+    /// What was asked for, from here on.
+    async fn find(&mut self, from: Cursor, read: &Read) -> io::Result<Found> {
+        let from = self.within(from)?;
+        match &read.until {
+            Some(pattern) => self.until(from, pattern, read.max_lines).await,
+            None => self.next(from, read.max_lines).await,
+        }
+    }
+
+    /// A cursor beyond what was written, which no answer has brought or which a power cut has left, is
+    /// its end: what comes next is not passed over.
+    fn within(&mut self, from: Cursor) -> io::Result<Cursor> {
+        let end = self.look_how_much()?;
+        Ok(if from.offset() > end {
+            Cursor::at(end)
+        } else {
+            from
+        })
+    }
+
+    /// How many bytes were written, in the log or not.
+    fn look_how_much(&mut self) -> io::Result<u64> {
+        let (written, missing) = self.log.extent()?;
+        self.lossy |= missing > 0;
+        Ok(*self.known.insert(written))
+    }
+
+    /// The next lines. Waits where there are none.
+    async fn next(&mut self, from: Cursor, most: usize) -> io::Result<Found> {
+        loop {
+            let page = self.page(from, most, PartialLine::Hold).await?;
+            if !page.lines.is_empty() {
+                return self.with_prompt(from, most, page).await;
+            }
+            if self.ended {
+                return Ok(self.page(from, most, PartialLine::Emit).await?.into());
+            }
+            match self.wait(page.seen, page.open).await {
+                Woken::More => {}
+                Woken::Quiet => return Ok(self.page(from, most, PartialLine::Emit).await?.into()),
+                Woken::TimeUp => return Ok(page.into()),
+            }
+        }
+    }
+
+    /// Adds the line without end that follows, where it has stood there for a while.
+    async fn with_prompt(&mut self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
+        let quiet = || SystemClock.now().wall.0.saturating_sub(page.last_at);
+        if page.open && !page.full && (self.ended || quiet() >= SETTLE.as_millis() as u64) {
+            return Ok(self.page(from, most, PartialLine::Emit).await?.into());
+        }
+        Ok(page.into())
+    }
+
+    /// Waits for a line that matches; then everything up to it. Of many lines the last are brought.
+    async fn until(&mut self, from: Cursor, pattern: &Pattern, most: usize) -> io::Result<Found> {
+        let mut tail = Tail::new(from, most);
+        loop {
+            let page = self.page(tail.cursor, STRIDE, PartialLine::Hold).await?;
+            let (full, open, seen) = (page.full, page.open, page.seen);
+            if let Some(cursor) = self.first_match(&mut tail, &page, pattern).await? {
+                return Ok(tail.found(cursor, Some(true)));
+            }
+            tail.cursor = page.cursor;
+            tail.extend(page.lines);
+            if full {
+                continue;
+            }
+            if open {
+                let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
+                if page
+                    .lines
+                    .iter()
+                    .any(|line| pattern.is_in(unprefixed(line)))
+                {
+                    tail.extend(page.lines);
+                    return Ok(tail.found(page.cursor, Some(true)));
+                }
+            }
+            if self.ended {
+                let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
+                tail.extend(page.lines);
+                return Ok(tail.found(page.cursor, Some(false)));
+            }
+            // A prompt that does not match is no reason to stop waiting.
+            if self.wait(seen, false).await == Woken::TimeUp {
+                let mut found: Found = self.page(from, most, PartialLine::Emit).await?.into();
+                found.matched = Some(false);
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Where the first line ends that matches; the lines up to it are in the tail then.
+    async fn first_match(
+        &mut self,
+        tail: &mut Tail,
+        page: &Page,
+        pattern: &Pattern,
+    ) -> io::Result<Option<Cursor>> {
+        let is_in = |line: &String| pattern.is_in(unprefixed(line));
+        let Some(at) = page.lines.iter().position(is_in) else {
+            return Ok(None);
+        };
+        let upto = self.page(tail.cursor, at + 1, PartialLine::Hold).await?;
+        tail.extend(upto.lines);
+        Ok(Some(upto.cursor))
+    }
+
+    /// What came, once it has settled: for those who have just typed something.
+    pub(super) async fn echo(
+        &mut self,
+        from: Cursor,
+        most: usize,
+        settled: Settled<'_>,
+    ) -> io::Result<Found> {
+        let mut seen = settled.sent_at;
+        let mut looked = false;
+        while !self.ended {
+            let left = Duration::from_millis(self.until.since(SystemClock.mono()).0);
+            let patience = settled.patience(seen, looked, left);
+            let Some(follower) = &mut self.follower else {
+                break;
+            };
+            tokio::select! {
+                progress = follower.beyond(seen) => {
+                    seen = seen.max(progress.bytes);
+                    self.heard(progress, progress.ended);
+                    looked = false;
+                }
+                () = pause(patience) => {
+                    let first_look = patience == settled.prompt && !looked;
+                    if !first_look || (settled.waits)() {
+                        break;
+                    }
+                    looked = true;
+                }
+            }
+        }
+        let mut tail = Tail::new(from, most);
+        loop {
+            let page = self.page(tail.cursor, STRIDE, PartialLine::Emit).await?;
+            tail.cursor = page.cursor;
+            tail.extend(page.lines);
+            if !page.full {
+                return Ok(tail.found(page.cursor, None));
+            }
+        }
+    }
+
+    /// Reads on; much is read on a thread of its own.
+    async fn page(&mut self, from: Cursor, most: usize, open: PartialLine) -> io::Result<Page> {
+        let log = self.log.clone();
+        let known = match self.known {
+            Some(known) => known,
+            None => self.look_how_much()?,
+        };
+        let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
+            lines::read(&log, known, from, most, open, &mut self.begun)?
+        } else {
+            let mut begun = std::mem::take(&mut self.begun);
+            let read = tokio::task::spawn_blocking(move || {
+                let page = lines::read(&log, known, from, most, open, &mut begun);
+                (page, begun)
+            });
+            let (page, begun) = read.await.map_err(io::Error::other)?;
+            self.begun = begun;
+            page?
+        };
+        // More may have come meanwhile than was told: what was seen must be there for the next look too.
+        self.known = Some(known.max(page.seen));
+        self.lossy |= page.lossy;
+        Ok(page)
+    }
+
+    /// The keeper has told how far the log has come. At its end it is looked at once more: the last
+    /// bytes may have come unasked.
+    fn heard(&mut self, progress: LogProgress, ended: bool) {
+        self.ended |= ended;
+        self.log = self.log.clone().counting(progress.bytes);
+        self.known = match self.ended {
+            true => None,
+            false => self.known.max(Some(progress.bytes)),
+        };
+    }
+
+    /// Bytes written so far, and how many of them are missing from the log, which is looked at only where some
+    /// are known to be. It may have grown while it was read.
+    fn extent(&self, found: &Found) -> Option<(u64, u64)> {
+        let quota = self.quota?;
+        let read = found.cursor.offset();
+        let known = self.known?;
+        let known = if found.lines.is_empty() {
+            known
+        } else {
+            known.max(read)
+        };
+        if self.lossy || known > quota {
+            return self.log.clone().counting(known).extent().ok();
+        }
+        Some((known, 0))
+    }
+
+    /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
+    async fn wait(&mut self, seen: u64, unfinished: bool) -> Woken {
+        let now = SystemClock.mono();
+        let left = self.until.since(now);
+        // What is there already is handed out even by those who do not wait.
+        let patience = if unfinished {
+            let unsettled = now.since(self.began) >= UNSETTLED && left == Millis(0);
+            if unsettled { Duration::ZERO } else { SETTLE }
+        } else {
+            Duration::from_millis(left.0)
+        };
+        let Some(follower) = &mut self.follower else {
+            self.ended = true;
+            return Woken::More;
+        };
+        let left = self.left;
+        let more = async {
+            match left {
+                false => {
+                    let progress = follower.beyond(seen).await;
+                    (progress, progress.ended)
+                }
+                true => {
+                    let progress = follower.beyond_the_end(seen).await;
+                    (progress, progress.closed)
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            (progress, ended) = more => {
+                self.heard(progress, ended);
+                Woken::More
+            }
+            () = pause(patience) => if unfinished { Woken::Quiet } else { Woken::TimeUp },
+        }
+    }
+}
+
+/// A line without the name of its stream.
+fn unprefixed(line: &str) -> &[u8] {
+    let line = line.strip_prefix("[stdout] ").unwrap_or(line);
+    line.strip_prefix("[stderr] ").unwrap_or(line).as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keeper had told of five bytes when two more came, which lie in the same piece of the log.
+    #[test]
+    fn what_was_seen_unasked_is_seen_again() {
+        use std::io::Write;
+        use std::os::fd::AsFd;
+        let folder = tempfile::tempdir().unwrap();
+        let place = std::fs::File::open(folder.path()).unwrap();
+        let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
+        let (from, mut to) = std::io::pipe().unwrap();
+        to.write_all(b"one\r\n$ ").unwrap();
+        let mut written = abide_session::log::LogWriter::new(place, 1 << 20);
+        written.take(from.as_fd(), abide_session::log::Stream::Pty, 7);
+        let mut reading = Reading {
+            log: Log::open(folder.path()),
+            lossy: false,
+            mask: Mask::default(),
+            quota: None,
+            known: Some(5),
+            begun: ResumeState::default(),
+            follower: None,
+            ended: false,
+            left: false,
+            began: Mono(0),
+            until: Mono(0),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.unwrap().block_on(async {
+            let page = reading.page(Cursor::default(), 10, PartialLine::Hold).await;
+            let page = page.unwrap();
+            assert_eq!((page.lines, page.seen), (vec!["one".to_owned()], 7));
+            let prompt = reading
+                .page(page.cursor, 10, PartialLine::Emit)
+                .await
+                .unwrap();
+            assert_eq!(prompt.lines, ["$ "]);
+        });
+    }
+}

@@ -1,0 +1,233 @@
+//! `extend`, `resize`, `signal` and `kill`: acts upon a running session.
+
+use abide_core::session::{End, Phase};
+use abide_core::{Millis, Request, SessionId};
+use serde_json::{Map, Value, json};
+
+use super::{Args, BadInput, Desk, Done, DoneReading, Finished, Named, ended, fields, start};
+use crate::signals;
+use abide_engine::SessionView;
+use abide_engine::peer::Peer;
+use abide_engine::screen::Size;
+use abide_session::folder;
+use abide_session::frame::ToKeeper;
+
+pub(in crate::tools) struct Extend {
+    deadline: Option<Millis>,
+    idle: Option<Millis>,
+    inactivity: Option<Millis>,
+}
+
+/// What is not given stays as it is.
+pub(in crate::tools) struct Resize {
+    cols: Option<u16>,
+    rows: Option<u16>,
+}
+
+pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
+    let limits = Extend {
+        deadline: args.seconds("timeout")?,
+        idle: args.seconds("idle")?,
+        inactivity: args.patience("inactivity_timeout")?,
+    };
+    if limits
+        .deadline
+        .or(limits.idle)
+        .or(limits.inactivity)
+        .is_none()
+    {
+        return Err(BadInput(
+            "`timeout`, `idle` or `inactivity_timeout` is required: there is nothing to move."
+                .into(),
+        ));
+    }
+    Ok(limits)
+}
+
+pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
+    match start::read_size(args)? {
+        (None, None) => Err(BadInput(
+            "`cols` or `rows` is required: there is no size to give.".into(),
+        )),
+        (cols, rows) => Ok(Resize { cols, rows }),
+    }
+}
+
+pub(super) fn read_signal(args: &mut Args) -> Result<i32, BadInput> {
+    let given = args.value("signal");
+    signals::number(given.as_ref()).ok_or_else(|| {
+        let given = given.map_or("nothing".into(), |given| {
+            super::shortened(&given.to_string())
+        });
+        BadInput(format!(
+            "`signal` must be a name such as \"INT\" or a number from 1 to 64; got {given}."
+        ))
+    })
+}
+
+impl Desk {
+    pub(super) async fn extend(&self, named: &Named, limits: Extend) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let request = Request::Extend {
+            session: view.id,
+            deadline: limits.deadline,
+            idle: limits.idle,
+            inactivity: limits.inactivity,
+        };
+        if let Err(sentence) = self.ask(request).await? {
+            return Some(Err(sentence));
+        }
+        let moved: Vec<String> = [
+            ("timeout", limits.deadline),
+            ("idle", limits.idle),
+            ("inactivity_timeout", limits.inactivity),
+        ]
+        .into_iter()
+        .filter_map(|(name, limit)| Some((name, limit?)))
+        .map(|(name, limit)| match limit {
+            Millis(0) => format!("{name}: never"),
+            limit => format!("{name}: {limit} from now"),
+        })
+        .collect();
+        let text = format!("Session '{}' extended ({})", view.id, moved.join(", "));
+        let seconds = |limit: Option<Millis>| limit.map(|limit| limit.0 as f64 / 1_000.0);
+        let more = fields! {
+            "timeout": seconds(limits.deadline),
+            "idle": seconds(limits.idle),
+            "inactivity_timeout": seconds(limits.inactivity),
+        };
+        Some(Ok(self.result(&self.newest(&view), text, more)))
+    }
+
+    pub(super) async fn resize(&self, named: &Named, size: Resize) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        if !view.runs() {
+            return Some(Err(ended(view.id)));
+        }
+        if !view.pty {
+            return Some(Err(format!("Session '{}' has no terminal", view.id)));
+        }
+        let _guard = self.attend(&view).await;
+        // Whatever the program paints for the new size must find the screen of that size.
+        let given = (size.cols, size.rows);
+        let Size { cols, rows } = match self.handle.screens().resize(view.id, given).await {
+            Ok(size) => size,
+            Err(fault) => return Some(Err(format!("the screen cannot be resized: {fault}"))),
+        };
+        let keepers = self.handle.keepers();
+        keepers.send(view.id, &ToKeeper::Resize { cols, rows });
+        let text = format!("Session '{}' has {cols} columns and {rows} rows", view.id);
+        let more = fields! {"cols": cols, "rows": rows};
+        Some(Ok(self.result(&view, text, more)))
+    }
+
+    pub(super) async fn signal(&self, named: &Named, number: i32) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let request_entry = self.request_entry(&view, "signal");
+        if view.runs() {
+            request_entry.begin();
+            let _guard = self.attend(&view).await;
+            let keepers = self.handle.keepers();
+            let once = self.context.request_key.clone().map(String::into_bytes);
+            keepers.send(view.id, &ToKeeper::Signal { number, once });
+        } else if !request_entry.has_begun() {
+            return Some(Err(ended(view.id)));
+        }
+        let text = format!("Signal {number} sent to session '{}'", view.id);
+        Some(Ok(self.result(&view, text, fields! {"sent": number})))
+    }
+
+    /// The answer comes when the tree is gone.
+    pub(super) async fn kill(&self, named: &Named) -> Option<DoneReading> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let end = if self.context.sees_all {
+            End::User
+        } else {
+            End::Agent
+        };
+        let request = Request::Kill {
+            session: view.id,
+            end,
+        };
+        if let Err(sentence) = self.ask(request).await? {
+            return Some(Err(sentence));
+        }
+        let left = matches!(view.state.phase, Phase::Leftover { .. });
+        let view = self.newest(&view);
+        if view.runs() {
+            return Some(Err(undying(view.id)));
+        }
+        let gone = !matches!(view.state.phase, Phase::Leftover { .. });
+        let mut text = format!("Session '{}' killed", view.id);
+        if view.ending().is_some_and(|ending| !ending.end.is_kill()) {
+            text = format!("Session '{}' had ended already", view.id);
+            if left && gone {
+                text.push_str("; what it left in the background is killed");
+            }
+        }
+        text.push('\n');
+        text.push_str(&abide_engine::text::ending_line(&view));
+        let by = view.contained_by.map(|by| by.as_str());
+        let lost = view.ending().is_some_and(|ending| ending.exit.is_none());
+        match by.filter(|_| gone) {
+            // Only its keeper could have proven it.
+            Some(by) if lost => text.push_str(&format!(
+                " [its keeper was killed; none of its processes was found running; contained by {by}]"
+            )),
+            Some(by) => text.push_str(&format!(" [its process tree is gone; contained by {by}]")),
+            None => {}
+        }
+        if !gone {
+            text.push('\n');
+            text.push_str(&undying(view.id));
+        }
+        let more = fields! {"gone": json!(gone)};
+        let result = self.result(&view, text, more);
+        Some(Ok(Finished::from(result).telling_end_of(Some(view.id))))
+    }
+}
+
+/// Said to a command that would move the limits it is under: one that it can move by itself is none.
+pub(crate) const OWN_LIMITS: &str = "a command cannot change its own limits";
+
+/// The session whose limits a call is to move, where it is such a call.
+pub(crate) fn moves_limits_of<'a>(
+    tool: &str,
+    arguments: &'a Map<String, Value>,
+) -> Option<&'a str> {
+    let action = arguments.get("action").and_then(Value::as_str);
+    match (tool, action) {
+        ("terminal_session", Some("extend")) => arguments.get("session_id")?.as_str(),
+        _ => None,
+    }
+}
+
+/// Whether a caller is a process of this very session. To look takes a while, so it is done beside the loop.
+pub(crate) async fn is_own(view: &SessionView, caller: Peer) -> bool {
+    let folder = view.folder.clone();
+    let look = move || {
+        let meta = folder::read_meta(&folder).ok().flatten();
+        meta.is_some_and(|meta| caller.is_inside(&meta))
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or(true)
+}
+
+/// Said of what SIGKILL does not end.
+pub(crate) fn undying(session: SessionId) -> String {
+    format!(
+        "some processes of session '{session}' cannot be ended: they belong to another user, or the \
+         kernel holds them; it is tried again until they are gone"
+    )
+}

@@ -1,0 +1,133 @@
+//! `search`: the lines of the whole log that match.
+
+use abide_core::Millis;
+use abide_output::digest::rendered_rows;
+use serde_json::{Value, json};
+
+use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
+use abide_engine::clock::SystemClock;
+use abide_engine::search::{self, Finds, Line, Pattern};
+use abide_session::log::Log;
+
+pub(super) const FIELDS: &str = "action, session_id, pattern, context, max_lines";
+
+/// Matching lines that are brought where no number is given, and at most.
+pub(super) const LINES: u64 = 100;
+pub(super) const MOST_LINES: u64 = 10_000;
+/// Lines around each that can be asked for.
+const MOST_CONTEXT: u64 = 50;
+/// How long a search may take; the rest of the log is then left unsearched, and that is said.
+const PATIENCE: Millis = Millis(20_000);
+/// Characters of a line that are shown.
+const CHARS: usize = 1_000;
+
+pub(in crate::tools) struct Search {
+    pattern: Pattern,
+    context: usize,
+    most: usize,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<Search, BadInput> {
+    let pattern = args.pattern("pattern")?.ok_or_else(|| {
+        BadInput("`pattern` is required and must be a regular expression; got nothing.".into())
+    })?;
+    Ok(Search {
+        pattern,
+        context: args.whole("context", 0..=MOST_CONTEXT)?.unwrap_or(0) as usize,
+        most: args.whole("max_lines", 1..=MOST_LINES)?.unwrap_or(LINES) as usize,
+    })
+}
+
+impl Desk {
+    pub(super) async fn search(&self, named: &Named, search: Search) -> Option<Done> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let guard = self.attend(&view).await;
+        let log = Log::open(&view.folder).counting(view.bytes());
+        let wanted = search::Search {
+            pattern: search.pattern,
+            context: search.context,
+            most: search.most,
+            after: 0,
+        };
+        let work = move || {
+            let stop = SystemClock.mono() + PATIENCE;
+            search::search(&log, &wanted, || SystemClock.mono() >= stop)
+        };
+        let found = tokio::task::spawn_blocking(work).await;
+        drop(guard);
+        let found = match found.map_err(std::io::Error::other) {
+            Ok(Ok(found)) => found,
+            Ok(Err(fault)) | Err(fault) => {
+                return Some(Err(unreadable(&fault)));
+            }
+        };
+        let view = self.newest(&view);
+        let text = self.mask(&view, text(&found));
+        let lines: Vec<Value> = found
+            .lines
+            .iter()
+            .map(|line| {
+                let words = self.mask(&view, words(line));
+                json!({"line": line.number, "match": line.matches, "text": words})
+            })
+            .collect();
+        let more = fields! {
+            "matches": found.matches,
+            "lines_total": found.total,
+            "found": lines,
+            "complete": !found.stopped,
+        };
+        Some(Ok(self.result(&view, text, more)))
+    }
+}
+
+fn text(found: &Finds) -> String {
+    let mut lines = Vec::new();
+    let mut last = None;
+    for line in &found.lines {
+        if last.is_some_and(|last| last + 1 < line.number) && found.lines.iter().any(|l| !l.matches)
+        {
+            lines.push("--".to_owned());
+        }
+        last = Some(line.number);
+        let sign = if line.matches { ':' } else { '-' };
+        lines.push(format!("{}{sign}{}", line.number, words(line)));
+    }
+    let shown = found.lines.iter().filter(|line| line.matches).count() as u64;
+    let lines_total = found.total;
+    lines.push(match found.matches {
+        0 => format!("[no line of {lines_total} matches]"),
+        all if all > shown => {
+            format!("[{all} lines of {lines_total} match; the first {shown} are shown]")
+        }
+        all => format!("[{all} of {lines_total} lines match]"),
+    });
+    if found.missing > 0 {
+        lines.push(format!(
+            "[{} bytes are missing from the log; lines are counted without them]",
+            found.missing
+        ));
+    }
+    if found.stopped {
+        lines.push(format!(
+            "[stopped after {PATIENCE}: only the first {} bytes were searched; use a simpler pattern]",
+            found.searched
+        ));
+    }
+    lines.join("\n")
+}
+
+/// A line as a person sees it, with marks where it was cut.
+fn words(line: &Line) -> String {
+    let mut words = rendered_rows(&line.text, CHARS).join(" ");
+    if line.cut.0 > 0 {
+        words.insert_str(0, &format!("[… {} bytes …]", line.cut.0));
+    }
+    if line.cut.1 > 0 {
+        words.push_str(&format!("[… {} bytes …]", line.cut.1));
+    }
+    words
+}

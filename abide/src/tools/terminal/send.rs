@@ -1,0 +1,166 @@
+//! `send_input`: types text and keys, and tells what came back.
+
+use std::time::Duration;
+
+use abide_core::Millis;
+
+use super::settled::Settled;
+use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report, unreadable};
+use crate::keys;
+use abide_engine::SessionView;
+use abide_engine::clock::pause;
+use abide_engine::screen::Modes;
+use abide_session::frame::Once;
+use abide_session::log::Log;
+
+pub(super) const FIELDS: &str = "action, session_id, input, keys";
+
+/// What came back is all there is when nothing more comes for this long,
+const QUIET: Duration = Duration::from_millis(150);
+/// or for this long where the kernel says that the program waits for input and for nothing else.
+const PROMPT: Duration = Duration::from_millis(10);
+/// The longest that is waited for what comes back.
+const SETTLE: Millis = Millis(1_000);
+/// Lines of it that are brought.
+const LINES: usize = 100;
+/// Most keys in one call.
+const MOST_KEYS: usize = 1_000;
+/// Bytes handed over at once.
+const PART: usize = 16 << 10;
+/// How long the program may leave its input alone before the call gives up on it.
+const STALL: Duration = Duration::from_secs(10);
+
+pub(in crate::tools) struct Send {
+    input: String,
+    keys: Vec<String>,
+}
+
+pub(super) fn read(args: &mut Args) -> Result<Send, BadInput> {
+    let input = args.anything("input")?.unwrap_or_default();
+    let keys = args.words("keys", MOST_KEYS)?;
+    if input.is_empty() && keys.is_empty() {
+        return Err(BadInput(
+            "`input` or `keys` is required: there is nothing to send.".into(),
+        ));
+    }
+    for key in &keys {
+        keys::key(key, Modes::default()).map_err(|e| BadInput(format!("`keys`: {e}.")))?;
+    }
+    Ok(Send { input, keys })
+}
+
+/// How many bytes a terminal shows of what is typed: a key that is no letter as two, such as `^C`.
+fn shown(typed: &[u8]) -> u64 {
+    let of = |byte: &u8| 1 + u64::from(byte.is_ascii_control());
+    typed.iter().map(of).sum()
+}
+
+impl Desk {
+    pub(super) async fn send(&self, named: &Named, send: Send) -> Option<DoneReading> {
+        let view = match self.session(named) {
+            Ok(view) => view,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let request_entry = self.request_entry(&view, "input");
+        let runs = view.runs();
+        match runs {
+            true => request_entry.begin(),
+            false if request_entry.has_begun() => {}
+            false => return Some(Err(ended(view.id))),
+        }
+        let mut guard = self.attend(&view).await;
+        let bytes = match self.bytes(&view, &send).await {
+            Ok(bytes) => bytes,
+            Err(sentence) => return Some(Err(sentence)),
+        };
+        let log = Log::open(&view.folder).counting(view.bytes());
+        let sent_at = match log.extent() {
+            Ok((written, _)) => written,
+            Err(fault) => return Some(Err(unreadable(&fault))),
+        };
+        if runs && let Err(sentence) = self.type_in(&view, &bytes).await {
+            return Some(Err(sentence));
+        }
+        let cursors = self.handle.read_cursors().of(&view.folder);
+        let from = self.position(&view, &cursors);
+        let mut reading = self.reading(&view, SETTLE);
+        let settled = Settled {
+            sent_at,
+            shown: if view.pty { shown(&bytes) } else { 0 },
+            quiet: QUIET,
+            prompt: PROMPT,
+            waits: &|| report::waits_for_input_alone(&view),
+        };
+        let found = match reading.echo(from, LINES, settled).await {
+            Ok(found) => found,
+            Err(fault) => return Some(Err(unreadable(&fault))),
+        };
+        self.has_read(&view, &cursors, found.cursor);
+        let view = self.settled(&view, &reading, &mut guard).await;
+        let mut more = fields! {"sent": bytes.len()};
+        if view.runs() {
+            if self.modes(&view).await.full_screen {
+                more.insert("alternate_screen".into(), true.into());
+            }
+            report::add_process_facts(&self.handle, &view, &mut more);
+        }
+        let ended = (!found.full && !view.runs()).then_some(view.id);
+        let result = self.told(&view, &reading, found, more);
+        let finished = self.finished(result, guard, cursors, reading);
+        Some(Ok(finished.telling_end_of(ended)))
+    }
+
+    /// How the program wants to be talked to.
+    async fn modes(&self, view: &SessionView) -> Modes {
+        if !view.pty {
+            return Modes::default();
+        }
+        let modes = self.handle.screens().modes(view.id).await;
+        modes.unwrap_or_default()
+    }
+
+    /// What a terminal would send, or without one the text as it is.
+    async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, String> {
+        let modes = self.modes(view).await;
+        let mut bytes = if view.pty {
+            keys::typed(&send.input, modes)
+        } else {
+            send.input.clone().into_bytes()
+        };
+        for key in &send.keys {
+            let key = keys::key(key, modes).map_err(|e| e.to_string())?;
+            // Without a terminal nobody makes a line end of the enter key.
+            let enter = !view.pty && key == b"\r";
+            bytes.extend_from_slice(if enter { b"\n" } else { &key });
+        }
+        Ok(bytes)
+    }
+
+    /// Hands input over, no faster than the program takes it.
+    async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), String> {
+        let mut sent = 0;
+        let keepers = self.handle.keepers();
+        for part in bytes.chunks(PART) {
+            // A request that is taken up again types nothing twice.
+            let once = self.context.request_key.as_ref().map(|key| Once {
+                key: key.as_bytes().to_vec(),
+                from: sent as u64,
+            });
+            tokio::select! {
+                taken = keepers.input(view.id, part, once) => {
+                    taken.map_err(|_| ended(view.id))?;
+                }
+                () = pause(STALL) => {
+                    return Err(format!(
+                        "the program does not read its input: {sent} of {} bytes were handed over \
+                         before it stopped for {}; send the rest later",
+                        bytes.len(),
+                        Millis(STALL.as_millis() as u64)
+                    ));
+                }
+            }
+            sent += part.len();
+        }
+        Ok(())
+    }
+}

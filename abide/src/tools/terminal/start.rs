@@ -1,0 +1,123 @@
+//! `start`: a command that stays, with a terminal of its own unless told otherwise.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
+
+use abide_core::wait::Asking;
+use abide_core::{Millis, Outcome, Request, Run, limit};
+
+use super::{Args, BadInput, Context, Desk, Done, fields};
+use crate::program;
+use crate::tools::{key, report};
+use abide_engine::config::Config;
+use abide_engine::screen::Size;
+use abide_engine::{Launch, Stdin};
+
+pub(super) const FIELDS: &str =
+    "action, command, cwd, env, pty, cols, rows, inactivity_timeout, idempotency_key";
+
+/// Columns and rows of a terminal where none are given.
+const COLS: u16 = 120;
+const ROWS: u16 = 40;
+/// The terminal that is emulated.
+const TERM: &str = "xterm-256color";
+
+pub(in crate::tools) struct Start {
+    run: Run,
+    launch: Launch,
+}
+
+pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Result<Start, BadInput> {
+    let command = args.text("command")?.unwrap_or_default();
+    if command.trim().is_empty() {
+        return Err(BadInput("ERROR: Command cannot be empty.".into()));
+    }
+    let cwd = args.folder("cwd", context)?;
+    let given = args.env("env")?;
+    let pty = args.flag_or("pty", true)?;
+    let (cols, rows) = read_size(args)?;
+    let (cols, rows) = (cols.unwrap_or(COLS), rows.unwrap_or(ROWS));
+    let inactivity = match args.patience("inactivity_timeout")? {
+        None => Some(limit::INACTIVITY_DEFAULT),
+        Some(Millis(0)) => None,
+        Some(limit) => Some(limit),
+    };
+    let key = key(args, context)?;
+    let secrets = Arc::new(report::secrets_in(&given));
+    let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
+    let mut env = report::laid_over(&context.env, given, pty);
+    if pty && !names_term {
+        env.retain(|(name, _)| !of_another_terminal(name));
+        env.push((OsString::from("TERM"), OsString::from(TERM)));
+    }
+    let alone = || program::alone(&config.shell, &command);
+    let argv = pty.then(alone).flatten();
+    Ok(Start {
+        run: Run {
+            command: command.into(),
+            deadline: None,
+            idle: None,
+            inactivity,
+            asking: Asking::Never,
+            standby: context.standby,
+            detach: true,
+            key,
+        },
+        launch: Launch {
+            argv,
+            cwd,
+            env,
+            stdin: Stdin::Open,
+            pty: pty.then_some((cols, rows)),
+            heritage: context.heritage.clone(),
+            secrets,
+        },
+    })
+}
+
+pub(super) fn read_size(args: &mut Args) -> Result<(Option<u16>, Option<u16>), BadInput> {
+    let cols = Size::LEAST_COLS.into()..=Size::MOST_COLS.into();
+    let rows = Size::LEAST_ROWS.into()..=Size::MOST_ROWS.into();
+    let cols = args.whole("cols", cols)?;
+    let rows = args.whole("rows", rows)?;
+    // Both fit: they have just been found to be within their bounds.
+    Ok((cols.map(|cols| cols as u16), rows.map(|rows| rows as u16)))
+}
+
+/// Variables that speak of the terminal the caller itself has.
+fn of_another_terminal(name: &OsStr) -> bool {
+    let names = [
+        "TERM",
+        "COLUMNS",
+        "LINES",
+        "TERMCAP",
+        "COLORTERM",
+        "TERM_PROGRAM",
+    ];
+    names.iter().any(|known| name == OsStr::new(known))
+}
+
+impl Desk {
+    pub(super) async fn start(&self, start: Start) -> Option<Done> {
+        let mut caller = self.caller();
+        caller.agent = Some(self.context.agent.clone());
+        let request = Request::Run(start.run);
+        let pending = self.handle.call(caller, request, Some(start.launch)).await;
+        let outcome = pending.done().await?;
+        if let Outcome::Refused(refusal) = &outcome {
+            return Some(Err(abide_engine::text::refusal_sentence(refusal)));
+        }
+        let Some(view) = report::session_of(&self.handle, &outcome) else {
+            return Some(Ok(report::vanished()));
+        };
+        if let Some(fault) = report::fault(&view) {
+            let fault = self.mask(&view, fault.to_owned());
+            let facts = fields! {"pty": view.pty, "error": fault.clone()};
+            let mut failed = self.result(&view, fault, facts);
+            failed.is_error = true;
+            return Some(Ok(failed));
+        }
+        let text = format!("Session '{}' started", view.id);
+        Some(Ok(self.result(&view, text, fields! {"pty": view.pty})))
+    }
+}

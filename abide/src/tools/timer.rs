@@ -1,0 +1,617 @@
+//! `timer`, `read_timer` and what can be done to a timer.
+
+mod words;
+
+use std::sync::Arc;
+
+use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
+use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
+use serde_json::{Map, Value, json};
+
+use super::{Args, BadInput, Context, ToolResult, condition, key};
+use abide_engine::Handle;
+use abide_engine::probe::{Condition, SessionWant};
+use abide_engine::store::{TimerRow, Which};
+use abide_engine::text::{
+    refusal_sentence, seconds, seconds_number, timer_completion, timer_label, timer_not_found,
+    timer_refusal_sentence,
+};
+use words::{counted, done, done_before, on_mission, purpose};
+pub(crate) use words::{facts, row_facts, secs};
+
+/// Longest reason or mission, in bytes.
+const TEXT_LIMIT: usize = 16 << 10;
+/// Ended timers that `read_timer` lists.
+const ENDED_LISTED: usize = 100;
+
+/// What the result needs to know of the arguments.
+pub(super) struct TimerTool {
+    what: What,
+    /// Whose timers; a person knows all.
+    agent: Option<Agent>,
+    /// The client's own limit, where it is shorter than what was asked for.
+    fitted: Option<Millis>,
+    /// What a new timer is made of.
+    given: Option<Given>,
+    /// How the caller will hear of what completes without it.
+    tells: Tells,
+}
+
+/// How a caller hears of a timer that completes while no call stands by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tells {
+    /// A waker starts a turn in its conversation.
+    Waking,
+    /// Its next call brings the message.
+    NextCall,
+    /// It is not the agent that would hear of it.
+    ByMessage,
+}
+
+impl Tells {
+    /// For an agent that calls: whether one of the configured wakers wakes it where it is.
+    pub fn to(handle: &Handle, context: &Context) -> Self {
+        let conversation = context.conversation.as_ref();
+        let mut wakers = handle.config().wakers.iter();
+        match wakers.any(|waker| waker.wakes(&context.agent.0, conversation)) {
+            true => Tells::Waking,
+            false => Tells::NextCall,
+        }
+    }
+}
+
+/// The sessions whose ends the answer about a completed timer tells: those that its condition has seen.
+pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
+    let row = handle.past().timer(id).ok().flatten();
+    let Some(row) = row.filter(|row| row.completed_by.as_deref() == Some("condition")) else {
+        return Vec::new();
+    };
+    let condition = row.condition.as_deref().map(serde_json::from_str);
+    let Some(Ok(condition)) = condition else {
+        return Vec::new();
+    };
+    let seen = row.reason.unwrap_or_default();
+    let mut sessions = Vec::new();
+    sessions_to_end(&condition, &mut sessions);
+    // Of several that would do, one has come.
+    sessions.retain(|session| seen.contains(&session.to_string()));
+    sessions
+}
+
+fn sessions_to_end(condition: &Condition, found: &mut Vec<SessionId>) {
+    match condition {
+        Condition::Session {
+            session,
+            want: SessionWant::Ended,
+        } => found.push(*session),
+        Condition::All(parts) | Condition::Any(parts) => {
+            parts.iter().for_each(|part| sessions_to_end(part, found));
+        }
+        Condition::Session { .. }
+        | Condition::Port { .. }
+        | Condition::Url(_)
+        | Condition::File(_)
+        | Condition::Command(_) => {}
+    }
+}
+
+/// What the database keeps of a new timer, so that the answer need not read it there. Only of one
+/// without a key: under a key there may be another one already.
+struct Given {
+    text: Arc<str>,
+    until: Option<Arc<str>>,
+    standby: Option<Millis>,
+}
+
+impl Given {
+    fn of(request: &Request) -> Option<Self> {
+        match request {
+            Request::Create(new) if new.key.is_none() => Some(Given {
+                text: new.text.clone(),
+                until: new.until.clone(),
+                standby: new.standby.map(|time| time.min(new.total)),
+            }),
+            _ => None,
+        }
+    }
+
+    /// The row of the timer that was made just now.
+    fn row(&self, timer: &Timer) -> TimerRow {
+        TimerRow {
+            id: timer.id,
+            agent: timer.agent.0.to_string(),
+            kind: timer.kind,
+            text: self.text.to_string(),
+            condition: self.until.as_deref().map(str::to_owned),
+            created: timer.checked,
+            checked: timer.checked,
+            total: timer.total,
+            standby: self.standby,
+            status: timer.status.as_str().to_owned(),
+            remaining: None,
+            reason: None,
+            completed_by: None,
+            late: None,
+            ended: None,
+            acted: None,
+        }
+    }
+}
+
+enum What {
+    Timer,
+    Read,
+    List {
+        ended: bool,
+    },
+    Act,
+    /// An act that this very call has done before.
+    Done(Act),
+    /// Something that is no id at all; those that there are get listed.
+    NoSuch(String),
+}
+
+pub(super) fn read(
+    name: &str,
+    arguments: Map<String, Value>,
+    context: &Context,
+    handle: &Handle,
+    agent: Option<Agent>,
+    tells: Tells,
+) -> Result<(Request, TimerTool), BadInput> {
+    let mut args = Args::new(arguments);
+    let read = match name {
+        "timer" => wait(&mut args, context, handle),
+        "read_timer" => look(&mut args),
+        _ => act(name, &mut args, context, handle),
+    };
+    let (request, what) = read?;
+    args.finish(match name {
+        "timer" => {
+            "total_duration, timeout_duration, reason, mission, timer_id, until, idempotency_key"
+        }
+        "read_timer" => "timer_id, include_ended",
+        "pause_timer" => "timer_id, pause_duration, reason",
+        _ => "timer_id, reason",
+    })?;
+    let fitted = match &request {
+        Request::Create(Create {
+            total,
+            standby,
+            detach: false,
+            kind: Kind::Waiting,
+            ..
+        }) => {
+            let asked = standby.unwrap_or(*total);
+            context.standby.filter(|limit| *limit < asked)
+        }
+        Request::Continue { standby, .. } => {
+            let asked = standby.unwrap_or(Millis::MAX);
+            context.standby.filter(|limit| *limit < asked)
+        }
+        _ => None,
+    };
+    let tool = TimerTool {
+        what,
+        agent,
+        fitted,
+        given: Given::of(&request),
+        tells,
+    };
+    Ok((request, tool))
+}
+
+type Read = Result<(Request, What), BadInput>;
+
+fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
+    let (reason, mission) = one_of(args.text("reason")?, args.text("mission")?);
+    // A client that fills in every field leaves those empty that it has nothing for.
+    let new = reason.is_some() || mission.is_some();
+    let timer = args.text("timer_id")?;
+    let timer = timer.filter(|given| !(new && given.trim().is_empty()));
+    let total = args.seconds("total_duration")?;
+    let standby = args.seconds("timeout_duration")?;
+    let until = args.any("until");
+    let key = key(args, context)?;
+    if let Some(given) = timer {
+        if until.is_some() {
+            return Err(BadInput(
+                "`until` belongs to a new timer; a timer that exists keeps the condition it has."
+                    .into(),
+            ));
+        }
+        return Ok(match given.trim().parse() {
+            Err(_) => no_such(given),
+            Ok(timer) => {
+                let patience = context.standby;
+                let request = Request::Continue {
+                    timer,
+                    remaining: total,
+                    standby,
+                    patience,
+                };
+                (request, What::Timer)
+            }
+        });
+    }
+    let (kind, text) = match (reason, mission) {
+        (Some(reason), None) => (Kind::Waiting, ("reason", reason)),
+        (None, Some(mission)) => (Kind::Mission, ("mission", mission)),
+        (Some(_), Some(_)) => {
+            return Err(BadInput(
+                "`reason` and `mission` exclude each other; got both. Give `reason` to wait for \
+                 something now, or `mission` to be woken later."
+                    .into(),
+            ));
+        }
+        (None, None) => {
+            return Err(BadInput(
+                "`reason` or `mission` is required for a new timer; got neither. Give `timer_id` to \
+                 continue one that exists."
+                    .into(),
+            ));
+        }
+    };
+    let text = checked(text.0, text.1)?;
+    let total = total.ok_or_else(|| {
+        BadInput("`total_duration` is required for a new timer and must be a number of seconds above 0; got nothing.".into())
+    })?;
+    // A mission returns at once, however long its caller would have stood by.
+    let standby = standby.filter(|_| kind == Kind::Waiting);
+    let until = match until {
+        None => None,
+        Some(given) => {
+            let condition = condition::read(given, context, handle)?;
+            let written = serde_json::to_string(&condition);
+            Some(
+                written
+                    .map_err(|e| BadInput(format!("`until` cannot be kept: {e}.")))?
+                    .into(),
+            )
+        }
+    };
+    let new = Create {
+        kind,
+        text: text.into(),
+        until,
+        total,
+        standby,
+        patience: context.standby,
+        detach: false,
+        key,
+    };
+    Ok((Request::Create(new), What::Timer))
+}
+
+/// Of two texts of which one is empty, the other.
+fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Option<String>) {
+    let empty = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+    match (empty(&left), empty(&right)) {
+        (true, false) if right.is_some() => (None, right),
+        (false, true) if left.is_some() => (left, None),
+        _ => (left, right),
+    }
+}
+
+fn checked(field: &str, text: String) -> Result<String, BadInput> {
+    if text.trim().is_empty() {
+        return Err(BadInput(format!(
+            "`{field}` must not be empty, since it is what you are told later; got {text:?}."
+        )));
+    }
+    if text.len() > TEXT_LIMIT {
+        return Err(BadInput(format!(
+            "`{field}` must be at most {TEXT_LIMIT} bytes long; got {}.",
+            text.len()
+        )));
+    }
+    Ok(text)
+}
+
+fn look(args: &mut Args) -> Read {
+    let timer = args.text("timer_id")?;
+    let ended = args.flag("include_ended")?;
+    Ok(match timer {
+        None => {
+            let list = Request::List {
+                asks: true,
+                after: None,
+                most: limit::TIMERS_LISTED,
+            };
+            (list, What::List { ended })
+        }
+        Some(given) => match given.trim().parse() {
+            Ok(timer) => (Request::Read { asks: true, timer }, What::Read),
+            Err(_) => no_such(given),
+        },
+    })
+}
+
+fn act(name: &str, args: &mut Args, context: &Context, handle: &Handle) -> Read {
+    let given = args.required_text("timer_id")?;
+    let reason = args.text("reason")?;
+    let act = match name {
+        "stop_timer" => Act::Stop,
+        "cancel_timer" => Act::Cancel,
+        "resume_timer" => Act::Resume,
+        _ => Act::Pause(args.seconds("pause_duration")?.ok_or_else(|| {
+            BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
+        })?),
+    };
+    let reason = reason.map(|reason| checked("reason", reason)).transpose()?;
+    Ok(match given.trim().parse() {
+        Err(_) => no_such(given),
+        Ok(timer) => {
+            let key = context.request_key.clone();
+            if key.is_some() && last_act(handle, timer) == key {
+                // The daemon that did it died before it could say so.
+                return Ok((Request::Read { asks: false, timer }, What::Done(act)));
+            }
+            let request = Request::Act {
+                timer,
+                act,
+                reason: reason.map(Into::into),
+                key: key.map(|key| Key(key.into())),
+            };
+            (request, What::Act)
+        }
+    })
+}
+
+/// The name of the call that last did something to a timer.
+fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
+    handle.past().timer(timer).ok().flatten()?.acted
+}
+
+fn no_such(given: String) -> (Request, What) {
+    let list = Request::List {
+        asks: false,
+        after: None,
+        most: limit::TIMERS_LISTED,
+    };
+    (list, What::NoSuch(given))
+}
+
+impl TimerTool {
+    pub(super) fn result(&self, handle: &Handle, outcome: Outcome) -> ToolResult {
+        match outcome {
+            Outcome::Timer(timer, why) => self.told(handle, &timer, why),
+            Outcome::Timers(timers) => self.list(handle, &timers),
+            Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal),
+            Outcome::Refused(refusal) => ToolResult::error(refusal_sentence(&refusal)),
+            _ => ToolResult::error("the timer was removed meanwhile".into()),
+        }
+    }
+
+    fn told(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
+        let row = match (&self.given, why) {
+            (Some(given), Why::Made) => Some(given.row(timer)),
+            _ => handle.past().timer(timer.id).ok().flatten(),
+        };
+        let mut facts = facts(timer, row.as_ref());
+        let reason = purpose(row.as_ref());
+        let id = timer.id;
+        // It was done before, and is told as it would have been then.
+        let why = match self.what {
+            What::Done(act) => Why::Done(act),
+            _ => why,
+        };
+        let saw = handle.prober().saw(id).filter(|saw| !saw.is_empty());
+        let counted = counted(timer);
+        let last_look = saw
+            .as_ref()
+            .map(|saw| format!("\nLast look: {saw}"))
+            .unwrap_or_default();
+        if let Some(saw) = saw {
+            facts.insert("last_look".into(), json!(saw));
+        }
+        if matches!(self.what, What::Timer) {
+            facts.insert("timeout".into(), json!(why == Why::StandbyOver));
+            // One that ended before was not waited for.
+            if let Some(fitted) = self.fitted.filter(|_| why != Why::Ended) {
+                facts.insert("effective_timeout".into(), secs(fitted));
+            }
+        }
+        let cut = self.fitted.map(super::report::cut_at);
+        let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
+        let text = match why {
+            Why::Completed | Why::Ended if timer.status != Status::Stopped => row
+                .as_ref()
+                .map_or_else(|| format!("Timer '{id}' has completed."), timer_completion),
+            Why::Made if timer.kind == Kind::Mission => format!(
+                "Timer '{id}' is set for {}.{reason}\n{}",
+                seconds(timer.remaining),
+                on_mission(self.tells)
+            ),
+            Why::StandbyOver => format!(
+                "Timer '{id}' is still {}: {counted}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
+                 timer_id '{id}'; polling is not needed. cancel_timer lets it run on and tell you by a \
+                 message.",
+                timer.status.as_str()
+            ),
+            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref(), self.tells),
+            Why::Made | Why::Looked | Why::Completed | Why::Ended => {
+                format!(
+                    "Timer '{id}' is {}: {counted}.{reason}{last_look}",
+                    timer.status.as_str()
+                )
+            }
+        };
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
+    }
+
+    fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
+        if let What::NoSuch(given) = &self.what {
+            let known: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
+            let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
+            return self.not_found(handle, &super::args::shown_text(given), known, more.len());
+        }
+        let past = handle.past();
+        let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
+        let mut rows = past.timers_of(&ids).unwrap_or_default().into_iter();
+        let mut lines = Vec::new();
+        let mut list = Vec::new();
+        let mut left_out = Vec::new();
+        if timers.len() >= limit::TIMERS_LISTED {
+            left_out.push(format!(
+                "Only the {} oldest are listed.",
+                limit::TIMERS_LISTED
+            ));
+        }
+        for timer in timers {
+            let row = rows.next().flatten();
+            let text = row
+                .as_ref()
+                .map(|row| row.text.as_str())
+                .unwrap_or_default();
+            lines.push(format!(
+                "{} {} {}: {} of {} elapsed, {} remain: {}",
+                timer.id,
+                timer.kind.as_str(),
+                timer.status.as_str(),
+                seconds_number(timer.elapsed()),
+                seconds(timer.total),
+                seconds_number(timer.remaining),
+                super::report::safe(text)
+            ));
+            list.push(Value::Object(facts(timer, row.as_ref())));
+        }
+        if let What::List { ended: true } = self.what {
+            let which = Which {
+                agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
+                most: ENDED_LISTED,
+            };
+            let ended = past.ended(which).unwrap_or_default();
+            if ended.len() >= ENDED_LISTED {
+                left_out.push(format!(
+                    "Of those that have ended only the last {ENDED_LISTED} are listed."
+                ));
+            }
+            for row in ended {
+                lines.push(format!(
+                    "{} {} {}: {}",
+                    row.id,
+                    row.kind.as_str(),
+                    row.status,
+                    super::report::safe(&row.text)
+                ));
+                list.push(Value::Object(row_facts(&row)));
+            }
+        }
+        let truncated = !left_out.is_empty();
+        lines.extend(left_out);
+        let text = match lines.is_empty() {
+            true => "No timers.".into(),
+            false => lines.join("\n"),
+        };
+        let facts = Map::from_iter([
+            ("timers".to_owned(), Value::Array(list)),
+            ("truncated".to_owned(), json!(truncated)),
+        ]);
+        ToolResult {
+            text,
+            facts,
+            is_error: false,
+        }
+        .sealed()
+    }
+
+    /// A timer that is no longer kept in memory may still be remembered.
+    fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
+        if let timer::Refusal::NotFound { timer, .. } = &refusal
+            && let Ok(Some(row)) = handle.past().timer(*timer)
+            && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
+            && row.ended.is_some()
+        {
+            if matches!(self.what, What::Act) {
+                return ToolResult::error(format!(
+                    "Timer '{}' is {}: nothing can be done to it any more",
+                    row.id, row.status
+                ));
+            }
+            let text = match (&self.what, &row.completed_by) {
+                (What::Done(act), _) => done_before(*act, &row, self.tells),
+                (_, Some(_)) => timer_completion(&row),
+                (_, None) => format!(
+                    "Timer '{}' is {}.\n{}: {}",
+                    row.id,
+                    row.status,
+                    timer_label(&row),
+                    row.text
+                ),
+            };
+            let mut facts = row_facts(&row);
+            if matches!(self.what, What::Timer) {
+                facts.insert("timeout".into(), json!(false));
+            }
+            return ToolResult {
+                text,
+                facts,
+                is_error: false,
+            }
+            .sealed();
+        }
+        match refusal {
+            timer::Refusal::NotFound { timer, known, more } => {
+                self.not_found(handle, &timer.to_string(), &known, more)
+            }
+            other => ToolResult::error(timer_refusal_sentence(&other)),
+        }
+    }
+
+    /// The ids that exist: those that have not ended, and the last that have.
+    fn not_found(
+        &self,
+        handle: &Handle,
+        given: &str,
+        known: &[TimerId],
+        more: usize,
+    ) -> ToolResult {
+        let which = Which {
+            agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
+            most: limit::IDS_LISTED,
+        };
+        let ended = handle.past().ended(which).unwrap_or_default();
+        let ended: Vec<TimerId> = ended.iter().map(|row| row.id).collect();
+        ToolResult::error(timer_not_found(given, known, more, &ended))
+    }
+}
+
+/// Many timers for one call that stands by on none.
+pub(super) fn many(
+    all: Vec<Value>,
+    context: &Context,
+    handle: &Handle,
+) -> Result<Request, BadInput> {
+    if all.len() > limit::TIMERS_AT_ONCE {
+        return Err(BadInput(format!(
+            "`timers` must hold at most {} timers; got {}.",
+            limit::TIMERS_AT_ONCE,
+            all.len()
+        )));
+    }
+    let mut new = Vec::with_capacity(all.len());
+    for (n, given) in all.into_iter().enumerate() {
+        let at = |bad: BadInput| BadInput(format!("`timers[{n}]`: {}", bad.0));
+        let Value::Object(fields) = given else {
+            return Err(at(BadInput("it must be an object.".into())));
+        };
+        let mut args = Args::new(fields);
+        let (request, _) = wait(&mut args, context, handle).map_err(at)?;
+        args.finish("total_duration, reason, mission, until, idempotency_key")
+            .map_err(at)?;
+        match request {
+            Request::Create(create) => new.push(Create {
+                detach: true,
+                ..create
+            }),
+            _ => return Err(at(BadInput("`timer_id` has no meaning here.".into()))),
+        }
+    }
+    Ok(Request::CreateMany(new))
+}

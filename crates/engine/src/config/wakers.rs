@@ -1,0 +1,377 @@
+//! How agents are woken that do not read their messages: what `[[wakers]]` may say.
+
+use std::path::PathBuf;
+
+use abide_core::Conversation;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+use crate::clients::ClientKind;
+use crate::web::Address;
+
+/// One way to wake one agent, or all.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct WakerConfig {
+    /// Which agent; `*`: every one.
+    pub agent: String,
+    /// By what.
+    pub way: WakingWay,
+    /// For which messages.
+    pub wakes_for: WakesFor,
+    /// Where a command runs; the client's own folder where that is known, else the home folder.
+    pub cwd: Option<PathBuf>,
+    /// Seconds that a message waits to be read before the agent is woken.
+    pub after: f64,
+    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
+    pub most_per_hour: usize,
+}
+
+/// For which messages an agent is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WakesFor {
+    /// Those that it asked to be woken by: of a mission timer, or of a wait that it cancelled into the
+    /// background. A conversation that is open is told of the others too.
+    Asked,
+    /// All.
+    All,
+}
+
+/// By what an agent is woken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WakingWay {
+    /// A command; `{text}` and `{agent}` are filled in. Where no word has `{text}`, the message is its
+    /// input. It has worked with exit code 0, or by still running after ten seconds.
+    Command(Vec<String>),
+    /// A web server that is sent every message, signed.
+    Webhook(Webhook),
+    /// A notification on the desktop, for the person there.
+    Desktop,
+    /// The agent's last session of Claude Code.
+    ClaudeCode,
+    /// The agent's last thread of Codex.
+    Codex,
+}
+
+/// A web server that is sent every message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Webhook {
+    /// Where.
+    pub address: Address,
+    /// What its messages are signed with.
+    pub secret: Secret,
+}
+
+/// Something to sign with.
+#[derive(Clone, PartialEq)]
+pub enum Secret {
+    /// This.
+    Here(Vec<u8>),
+    /// What stands in this file.
+    File(PathBuf),
+}
+
+/// Shows no secret.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Secret::Here(_) => f.write_str("Here"),
+            Secret::File(path) => f.debug_tuple("File").field(path).finish(),
+        }
+    }
+}
+
+impl Secret {
+    /// The bytes to sign with, or why there are none.
+    pub fn bytes(&self) -> Result<Vec<u8>, String> {
+        match self {
+            Secret::Here(bytes) => Ok(bytes.clone()),
+            Secret::File(path) => {
+                let bad = |why: String| format!("`wakers.secret_file` {}: {why}", path.display());
+                let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
+                read_secret(text.trim()).map_err(bad)
+            }
+        }
+    }
+}
+
+/// `whsec_` and base64, as Standard Webhooks has it.
+fn read_secret(text: &str) -> Result<Vec<u8>, String> {
+    let bytes = text
+        .strip_prefix("whsec_")
+        .and_then(|code| BASE64_STANDARD.decode(code).ok());
+    let bytes = bytes.ok_or("a secret is `whsec_` and base64")?;
+    match bytes.len() {
+        24..=64 => Ok(bytes),
+        short => Err(format!(
+            "a secret has 24 to 64 bytes, this one {short}; make one with: \
+             echo \"whsec_$(openssl rand -base64 32)\""
+        )),
+    }
+}
+
+/// As it stands in the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    agent: Option<String>,
+    command: Option<Vec<String>>,
+    webhook: Option<String>,
+    secret: Option<String>,
+    secret_file: Option<PathBuf>,
+    #[serde(default)]
+    desktop: bool,
+    #[serde(default)]
+    claude_code: bool,
+    #[serde(default)]
+    codex: bool,
+    cwd: Option<PathBuf>,
+    after: Option<f64>,
+    most_per_hour: Option<usize>,
+    r#for: Option<WakesFor>,
+}
+
+impl TryFrom<Written> for WakerConfig {
+    type Error = String;
+
+    fn try_from(mut written: Written) -> Result<Self, String> {
+        let way = written.way()?;
+        let after = written.after.unwrap_or(2.0);
+        if !(0.0..=86_400.0).contains(&after) {
+            return Err(format!(
+                "`wakers.after` must be 0 to 86400 seconds; got {after}"
+            ));
+        }
+        // Messages to a web server and to a person's desktop cost no model anything; the others start
+        // turns that somebody pays for.
+        let (usual, wakes_for) = match way {
+            WakingWay::Webhook(_) => (3_600, WakesFor::All),
+            WakingWay::Desktop => (60, WakesFor::All),
+            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => {
+                (12, WakesFor::Asked)
+            }
+        };
+        let most_per_hour = written.most_per_hour.unwrap_or(usual);
+        if !(1..=3_600).contains(&most_per_hour) {
+            return Err(format!(
+                "`wakers.most_per_hour` must be 1 to 3600; got {most_per_hour}"
+            ));
+        }
+        Ok(WakerConfig {
+            agent: written.agent.unwrap_or_else(|| "*".into()),
+            way,
+            wakes_for: written.r#for.unwrap_or(wakes_for),
+            cwd: written.cwd,
+            after,
+            most_per_hour,
+        })
+    }
+}
+
+impl Written {
+    fn way(&mut self) -> Result<WakingWay, String> {
+        let mut ways = Vec::new();
+        if let Some(command) = self.command.take() {
+            if command.first().is_none_or(String::is_empty) {
+                return Err("`wakers.command` needs at least one word, the program to run".into());
+            }
+            ways.push(WakingWay::Command(command));
+        }
+        if let Some(address) = self.webhook.take() {
+            ways.push(WakingWay::Webhook(self.signed(&address)?));
+        }
+        ways.extend(self.desktop.then_some(WakingWay::Desktop));
+        ways.extend(self.claude_code.then_some(WakingWay::ClaudeCode));
+        ways.extend(self.codex.then_some(WakingWay::Codex));
+        if self.secret.is_some() || self.secret_file.is_some() {
+            return Err("`wakers.secret` and `wakers.secret_file` go with `webhook`".into());
+        }
+        match (ways.pop(), ways.is_empty()) {
+            (Some(way), true) => Ok(way),
+            _ => Err(
+                "each of `[[wakers]]` needs exactly one of `command`, `webhook`, \
+                 `desktop = true`, `claude_code = true` and `codex = true`"
+                    .into(),
+            ),
+        }
+    }
+
+    fn signed(&mut self, address: &str) -> Result<Webhook, String> {
+        let secret = match (self.secret.take(), self.secret_file.take()) {
+            (Some(text), None) => {
+                let read = read_secret(&text).map_err(|why| format!("`wakers.secret`: {why}"));
+                Secret::Here(read?)
+            }
+            (None, Some(path)) => Secret::File(path),
+            _ => {
+                return Err(
+                    "a webhook is signed: `wakers` needs either `secret` or `secret_file`".into(),
+                );
+            }
+        };
+        let address = Address::read(address).ok_or_else(|| {
+            format!(
+                "`wakers.webhook` must be an address such as https://example.com/hook; got \
+                 {address:?}"
+            )
+        })?;
+        Ok(Webhook { address, secret })
+    }
+}
+
+impl WakingWay {
+    /// Whether the agent itself gets to read what is sent.
+    pub const fn tells_the_agent(&self) -> bool {
+        match self {
+            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => true,
+            WakingWay::Webhook(_) | WakingWay::Desktop => false,
+        }
+    }
+
+    /// The kind of clients that it wakes.
+    pub const fn client(&self) -> Option<ClientKind> {
+        match self {
+            WakingWay::ClaudeCode => Some(ClientKind::ClaudeCode),
+            WakingWay::Codex => Some(ClientKind::Codex),
+            WakingWay::Command(_) | WakingWay::Webhook(_) | WakingWay::Desktop => None,
+        }
+    }
+}
+
+impl WakerConfig {
+    /// Whether it wakes this agent.
+    pub fn is_for(&self, agent: &str) -> bool {
+        self.agent == "*" || self.agent == agent
+    }
+
+    /// Whether this agent is woken by it in this conversation when something comes that it asked for.
+    pub fn wakes(&self, agent: &str, conversation: Option<&Conversation>) -> bool {
+        let way = match (&self.way, self.way.client()) {
+            (_, Some(kind)) => conversation.is_some_and(|of| kind.session_of(of).is_some()),
+            (WakingWay::Command(_), None) => true,
+            (_, None) => false,
+        };
+        way && self.is_for(agent)
+    }
+
+    /// What it is called where deliveries are shown. A path may be a secret and is left out.
+    pub fn name(&self) -> String {
+        match &self.way {
+            WakingWay::Command(words) => format!("command {}", words[0]),
+            WakingWay::Webhook(hook) => {
+                let scheme = if hook.address.tls { "https" } else { "http" };
+                format!("webhook {scheme}://{}", hook.address.authority())
+            }
+            WakingWay::Desktop => "desktop".into(),
+            WakingWay::ClaudeCode => "claude_code".into(),
+            WakingWay::Codex => "codex".into(),
+        }
+    }
+
+    /// Names it in the database: another one as soon as whom or how it wakes is changed.
+    pub fn id(&self) -> String {
+        let digest = Sha256::digest(format!("{} {:?}", self.agent, self.way).as_bytes());
+        digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<WakerConfig, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_starts_a_turn_wakes_for_what_was_asked_for_unless_told_otherwise() {
+        for (text, wakes_for) in [
+            ("command = ['x']", WakesFor::Asked),
+            ("claude_code = true", WakesFor::Asked),
+            ("codex = true", WakesFor::Asked),
+            ("codex = true\nfor = 'all'", WakesFor::All),
+            ("desktop = true", WakesFor::All),
+            ("desktop = true\nfor = 'asked'", WakesFor::Asked),
+        ] {
+            assert_eq!(read(text).expect(text).wakes_for, wakes_for, "{text}");
+        }
+        let refused = read("codex = true\nfor = 'everything'").expect_err("an unknown word");
+        assert!(refused.contains("asked"), "{refused}");
+    }
+
+    #[test]
+    fn a_client_is_woken_in_conversations_of_its_own_kind_only() {
+        let claude = ClientKind::ClaudeCode.conversation("c0ffee");
+        let front = Conversation("front:x".into());
+        let waker = read("claude_code = true\nagent = 'a'").expect("a waker");
+        assert!(waker.wakes("a", Some(&claude)));
+        assert!(!waker.wakes("b", Some(&claude)));
+        assert!(!waker.wakes("a", Some(&front)));
+        assert!(!waker.wakes("a", None));
+        let command = read("command = ['x']").expect("a waker");
+        assert!(command.wakes("b", Some(&front)) && command.wakes("b", None));
+        let desktop = read("desktop = true").expect("a waker");
+        assert!(!desktop.wakes("a", Some(&claude)));
+    }
+
+    const SECRET: &str = "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'";
+
+    #[test]
+    fn each_waker_has_one_way() {
+        for (text, name, budget) in [
+            ("command = ['claude', '-p']", "command claude", 12),
+            ("desktop = true", "desktop", 60),
+            ("claude_code = true", "claude_code", 12),
+            ("codex = true\nagent = 'a'", "codex", 12),
+        ] {
+            let waker = read(text).expect(text);
+            assert_eq!((waker.name().as_str(), waker.most_per_hour), (name, budget));
+        }
+        let hook = read(&format!("webhook = 'https://a.example/T0/x?y'\n{SECRET}")).unwrap();
+        assert_eq!(hook.name(), "webhook https://a.example");
+        assert_eq!(hook.most_per_hour, 3_600);
+        for (text, said) in [
+            ("", "exactly one of"),
+            ("desktop = true\ncodex = true", "exactly one of"),
+            ("command = []", "`wakers.command` needs"),
+            ("webhook = 'https://a.example'", "either `secret`"),
+            (
+                "webhook = 'a.example'\nsecret_file = 'x'",
+                "`wakers.webhook` must be",
+            ),
+            ("webhook = 'https://a'\nsecret = 'x'", "`whsec_` and base64"),
+            (
+                "webhook = 'https://a'\nsecret = 'whsec_AAAA'",
+                "24 to 64 bytes",
+            ),
+            ("codex = true\nsecret_file = 'x'", "go with `webhook`"),
+            ("desktop = true\nafter = -1", "`wakers.after`"),
+            (
+                "desktop = true\nmost_per_hour = 0",
+                "`wakers.most_per_hour`",
+            ),
+            ("desktop = true\ncolour = 1", "colour"),
+        ] {
+            let refused = read(text).expect_err(text);
+            assert!(refused.contains(said), "{text}: {refused}");
+        }
+    }
+
+    #[test]
+    fn another_target_is_another_waker_and_no_secret_is_shown() {
+        let one = read(&format!("webhook = 'https://a.example/1'\n{SECRET}")).unwrap();
+        let other = read(&format!("webhook = 'https://a.example/2'\n{SECRET}")).unwrap();
+        let patient = read(&format!(
+            "webhook = 'https://a.example/1'\n{SECRET}\nafter = 9"
+        ));
+        assert_ne!(one.id(), other.id());
+        assert_eq!(one.id(), patient.unwrap().id());
+        assert!(!format!("{one:?}").contains("MfKQ"), "{one:?}");
+    }
+}

@@ -1,0 +1,503 @@
+//! Does what the core has decided, in the order of the contract: record, act, publish, reply.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_core::message;
+use abide_core::session::{Phase, Session};
+use abide_core::time::Wall;
+use abide_core::timer::{self, Status};
+use abide_core::{
+    CallId, Effect, Engine, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
+};
+use tokio::sync::mpsc;
+
+use crate::clock::pause;
+use crate::config::Containment;
+use crate::event_loop::OpenCall;
+use crate::handle::{Handle, Launch, News, Stdin};
+use crate::keepers::{Keepers, Recalled};
+use crate::published_state::{QuestionView, SessionView};
+use crate::store::{Store, StoreFault};
+use abide_session::changed_limits::ChangedLimits;
+use abide_session::crash_point;
+use abide_session::facts::facts;
+use abide_session::folder::{self, Meta};
+use abide_session::frame::{self, ToKeeper};
+use abide_session::log::tail;
+
+/// How far apart the two looks are that tell how busy a command is.
+const CPU_SAMPLE: Duration = Duration::from_millis(50);
+
+/// Lines among which the last is looked for that shows anything.
+const LAST_LINES: usize = 20;
+
+/// Calls to be told of a question once the facts beside it have been gathered.
+type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<News>>>>>;
+
+pub(super) struct Performer {
+    handle: Handle,
+    store: Arc<dyn Store>,
+    keepers: Arc<Keepers>,
+    details: HashMap<SessionId, Detail>,
+    /// Sessions of whose end somebody has heard in this turn.
+    heard: Vec<SessionId>,
+    asking: Askers,
+}
+
+/// What is known of a session beside what the core knows.
+struct Detail {
+    cwd: PathBuf,
+    pty: bool,
+    deadline: Option<Millis>,
+    /// What is wrong with its record.
+    damage: Option<Arc<str>>,
+    /// It was started by this daemon.
+    fresh: bool,
+    /// That somebody has heard of its end has been noted.
+    heard: bool,
+}
+
+impl Performer {
+    pub fn new(handle: Handle, store: Arc<dyn Store>, keepers: Arc<Keepers>) -> Self {
+        Performer {
+            handle,
+            store,
+            keepers,
+            details: HashMap::new(),
+            heard: Vec::new(),
+            asking: Askers::default(),
+        }
+    }
+
+    pub async fn perform(
+        &mut self,
+        engine: &mut Engine,
+        calls: &mut HashMap<CallId, OpenCall>,
+        mut effects: Vec<Effect>,
+        now: Now,
+    ) -> Result<(), StoreFault> {
+        if self.record(&mut effects).await? {
+            engine.settle();
+        } else {
+            engine.undo(now, &mut effects);
+        }
+        let counts = engine.counts();
+        self.handle
+            .published()
+            .set_counts(engine.any_unread(), counts.timers);
+        let engine = &*engine;
+        let mut published = HashSet::new();
+        // Sessions that are shown as they are now, of which nobody who only follows was told: whoever waits
+        // for an answer comes before those.
+        let mut changed = Vec::new();
+        for effect in effects {
+            if tells_followers(&effect) {
+                self.tell_changed(&mut changed);
+            }
+            match effect {
+                Effect::Record(_) => {}
+                Effect::Start {
+                    session,
+                    call,
+                    deadline,
+                } => {
+                    let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
+                    self.start(engine, session, launch, deadline.map(|d| d.0), now.wall);
+                }
+                Effect::Kill { session, end } => {
+                    let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
+                    self.keepers
+                        .send(session, &ToKeeper::Kill { end, grace_ms });
+                }
+                Effect::Force { session, end } => self.keepers.force(session, end),
+                Effect::Remove { session } => self.remove(session),
+                Effect::SetDeadline { session, deadline } => {
+                    self.deadline_moved(engine, session, deadline, now);
+                    self.keepers
+                        .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
+                }
+                Effect::KeepLimits {
+                    session,
+                    idle,
+                    inactivity,
+                    unasked_until,
+                } => {
+                    let moved = ChangedLimits {
+                        idle,
+                        inactivity,
+                        deadline: self.details.get(&session).and_then(|of| of.deadline),
+                        unasked_until,
+                    };
+                    self.keepers.keep_limits(session, moved);
+                }
+                Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
+                Effect::Watch { session, beyond } => {
+                    self.keepers.send(session, &ToKeeper::Watch { beyond });
+                }
+                Effect::Ask { question } => self.ask(engine, question),
+                Effect::Close { question, closing } => {
+                    self.asking
+                        .lock()
+                        .expect("no holder panics")
+                        .remove(&question);
+                    self.handle.published().close(question, closing);
+                }
+                // What is shown is how things are at the end of the turn: once is enough.
+                Effect::Publish { session } => {
+                    if published.insert(session) {
+                        self.publish(engine, session);
+                        changed.push(session);
+                    }
+                }
+                Effect::Tell { call, update } => self.tell(calls, call, update),
+                Effect::Probe { timer, until } => self.handle.prober().probe(timer, until),
+                Effect::Rest { timer } => self.handle.prober().rest(timer),
+                Effect::Unprobe { timer } => drop(self.handle.prober().forget(timer)),
+                Effect::PublishTimer { timer } => self.handle.published().timer(timer),
+                Effect::Posted { agent, message } => {
+                    self.handle.published().message(agent, message)
+                }
+                Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
+            }
+        }
+        self.tell_changed(&mut changed);
+        if !self.heard.is_empty() {
+            // First those who wait get their answers.
+            tokio::task::yield_now().await;
+        }
+        for id in self.heard.drain(..) {
+            // A folder that is gone needs no mark.
+            let _ = folder::mark_heard(&self.keepers.folder(id));
+        }
+        Ok(())
+    }
+
+    fn tell_changed(&self, sessions: &mut Vec<SessionId>) {
+        for id in sessions.drain(..) {
+            self.handle.published().changed(id);
+        }
+    }
+
+    /// Takes the records out of the effects and writes them in one commit for the whole turn, if there are any.
+    /// Returns true if they are safe. A question that could not be recorded is asked all the same.
+    async fn record(&self, effects: &mut Vec<Effect>) -> Result<bool, StoreFault> {
+        // They come first, since effects are in the order of the contract; but a turn is many events.
+        let mut records = Vec::new();
+        for effect in effects.iter_mut() {
+            if let Effect::Record(record) = effect {
+                self.add_what_was_seen(record);
+                records.push(record.clone());
+            }
+        }
+        if records.is_empty() {
+            return Ok(true);
+        }
+        effects.retain(|effect| !matches!(effect, Effect::Record(_)));
+        let seen = numbers_seen(&records);
+        let gone = |_| StoreFault::Broken("its writer is gone".into());
+        match self.store.commit(records).await.map_err(gone)? {
+            Ok(()) => {
+                for number in seen {
+                    self.handle.published().handled(number);
+                }
+                Ok(true)
+            }
+            Err(fault @ (StoreFault::Unwritable(_) | StoreFault::Unopenable(_))) => {
+                tracing::error!("{fault}");
+                Ok(false)
+            }
+            // Nothing was written, so nothing is unknown either, and commands need no database.
+            Err(fault @ StoreFault::Damaged(_)) => {
+                self.handle.published().storage_trouble(&format!(
+                    "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and \
+                     take over what can be read"
+                ));
+                Ok(false)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Where the time ran out before a condition held, the last look at it is worth remembering.
+    fn add_what_was_seen(&self, record: &mut Record) {
+        if let Record::Timer(timer::Record::Ended {
+            id, reason, status, ..
+        }) = record
+            && reason.is_none()
+            && matches!(status, Status::Completed { .. })
+        {
+            let saw = self.handle.prober().saw(*id).filter(|saw| !saw.is_empty());
+            *reason = saw.map(Into::into);
+        }
+    }
+
+    fn reply(&self, calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
+        crash_point("reply.pre_send");
+        let sent = calls
+            .remove(&call)
+            .map(|open| open.slot.answer.send(outcome));
+        // Whoever asked is gone; what it was told goes to somebody else.
+        if !matches!(sent, Some(Ok(()))) {
+            self.handle.gone(call);
+        }
+        crash_point("reply.post_send");
+    }
+
+    fn start(
+        &mut self,
+        engine: &Engine,
+        id: SessionId,
+        launch: Option<Launch>,
+        deadline_ms: Option<u64>,
+        created: Wall,
+    ) {
+        let (Some(session), Some(launch)) = (engine.session(id), launch) else {
+            self.keepers.fail(id, "the call brought nothing to start");
+            return;
+        };
+        let config = self.handle.config();
+        let argv = launch.argv.map_or_else(
+            || {
+                let shell = config.shell.iter().map(|word| word.clone().into_bytes());
+                shell.chain([session.command.as_bytes().to_vec()]).collect()
+            },
+            |argv| argv.into_iter().map(into_bytes).collect(),
+        );
+        self.details.insert(
+            id,
+            Detail {
+                cwd: launch.cwd.clone(),
+                pty: launch.pty.is_some(),
+                deadline: deadline_ms.map(Millis),
+                damage: None,
+                fresh: true,
+                heard: false,
+            },
+        );
+        let frame = frame::Launch {
+            session: id.to_string(),
+            agent: session.agent.0.to_string(),
+            command: session.command.as_bytes().to_vec(),
+            argv,
+            cwd: into_bytes(launch.cwd.into_os_string()),
+            env: launch
+                .env
+                .into_iter()
+                .map(|(k, v)| (into_bytes(k), into_bytes(v)))
+                .collect(),
+            stdin: match launch.stdin {
+                Stdin::None => frame::Stdin::None,
+                Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
+                Stdin::Open => frame::Stdin::Open,
+            },
+            pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
+            deadline_ms,
+            idle_ms: session.idle.map(|idle| idle.0),
+            inactivity_ms: session.inactivity.map(|limit| limit.0),
+            log_quota: config.log_quota,
+            created_wall_ms: created.0,
+            key: session.key.as_ref().map(|key| key.0.to_string()),
+            conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
+            started_by: session.started_by.name(),
+            grace_ms: (config.kill_grace * 1_000.0) as u32,
+            containment: containment_choice(config.containment),
+            max_processes: config.max_processes,
+            inherited: launch.heritage,
+            secret_fingerprints: launch.secrets.to_bytes(),
+        };
+        self.handle.remember_secrets(id, launch.secrets);
+        crash_point("session.pre_start");
+        self.keepers.start(id, frame);
+        crash_point("session.post_start");
+    }
+
+    /// Removes the folder of a session. That may take a while, and nobody waits for it; one that stays is found
+    /// by the next daemon.
+    fn remove(&self, id: SessionId) {
+        let keepers = self.keepers.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Err(e) = keepers.remove(id)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!("cannot remove the folder of {id}: {e}");
+            }
+        });
+    }
+
+    /// Shows the question in lists at once, and wherever people look as soon as it is known what the
+    /// command is doing.
+    fn ask(&self, engine: &Engine, id: QuestionId) {
+        crash_point("ask.pending");
+        let Some(question) = engine.question(id).cloned() else {
+            return;
+        };
+        let Some(session) = engine.session(question.session) else {
+            return;
+        };
+        let folder = self.keepers.folder(question.session);
+        let meta = folder::read_meta(&folder).ok().flatten();
+        let first = QuestionView {
+            id,
+            command: session.command.clone(),
+            agent: session.agent.clone(),
+            // When it was asked, which a daemon before this one may have done.
+            ran: Millis(question.asked.0.saturating_sub(session.created.0)),
+            last_lines: tail::last_lines(&folder, LAST_LINES),
+            facts: meta.as_ref().map(facts),
+            cpu_percent: 0,
+            state: question,
+        };
+        self.handle.published().show(Arc::new(first.clone()));
+        let (asking, handle) = (self.asking.clone(), self.handle.clone());
+        asking
+            .lock()
+            .expect("no holder panics")
+            .entry(id)
+            .or_default();
+        tokio::spawn(async move {
+            pause(CPU_SAMPLE).await;
+            let view = Arc::new(looked_again(first, meta.as_ref()));
+            // Closed meanwhile: there is nothing to show any more.
+            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else {
+                return;
+            };
+            handle.published().ask(view.clone());
+            for slot in calls {
+                let _ = slot.try_send(News::Asked(view.clone()));
+            }
+        });
+    }
+
+    /// A limit that counts from now is shown as it counts from the session's start.
+    fn deadline_moved(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
+        let created = engine.session(id).map(|session| session.created);
+        if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
+            let ran = Millis(now.wall.0.saturating_sub(created.0));
+            detail.deadline = Some(ran + from_now);
+        }
+    }
+
+    fn publish(&mut self, engine: &Engine, id: SessionId) {
+        let Some(state) = engine.session(id) else {
+            self.details.remove(&id);
+            self.handle.published().forget(id);
+            self.handle.forget(id);
+            return;
+        };
+        let detail = self.details.entry(id).or_insert_with(|| {
+            let Recalled {
+                cwd,
+                pty,
+                deadline,
+                secrets,
+                damage,
+            } = self.keepers.recalled(id);
+            self.handle.remember_secrets(id, Arc::new(secrets));
+            Detail {
+                cwd,
+                pty,
+                deadline,
+                damage,
+                fresh: false,
+                heard: is_over(state) && !engine.is_unheard(id),
+            }
+        });
+        self.handle.published().publish(SessionView {
+            id,
+            state: state.clone(),
+            cwd: detail.cwd.clone(),
+            pty: detail.pty,
+            contained_by: self.keepers.contained_by(id),
+            folder: self.keepers.folder(id),
+            deadline: detail.deadline,
+            damage: detail.damage.clone(),
+        });
+        if is_over(state) && !detail.heard && !engine.is_unheard(id) {
+            detail.heard = true;
+            self.heard.push(id);
+        }
+        match state.phase {
+            Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
+            Phase::Failed { .. } => self.keepers.forget(id),
+            Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. } => {}
+        }
+    }
+
+    fn tell(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
+        let Some(open) = calls.get(&call) else { return };
+        let news = match update {
+            Update::Accepted(session) => News::Accepted(session),
+            Update::Closed(question) => News::Closed(question),
+            Update::Asked(question) => {
+                let mut asking = self.asking.lock().expect("no holder panics");
+                if let Some(waiting) = asking.get_mut(&question) {
+                    waiting.push(open.slot.news.clone());
+                    return;
+                }
+                let Some(view) = self.handle.published().question(question) else {
+                    return;
+                };
+                News::Asked(view)
+            }
+        };
+        // A door that does not listen to its news still gets its answer.
+        let _ = open.slot.news.try_send(news);
+    }
+}
+
+fn is_over(session: &Session) -> bool {
+    matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
+}
+
+/// The second look, which tells how busy the command is.
+fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
+    let (Some(before), Some(meta)) = (first.facts, meta) else {
+        return first;
+    };
+    let now = facts(meta);
+    let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
+    QuestionView {
+        facts: Some(now),
+        cpu_percent: now.cpu_percent(&before, passed),
+        ..first
+    }
+}
+
+fn containment_choice(containment: Containment) -> frame::ContainmentChoice {
+    match containment {
+        Containment::Auto => frame::ContainmentChoice::Auto,
+        Containment::Cgroup => frame::ContainmentChoice::Cgroup,
+        Containment::PidNamespace => frame::ContainmentChoice::PidNamespace,
+        Containment::Subreaper => frame::ContainmentChoice::Subreaper,
+    }
+}
+
+fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
+    std::os::unix::ffi::OsStringExt::into_vec(text)
+}
+
+/// Messages that these records say have been seen.
+fn numbers_seen(records: &[Record]) -> Vec<u64> {
+    let numbers = records.iter().filter_map(|record| match record {
+        Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
+        _ => None,
+    });
+    numbers.flatten().copied().collect()
+}
+
+/// Whether whoever follows hears of it at once.
+fn tells_followers(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::Ask { .. }
+            | Effect::Close { .. }
+            | Effect::PublishTimer { .. }
+            | Effect::Posted { .. }
+    )
+}

@@ -1,0 +1,563 @@
+//! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
+//! that lets go of a call has only stopped waiting.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use abide_core::request::Caller;
+use abide_core::timer::Why;
+use abide_core::{
+    Agent, Asking, CallId, Conversation, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
+};
+use abide_output::secret_fingerprints::SecretFingerprints;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clients::{Client, Clients};
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::keepers::Keepers;
+use crate::probe::Prober;
+use crate::published_state::{PublishedState, QuestionView, SessionView};
+use crate::screens::Screens;
+use crate::store::{Note, Past, Store};
+use abide_session::facts::{CpuSamples, Facts};
+use abide_session::frame::InheritedLimits;
+use abide_session::read_cursors::CursorFiles;
+
+/// What the loop takes in.
+pub enum Input {
+    /// A call with the slot for its answer.
+    Call(Box<Call>),
+    /// Something that happened.
+    Event(Event),
+    /// Finish the turn and stop. No session is touched.
+    Stop,
+}
+
+/// A call on its way into the loop.
+pub struct Call {
+    pub(super) id: CallId,
+    pub(super) caller: Caller,
+    pub(super) request: Request,
+    pub(super) launch: Option<Launch>,
+    pub(super) slot: Slot,
+}
+
+/// Where a call's news and its answer go.
+pub struct Slot {
+    pub(super) news: mpsc::Sender<News>,
+    pub(super) answer: oneshot::Sender<Outcome>,
+}
+
+/// How to start a command: what the keeper needs and the core does not.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// What to execute; `None`: the configured shell with the command.
+    pub argv: Option<Vec<OsString>>,
+    /// Where.
+    pub cwd: PathBuf,
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its input.
+    pub stdin: Stdin,
+    /// A terminal of this many columns and rows.
+    pub pty: Option<(u16, u16)>,
+    /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
+    pub heritage: Option<InheritedLimits>,
+    /// What is secret in its environment and must not be shown.
+    pub secrets: Arc<SecretFingerprints>,
+}
+
+impl Launch {
+    /// A command without a terminal.
+    pub fn plain(
+        cwd: PathBuf,
+        env: Vec<(OsString, OsString)>,
+        stdin: Option<String>,
+        secrets: Arc<SecretFingerprints>,
+    ) -> Self {
+        let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
+        Launch {
+            argv: None,
+            cwd,
+            env,
+            stdin,
+            pty: None,
+            heritage: None,
+            secrets,
+        }
+    }
+}
+
+/// A command's input.
+#[derive(Clone, Debug)]
+pub enum Stdin {
+    /// At its end from the start.
+    None,
+    /// These bytes, then its end.
+    Bytes(Vec<u8>),
+    /// Open, to be written to later.
+    Open,
+}
+
+/// What a call hears before its answer. Small, because room for many is made for every call.
+#[derive(Debug)]
+pub(super) enum News {
+    Accepted(SessionId),
+    Asked(Arc<QuestionView>),
+    Closed(QuestionId),
+}
+
+impl From<News> for Step {
+    fn from(news: News) -> Self {
+        match news {
+            News::Accepted(session) => Step::Accepted(session),
+            News::Asked(question) => Step::Asked(question),
+            News::Closed(question) => Step::Closed(question),
+        }
+    }
+}
+
+/// What a call hears, in order; `Done` is the last.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The session it waits for.
+    Accepted(SessionId),
+    /// A question was put to people.
+    Asked(Arc<QuestionView>),
+    /// It was answered or withdrawn.
+    Closed(QuestionId),
+    /// The answer.
+    Done(Outcome),
+}
+
+/// Calls into one daemon. Cheap to clone.
+#[derive(Clone)]
+pub struct Handle {
+    inbox: mpsc::Sender<Input>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    published: PublishedState,
+    keepers: Arc<Keepers>,
+    past: Past,
+    prober: Arc<Prober>,
+    screens: Arc<Screens>,
+    read_cursors: Arc<CursorFiles>,
+    clients: Arc<Clients>,
+    store: Arc<dyn Store>,
+    again: mpsc::Sender<SendAgain>,
+    config: Config,
+    next_call: AtomicU64,
+    watchers: AtomicU32,
+    secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
+    looks: Mutex<HashMap<SessionId, CpuSamples>>,
+    attached: Mutex<HashMap<SessionId, u32>>,
+}
+
+/// What a handle leads to besides the loop.
+pub(super) struct Means {
+    pub keepers: Arc<Keepers>,
+    pub past: Past,
+    pub prober: Arc<Prober>,
+    pub clients: Arc<Clients>,
+    pub store: Arc<dyn Store>,
+    pub again: mpsc::Sender<SendAgain>,
+}
+
+/// Somebody wants the wakers to bring a message once more.
+#[derive(Clone, Copy, Debug)]
+pub struct SendAgain {
+    /// Its number.
+    pub message: u64,
+}
+
+/// News that may wait for a slow door.
+const ROOM_FOR_NEWS: usize = 32;
+
+impl Handle {
+    /// A handle on the loop that reads `inbox`.
+    pub(super) fn new(inbox: mpsc::Sender<Input>, means: Means, config: Config) -> Self {
+        let shared = Shared {
+            published: PublishedState::default(),
+            screens: Screens::new(means.keepers.clone()),
+            read_cursors: Arc::default(),
+            keepers: means.keepers,
+            past: means.past,
+            prober: means.prober,
+            clients: means.clients,
+            store: means.store,
+            again: means.again,
+            config,
+            next_call: AtomicU64::new(1),
+            watchers: AtomicU32::new(0),
+            secrets: Mutex::default(),
+            looks: Mutex::default(),
+            attached: Mutex::default(),
+        };
+        Handle {
+            inbox,
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// What everybody may look at.
+    pub fn published(&self) -> &PublishedState {
+        &self.shared.published
+    }
+
+    /// The settings this daemon runs under.
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// The keepers, for talking to a terminal directly.
+    pub fn keepers(&self) -> &Keepers {
+        &self.shared.keepers
+    }
+
+    /// What is over, and the texts that nobody keeps in memory.
+    pub fn past(&self) -> &Past {
+        &self.shared.past
+    }
+
+    /// The database, for what the loop does not decide.
+    pub fn store(&self) -> &dyn Store {
+        &*self.shared.store
+    }
+
+    /// The clients through which agents speak.
+    pub fn clients(&self) -> &Arc<Clients> {
+        &self.shared.clients
+    }
+
+    /// A conversation of an agent is connected until the guard is dropped.
+    pub async fn connected(&self, agent: &Agent, conversation: &Conversation) -> Present {
+        self.tell(Event::Connected {
+            agent: agent.clone(),
+            conversation: conversation.clone(),
+        })
+        .await;
+        Present {
+            inbox: self.inbox.clone(),
+            agent: agent.clone(),
+            conversation: conversation.clone(),
+        }
+    }
+
+    /// Which conversations of an agent a waker can resume, as the core is told.
+    pub(super) fn resumable(&self, agent: &str) -> Event {
+        let wakers = self.config().wakers.iter();
+        let kinds = wakers.filter(|waker| waker.is_for(agent));
+        let kinds = kinds.filter_map(|waker| waker.way.client());
+        let conversations = kinds.flat_map(|kind| self.clients().conversations(agent, kind));
+        Event::Resumable {
+            agent: Agent(agent.into()),
+            conversations: conversations.collect(),
+        }
+    }
+
+    /// An agent speaks through this client, over the connection of this name.
+    pub fn heard_of(&self, agent: &Agent, client: Client, connection: Option<&str>) {
+        if let Some(row) = self.clients().heard(&agent.0, client, connection) {
+            send_soon(&self.inbox, self.resumable(&agent.0));
+            let note = Note::Client(row, SystemClock.now().wall.0);
+            let noted = self.store().note(note);
+            tokio::spawn(async move {
+                match noted.await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(fault)) => tracing::warn!("a client could not be noted: {fault}"),
+                    Err(_) => tracing::warn!("a client could not be noted: too much is written"),
+                }
+            });
+        }
+    }
+
+    /// Has the wakers bring a message once more. `false`: there are none.
+    pub async fn send_again(&self, message: u64) -> bool {
+        let wanted = SendAgain { message };
+        self.shared.again.send(wanted).await.is_ok()
+    }
+
+    /// What was seen of the things that timers wait for.
+    pub fn prober(&self) -> &Prober {
+        &self.shared.prober
+    }
+
+    /// A call that was answered is not there any more.
+    pub(super) fn gone(&self, call: CallId) {
+        send_soon(&self.inbox, Event::CallerGone { call });
+    }
+
+    /// The screens of the sessions that have a terminal.
+    pub fn screens(&self) -> &Arc<Screens> {
+        &self.shared.screens
+    }
+
+    /// How far the readers of the sessions have read.
+    pub fn read_cursors(&self) -> &Arc<CursorFiles> {
+        &self.shared.read_cursors
+    }
+
+    /// The secrets that a session was given when it was started: they must not be shown.
+    pub fn secrets(&self, id: SessionId) -> Arc<SecretFingerprints> {
+        let secrets = self.shared.secrets.lock().expect("no holder panics");
+        secrets.get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Remembers them until the session is forgotten.
+    pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<SecretFingerprints>) {
+        if !given.is_empty() {
+            let mut secrets = self.shared.secrets.lock().expect("no holder panics");
+            secrets.insert(id, given);
+        }
+    }
+
+    /// How busy a session has been since it was looked at before, in percent of one processor.
+    pub fn cpu_percent(&self, view: &SessionView, now: &Facts) -> u32 {
+        let Now { wall, mono, .. } = SystemClock.now();
+        let age = wall.0.saturating_sub(view.state.created.0);
+        let began = Mono(mono.0.saturating_sub(age));
+        let mut looks = self.shared.looks.lock().expect("no holder panics");
+        let looks = looks.entry(view.id).or_insert(CpuSamples::since(began));
+        looks.cpu_percent(mono, now)
+    }
+
+    /// What was remembered of a session goes with it.
+    pub(super) fn forget(&self, id: SessionId) {
+        let shared = &self.shared;
+        shared.secrets.lock().expect("no holder panics").remove(&id);
+        shared.looks.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// Makes a call. `launch` goes with [`Request::Run`] and [`Request::Try`].
+    pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
+        let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
+        let (news, heard) = mpsc::channel(ROOM_FOR_NEWS);
+        let (answer, answered) = oneshot::channel();
+        let call = Call {
+            id,
+            caller,
+            request,
+            launch,
+            slot: Slot { news, answer },
+        };
+        // Where the loop has ended, the slot is dropped and the call hears that below.
+        let _ = self.inbox.send(Input::Call(Box::new(call))).await;
+        Pending {
+            id,
+            inbox: self.inbox.clone(),
+            heard,
+            answered,
+            open: true,
+            telling: false,
+        }
+    }
+
+    /// Is there for as long as the pending call is held: a session that somebody reads from or
+    /// writes to is not inactive.
+    pub async fn attend(&self, caller: Caller, session: SessionId) -> Pending {
+        let request = Request::Join {
+            session,
+            asking: Asking::Never,
+            standby: None,
+        };
+        self.call(caller, request, None).await
+    }
+
+    /// Waits until the engine has heard that the command of a session is over, which its keeper has told
+    /// already. However long that takes, it comes, unless the daemon stops; `present`, a call that waits
+    /// for the session, is told of that.
+    pub async fn until_over(&self, session: SessionId, present: &mut Pending) {
+        let mut changes = self.published().follow();
+        let runs = || {
+            self.published()
+                .session(session)
+                .is_some_and(|view| view.runs())
+        };
+        let over =
+            async { while runs() && !matches!(changes.recv().await, Err(RecvError::Closed)) {} };
+        tokio::select! {
+            () = over => {}
+            () = present.abandoned() => {}
+        }
+    }
+
+    /// Counts a person who watches and could answer, until the guard is dropped.
+    pub fn watch(&self) -> Watcher {
+        self.watchers_changed(1);
+        Watcher(self.clone())
+    }
+
+    /// A person sits at a session's terminal until the guard is dropped.
+    pub fn sit(&self, id: SessionId) -> Attached {
+        let mut attached = self.shared.attached.lock().expect("no holder panics");
+        *attached.entry(id).or_default() += 1;
+        Attached(self.clone(), id)
+    }
+
+    /// Whether a person sits at a session's terminal.
+    pub fn is_attached(&self, id: SessionId) -> bool {
+        let attached = self.shared.attached.lock().expect("no holder panics");
+        attached.contains_key(&id)
+    }
+
+    /// Ends the loop. No session is touched.
+    pub async fn stop(&self) {
+        let _ = self.inbox.send(Input::Stop).await;
+    }
+
+    /// Brings something that happened into the loop.
+    pub async fn tell(&self, event: Event) {
+        let _ = self.inbox.send(Input::Event(event)).await;
+    }
+
+    fn watchers_changed(&self, by: i32) {
+        let before = self
+            .shared
+            .watchers
+            .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
+        let count = before.wrapping_add(by.cast_unsigned());
+        send_soon(&self.inbox, Event::Watchers { count });
+    }
+}
+
+/// A connection of a conversation.
+pub struct Present {
+    inbox: mpsc::Sender<Input>,
+    agent: Agent,
+    conversation: Conversation,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let event = Event::Disconnected {
+            agent: self.agent.clone(),
+            conversation: self.conversation.clone(),
+        };
+        send_soon(&self.inbox, event);
+    }
+}
+
+/// A person at a session's terminal.
+pub struct Attached(Handle, SessionId);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let mut attached = self.0.shared.attached.lock().expect("no holder panics");
+        if let Some(count) = attached.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                attached.remove(&self.1);
+            }
+        }
+    }
+}
+
+/// A person who watches.
+pub struct Watcher(Handle);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.watchers_changed(-1);
+    }
+}
+
+/// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+#[derive(Debug)]
+pub struct Pending {
+    id: CallId,
+    inbox: mpsc::Sender<Input>,
+    heard: mpsc::Receiver<News>,
+    answered: oneshot::Receiver<Outcome>,
+    open: bool,
+    /// The answer tells messages, and nobody has said yet that it has been sent.
+    telling: bool,
+}
+
+impl Pending {
+    /// What happens next. After [`Step::Done`] nothing does. `None`: the daemon is stopping.
+    pub async fn next(&mut self) -> Option<Step> {
+        if !self.open {
+            return None;
+        }
+        let step = tokio::select! {
+            biased;
+            Some(news) = self.heard.recv() => return Some(news.into()),
+            outcome = &mut self.answered => outcome.ok().map(Step::Done),
+        };
+        self.open = false;
+        self.telling = matches!(&step, Some(Step::Done(outcome)) if tells(outcome));
+        step
+    }
+
+    /// Waits until it is certain that there will be no answer: the daemon stops. Where there was one, that
+    /// is never.
+    async fn abandoned(&mut self) {
+        while self.open {
+            if self.next().await.is_none() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+
+    /// The answer, whatever else is said before.
+    pub async fn done(mut self) -> Option<Outcome> {
+        loop {
+            match self.next().await? {
+                Step::Done(outcome) => return Some(outcome),
+                Step::Accepted(_) | Step::Asked(_) | Step::Closed(_) => {}
+            }
+        }
+    }
+
+    /// The words of the answer have been sent, and every message among them counts as seen.
+    pub fn delivered(mut self) {
+        if std::mem::take(&mut self.telling) {
+            send_soon(&self.inbox, Event::Delivered { call: self.id });
+        }
+    }
+
+    /// A person interrupted: the session is ended with the call.
+    pub fn interrupt(&self) {
+        send_soon(&self.inbox, Event::Interrupted { call: self.id });
+    }
+
+    /// The way to a person that this call had turned out to lead nowhere.
+    pub fn nobody_there(&self) {
+        send_soon(&self.inbox, Event::NobodyThere { call: self.id });
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.open || self.telling {
+            send_soon(&self.inbox, Event::CallerGone { call: self.id });
+        }
+    }
+}
+
+/// Whether an answer tells a message, which is seen only when the answer has arrived.
+fn tells(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Timer(_, why) => *why == Why::Completed,
+        Outcome::Messages(messages, _) => !messages.is_empty(),
+        _ => false,
+    }
+}
+
+/// From where one cannot wait: at once where there is room, else from a task that can.
+fn send_soon(inbox: &mpsc::Sender<Input>, event: Event) {
+    if let Err(mpsc::error::TrySendError::Full(input)) = inbox.try_send(Input::Event(event)) {
+        let inbox = inbox.clone();
+        tokio::spawn(async move {
+            let _ = inbox.send(input).await;
+        });
+    }
+}

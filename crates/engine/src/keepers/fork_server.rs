@@ -1,0 +1,99 @@
+//! The process that keepers are forked from. It is small and single-threaded, so that a fork is cheap
+//! and safe; the daemon is neither.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    sendmsg, socketpair,
+};
+use rustix::process::Signal;
+
+use crate::stream::Stream;
+use abide_session::proc::{self, ProcessHandle};
+use abide_session::{FORK_SERVER_FD, descriptors, oom};
+
+pub(super) struct ForkServer {
+    orders: OwnedFd,
+    process: Child,
+}
+
+impl ForkServer {
+    /// Starts the fork server from an abide binary.
+    pub fn start(program: &Path) -> io::Result<Self> {
+        let (orders, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the fork server is started here and nowhere else"
+        )]
+        let mut command = Command::new(program);
+        command
+            .arg0("abide-fork-srv")
+            .arg("keeper")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        descriptors::as_before(&mut command);
+        oom::restore_score(&mut command);
+        let fd = theirs.as_raw_fd();
+        // SAFETY: only dup2 and fcntl run between fork and exec; both are async-signal-safe.
+        unsafe {
+            command.pre_exec(move || {
+                // dup2 onto itself would leave close-on-exec set.
+                let done = if fd == FORK_SERVER_FD {
+                    libc::fcntl(fd, libc::F_SETFD, 0)
+                } else {
+                    libc::dup2(fd, FORK_SERVER_FD)
+                };
+                if done < 0 {
+                    Err(io::Error::last_os_error())
+                } else {
+                    Ok(())
+                }
+            });
+        }
+        Ok(ForkServer {
+            orders,
+            process: command.spawn()?,
+        })
+    }
+
+    /// Orders a keeper for the session with this folder; returns the connection to it, which can be
+    /// written to at once.
+    pub fn make(&mut self, folder: &Path) -> io::Result<Stream> {
+        let server = i32::try_from(self.process.id()).unwrap_or(0);
+        // A command can stop it. It is a child of this process, so the number is its own.
+        if proc::stat(server).is_some_and(|stat| stat.is_stopped())
+            && let Some(server) = ProcessHandle::open(server)
+        {
+            server.signal(Signal::CONT);
+        }
+        let (ours, theirs) = UnixStream::pair()?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let passed = [theirs.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&passed));
+        let path = [IoSlice::new(folder.as_os_str().as_bytes())];
+        sendmsg(&self.orders, &path, &mut control, SendFlags::NOSIGNAL)?;
+        Stream::new(ours)
+    }
+}
+
+impl Drop for ForkServer {
+    fn drop(&mut self) {
+        // It ends by itself once its socket is closed; reaping it is all that is left to do.
+        let _ = self.process.try_wait();
+    }
+}

@@ -1,0 +1,307 @@
+//! What earlier daemons left: sessions whose keepers live, sessions that have ended, and sessions that
+//! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use abide_core::session::{Ending, Phase, Session, StartedBy};
+use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
+use abide_output::secret_fingerprints::SecretFingerprints;
+
+use super::{Found, Keepers, Recalled, hello};
+use crate::socket;
+use abide_session::changed_limits::{self, ChangedLimits};
+use abide_session::folder::{self, EndingFile, Meta, MetaState};
+use abide_session::frame::Exited;
+use abide_session::log::Log;
+use abide_session::{cgroup, tree};
+
+/// Time for a keeper to greet after a connection.
+const GREETING: Duration = Duration::from_secs(10);
+
+pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
+    let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        let Some(id) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let path = entry.path();
+        let (mut record, mut kept) = (folder::read_all(&path), true);
+        if !matches!(record.meta, MetaState::Whole(_)) {
+            // An idle keeper exits with its daemon, unless the daemon gave it a command in its last moment. A
+            // keeper that greets has carried out its earlier orders.
+            kept = greets(&path);
+            record = folder::read_all(&path);
+        }
+        let heard = record.heard;
+        match record.meta {
+            MetaState::Whole(meta) => {
+                keepers.hold(id, meta.contained_by);
+                let complete = complete(record.ending.as_ref());
+                let phase = phase(keepers, id, &path, &meta, record.ending);
+                let bytes = complete.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
+                let session = recalled(keepers, id, meta, phase, bytes, None);
+                let deadline = keepers.deadline(id, session.created);
+                found.push(Found {
+                    id,
+                    session,
+                    heard,
+                    deadline,
+                });
+            }
+            MetaState::Unused if !kept => remove_unused(id, &path),
+            MetaState::Unused => {}
+            MetaState::Damaged { remnant, why } => {
+                let shown = path.display();
+                let damage = format!(
+                    "the record of this session, {shown}/meta, is damaged: {why}. What is known of it may be \
+                     wrong; its log is kept and can be read"
+                );
+                tracing::error!("{id}: {damage}");
+                // An owner that is not known for certain gets no message about the end.
+                let session = damaged(keepers, id, &path, remnant, record.ending, damage);
+                found.push(Found {
+                    id,
+                    session,
+                    heard: true,
+                    deadline: None,
+                });
+            }
+        }
+    }
+    found
+}
+
+/// Removes the folder and the control group of a keeper that never got a command. Whatever else is in the folder
+/// stays.
+pub(super) fn remove_unused(id: SessionId, path: &Path) {
+    if !matches!(folder::read_all(path).meta, MetaState::Unused) {
+        return;
+    }
+    cgroup::remove_group_of(&id.to_string());
+    for name in [folder::CTL, folder::META] {
+        let _ = std::fs::remove_file(path.join(name));
+    }
+    let _ = std::fs::remove_dir(path);
+}
+
+/// A session whose record is damaged. Nothing is written or ended because of what such a record says.
+fn damaged(
+    keepers: &Arc<Keepers>,
+    id: SessionId,
+    path: &Path,
+    mut remnant: Meta,
+    known: Option<EndingFile>,
+    damage: String,
+) -> Session {
+    let log = Log::open(path);
+    let (bytes, dropped) = log.extent().unwrap_or_default();
+    let last = log.last_at().ok().flatten();
+    if remnant.created_wall_ms == 0 {
+        let changed = std::fs::symlink_metadata(path).and_then(|found| found.modified());
+        let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
+        let changed = since.map_or(0, |since| since.as_millis() as u64);
+        remnant.created_wall_ms = log.first_at().ok().flatten().unwrap_or(changed);
+    }
+    if remnant.command.is_empty() {
+        remnant.command = b"(unknown: the record of this session is damaged)".to_vec();
+    }
+    let known = match known {
+        Some(EndingFile::Ended(exited)) => Some(ending(&exited)),
+        Some(EndingFile::Failed { .. }) | None => None,
+    };
+    let phase = match (keepers.connect(id), known) {
+        (Ok(stream), known) => {
+            keepers.adopt(id, stream, false);
+            match known {
+                Some(ending) => Phase::Leftover { ending },
+                None => Phase::Running {
+                    quiet_since: Mono(0),
+                    ending: None,
+                },
+            }
+        }
+        (Err(_), Some(ending)) => Phase::Ended { ending },
+        (Err(_), None) => Phase::Ended {
+            ending: Ending {
+                exit: None,
+                end: End::Lost,
+                duration: Millis(
+                    last.map_or(0, |last| last.saturating_sub(remnant.created_wall_ms)),
+                ),
+                bytes,
+                dropped,
+            },
+        },
+    };
+    recalled(keepers, id, remnant, phase, bytes, Some(damage.into()))
+}
+
+/// True if the session in a directory has a keeper. Waits until the keeper has greeted.
+fn greets(path: &Path) -> bool {
+    let Ok(mut stream) = socket::connect(&path.join(folder::CTL)) else {
+        return false;
+    };
+    let _ = stream.set_read_timeout(Some(GREETING));
+    // One that goes at this moment tells by what is read.
+    let _ = stream.write_all(&hello());
+    match stream.read(&mut [0]) {
+        Ok(said) => said > 0,
+        Err(e) if e.kind() == ErrorKind::ConnectionReset => false,
+        Err(e) => {
+            tracing::warn!("the keeper of {} does not answer: {e}", path.display());
+            true
+        }
+    }
+}
+
+/// Length of a log that is complete, so that the log need not be read.
+fn complete(ending: Option<&EndingFile>) -> Option<u64> {
+    match ending {
+        Some(EndingFile::Ended(over)) if over.empty && over.closed => Some(over.bytes),
+        _ => None,
+    }
+}
+
+fn phase(
+    keepers: &Arc<Keepers>,
+    id: SessionId,
+    path: &Path,
+    meta: &Meta,
+    known: Option<EndingFile>,
+) -> Phase {
+    match &known {
+        Some(EndingFile::Failed {
+            sentence,
+            at_wall_ms,
+            ..
+        }) => {
+            return Phase::Failed {
+                fault: sentence.as_str().into(),
+                at: Wall(*at_wall_ms),
+            };
+        }
+        Some(EndingFile::Ended(exited)) if exited.empty && exited.closed => {
+            return Phase::Ended {
+                ending: ending(exited),
+            };
+        }
+        _ => {}
+    }
+    match (keepers.connect(id), known) {
+        (Ok(stream), known) => {
+            keepers.adopt(id, stream, false);
+            match known {
+                Some(EndingFile::Ended(exited)) => Phase::Leftover {
+                    ending: ending(&exited),
+                },
+                _ => Phase::Running {
+                    quiet_since: Mono(0),
+                    ending: None,
+                },
+            }
+        }
+        (Err(_), Some(EndingFile::Ended(exited))) => over(ending(&exited), tree::end_orphans(meta)),
+        (Err(_), _) => {
+            let (ending, empty) = lost(path, None, None);
+            over(ending, empty)
+        }
+    }
+}
+
+/// The session as it is known now; what only lists show of it is kept for those.
+fn recalled(
+    keepers: &Keepers,
+    id: SessionId,
+    meta: Meta,
+    phase: Phase,
+    bytes: u64,
+    damage: Option<Arc<str>>,
+) -> Session {
+    let limits = changed_limits::read(&keepers.folder(id)).unwrap_or(ChangedLimits {
+        idle: meta.idle_ms.map(Millis),
+        inactivity: meta.inactivity_ms.map(Millis),
+        deadline: meta.deadline_ms.map(Millis),
+        unasked_until: Mono(0),
+    });
+    let recalled = Recalled {
+        cwd: OsString::from_vec(meta.cwd).into(),
+        pty: meta.pty.is_some(),
+        deadline: limits.deadline,
+        secrets: SecretFingerprints::from_bytes(&meta.secret_fingerprints),
+        damage,
+    };
+    keepers.recall(id, recalled);
+    Session {
+        agent: Agent(meta.agent.as_str().into()),
+        command: String::from_utf8_lossy(&meta.command).into(),
+        conversation: (meta.conversation.as_deref()).map(|of| Conversation(of.into())),
+        key: meta.key.as_deref().map(|key| Key(key.into())),
+        started_by: StartedBy::from_name(meta.started_by.as_deref()),
+        created: Wall(meta.created_wall_ms),
+        idle: limits.idle,
+        inactivity: limits.inactivity,
+        unasked_until: limits.unasked_until,
+        bytes,
+        unattended: false,
+        phase,
+    }
+}
+
+fn ending(exited: &Exited) -> Ending {
+    Ending {
+        exit: exited.exit,
+        end: exited.end,
+        duration: Millis(exited.duration_ms),
+        bytes: exited.bytes,
+        dropped: exited.dropped,
+    }
+}
+
+fn over(ending: Ending, empty: bool) -> Phase {
+    match empty {
+        true => Phase::Ended { ending },
+        false => Phase::Leftover { ending },
+    }
+}
+
+/// The end of a session whose keeper is gone, and whether none of its processes is left. The end is as it was written
+/// down, else lost, or `forced` where the daemon has ended the session itself. Whatever of the tree is still alive is
+/// killed, since nothing else holds it any more. It is known to have run until `seen`, or else until it wrote last.
+pub(super) fn lost(path: &Path, seen: Option<Wall>, forced: Option<End>) -> (Ending, bool) {
+    let meta = folder::read_meta(path).ok().flatten();
+    let empty = meta.as_ref().is_none_or(tree::end_orphans);
+    if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
+        return (ending(&exited), empty);
+    }
+    let log = Log::open(path);
+    let (bytes, dropped) = log.extent().unwrap_or_default();
+    let seen = seen.or_else(|| log.last_at().ok().flatten().map(Wall));
+    let ran = seen.zip(meta).map_or(0, |(seen, meta)| {
+        seen.0.saturating_sub(meta.created_wall_ms)
+    });
+    let end = forced.unwrap_or(End::Lost);
+    let lost = EndingFile::unseen(end, ran, bytes, dropped, empty);
+    if let Err(e) = folder::write_ending(path, &lost) {
+        tracing::warn!("cannot write the ending of {}: {e}", path.display());
+    }
+    let ending = Ending {
+        exit: None,
+        end,
+        duration: Millis(ran),
+        bytes,
+        dropped,
+    };
+    (ending, empty)
+}

@@ -1,0 +1,588 @@
+//! One connection to one keeper: frames out without a task in between, frames in as events.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use abide_core::session::Ending;
+use abide_core::{Containment, End, Event, Millis, Mono, SessionId, Wall};
+use rustix::process::Signal;
+use tokio::sync::{Notify, Semaphore, watch};
+
+use super::{Keepers, forced, starting};
+use crate::clock::SystemClock;
+use crate::stream::Stream;
+use abide_session::crash_point;
+use abide_session::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
+use abide_session::proc::{self, ProcessHandle};
+
+/// Bytes read from a keeper at once; its frames are small.
+const READ: usize = 4 << 10;
+
+pub(super) struct Link {
+    stream: Arc<Stream>,
+    out: Mutex<Out>,
+    kick: Notify,
+    watched: Mutex<Watched>,
+    progress: watch::Sender<LogProgress>,
+    /// Progress for followers that no caller waits for: they are notified after the others.
+    later: watch::Sender<LogProgress>,
+    credit: Semaphore,
+    /// Pid of the keeper, once it has sent it.
+    keeper: AtomicU32,
+    /// State of the start: `EXPECTED`, `HEARD_OF` or `GIVEN_UP`.
+    start_state: AtomicU8,
+    /// Notified on each frame of the keeper.
+    pub heard: Notify,
+    /// Reason, if the daemon has ended the session itself.
+    pub forced: Mutex<Option<End>>,
+}
+
+/// A keeper takes less than this to become idle again.
+const RENEWAL: Millis = Millis(3);
+
+/// The start has not been reported yet.
+const EXPECTED: u8 = 0;
+/// The start has succeeded or failed.
+const HEARD_OF: u8 = 1;
+/// The daemon has stopped waiting for the start.
+const GIVEN_UP: u8 = 2;
+
+/// Outgoing bytes of a link.
+struct Out {
+    unsent: Vec<u8>,
+    /// Frames that are sent with the next one, or on [`Link::release`].
+    held: Vec<u8>,
+    /// Time of the last recycling. An idle keeper sends no frame when it is ready, because that would wake
+    /// the daemon for nothing.
+    since: Mono,
+    /// The keeper belongs to another session now: no frame of this one may reach it.
+    reassigned: bool,
+}
+
+impl Out {
+    fn new() -> Self {
+        Out {
+            unsent: Vec::new(),
+            held: Vec::new(),
+            since: SystemClock.mono(),
+            reassigned: false,
+        }
+    }
+}
+
+/// Log lengths that readers wait to be exceeded.
+#[derive(Default)]
+struct Watched(Vec<u64>);
+
+impl Watched {
+    /// The `Watch` frame for the lowest length: the keeper answers once, and is asked again for the others.
+    fn wanted(&self) -> Option<ToKeeper> {
+        let beyond = *self.0.iter().min()?;
+        Some(ToKeeper::Watch { beyond })
+    }
+}
+
+/// Length of a session's log and its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogProgress {
+    /// Bytes written so far.
+    pub bytes: u64,
+    /// The leader has ended and all its output is counted.
+    pub ended: bool,
+    /// Nothing will ever be added.
+    pub closed: bool,
+}
+
+impl Link {
+    pub fn new(stream: Stream) -> Self {
+        Link::over(Arc::new(stream))
+    }
+
+    fn over(stream: Arc<Stream>) -> Self {
+        Link {
+            stream,
+            out: Mutex::new(Out::new()),
+            kick: Notify::new(),
+            watched: Mutex::default(),
+            progress: watch::channel(LogProgress::default()).0,
+            later: watch::channel(LogProgress::default()).0,
+            credit: Semaphore::new(INPUT_WINDOW),
+            keeper: AtomicU32::new(0),
+            start_state: AtomicU8::new(EXPECTED),
+            heard: Notify::new(),
+            forced: Mutex::default(),
+        }
+    }
+
+    /// Kills a keeper whose command should have started by now. The keeper may be stopped, so it gets
+    /// SIGKILL.
+    pub fn give_up_unless_started(&self) {
+        let (expected, given_up) = (EXPECTED, GIVEN_UP);
+        let order = Ordering::Relaxed;
+        let still = self
+            .start_state
+            .compare_exchange(expected, given_up, order, order);
+        if still.is_err() {
+            return;
+        }
+        let keeper = self.keeper.load(order).cast_signed();
+        // While the connection is there, so is whoever has the other end, and the number is its own.
+        if let Some(process) = ProcessHandle::open(keeper).filter(|_| !self.stream.is_closed()) {
+            process.signal(Signal::KILL);
+        }
+        self.close();
+    }
+
+    /// True if the keeper is ready to start a command.
+    pub fn is_ready(&self, now: Mono) -> bool {
+        let out = self.outgoing();
+        self.keeper.load(Ordering::Relaxed) != 0
+            && out.held.is_empty()
+            && now.since(out.since) >= RENEWAL
+    }
+
+    /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits
+    /// for a CPU, as it does when very many commands start at once.
+    pub fn is_on_its_way(&self) -> bool {
+        match self.keeper.load(Ordering::Relaxed).cast_signed() {
+            0 => true,
+            keeper => {
+                let mut starters = proc::children_of(keeper, 1);
+                starters.push(keeper);
+                let runs = |pid: &i32| proc::stat(*pid).is_some_and(|stat| stat.state == b'R');
+                starters.iter().any(runs)
+            }
+        }
+    }
+
+    /// True until the start was reported.
+    pub fn is_starting(&self) -> bool {
+        self.start_state.load(Ordering::Relaxed) == EXPECTED
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.start_state.load(Ordering::Relaxed) == GIVEN_UP
+    }
+
+    fn is_heard_of(&self) {
+        let (expected, heard_of) = (EXPECTED, HEARD_OF);
+        let order = Ordering::Relaxed;
+        let _ = self
+            .start_state
+            .compare_exchange(expected, heard_of, order, order);
+    }
+
+    /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
+    pub fn send(&self, frame: &ToKeeper) {
+        let mut out = self.outgoing();
+        if !out.reassigned {
+            self.write(&mut out, |unsent| frame.encode(unsent));
+        }
+    }
+
+    /// Keeps a frame back until there is another one, or until [`Link::release`].
+    pub fn hold(&self, frame: &ToKeeper) {
+        let mut out = self.outgoing();
+        frame.encode(&mut out.held);
+    }
+
+    /// Sends what was kept back.
+    pub fn release(&self) {
+        let mut out = self.outgoing();
+        if !out.held.is_empty() {
+            out.since = SystemClock.mono();
+            self.write(&mut out, |_| ());
+        }
+    }
+
+    fn write(&self, out: &mut Out, what: impl FnOnce(&mut Vec<u8>)) {
+        let idle = out.unsent.is_empty();
+        out.unsent.append(&mut out.held);
+        what(&mut out.unsent);
+        if idle {
+            if let Ok(written) = self.stream.write_now(&out.unsent) {
+                out.unsent.drain(..written);
+            }
+            if !out.unsent.is_empty() {
+                self.kick.notify_one();
+            }
+        }
+    }
+
+    /// A link over the same connection, for the session that its keeper keeps next. `None`: something
+    /// of this one is still on its way.
+    pub fn reassign(&self) -> Option<Link> {
+        let mut out = self.outgoing();
+        out.reassigned = out.unsent.is_empty();
+        out.reassigned.then(|| {
+            let link = Link::over(self.stream.clone());
+            let keeper = self.keeper.load(Ordering::Relaxed);
+            link.keeper.store(keeper, Ordering::Relaxed);
+            link
+        })
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, Out> {
+        self.out.lock().expect("no holder panics")
+    }
+
+    /// Closes the connection.
+    pub fn close(&self) {
+        self.stream.close();
+    }
+
+    /// Marks the end of this session: no more frames in either direction.
+    fn end(&self) {
+        self.credit.close();
+        self.update_progress(|progress| {
+            progress.ended = true;
+            progress.closed = true;
+        });
+    }
+
+    /// Publishes a change to all followers.
+    fn update_progress(&self, change: impl FnOnce(&mut LogProgress)) {
+        self.progress.send_modify(change);
+        self.tell_the_others();
+    }
+
+    /// Publishes the progress to the followers that no caller waits for.
+    fn tell_the_others(&self) {
+        let progress = *self.progress.borrow();
+        self.later.send_replace(progress);
+    }
+
+    /// Asks to be told once there are more bytes than `beyond`.
+    pub fn watch(&self, beyond: u64) {
+        let mut watched = self.watched.lock().expect("no holder panics");
+        watched.0.push(beyond);
+        let wanted = watched.wanted();
+        drop(watched);
+        wanted.iter().for_each(|wanted| self.send(wanted));
+    }
+
+    pub async fn input(&self, bytes: &[u8], mut once: Option<Once>) -> io::Result<()> {
+        for part in bytes.chunks(INPUT_WINDOW / 4) {
+            let room = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            let permit = self
+                .credit
+                .acquire_many(room)
+                .await
+                .map_err(|_| io::ErrorKind::BrokenPipe)?;
+            permit.forget();
+            self.send(&ToKeeper::Input {
+                bytes: part.to_vec(),
+                once: once.clone(),
+            });
+            if let Some(once) = &mut once {
+                once.from += part.len() as u64;
+            }
+            crash_point("input.post_send");
+        }
+        Ok(())
+    }
+
+    /// Sends input if all of it can be sent at once.
+    pub fn answer(&self, bytes: &[u8]) {
+        let room = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if let Ok(permit) = self.credit.try_acquire_many(room) {
+            permit.forget();
+            self.send(&ToKeeper::Input {
+                bytes: bytes.to_vec(),
+                once: None,
+            });
+        }
+    }
+
+    fn grew(&self, bytes: u64) {
+        let mut watched = self.watched.lock().expect("no holder panics");
+        watched.0.retain(|beyond| *beyond >= bytes);
+        let wanted = watched.wanted();
+        drop(watched);
+        wanted.iter().for_each(|wanted| self.send(wanted));
+        self.progress
+            .send_modify(|progress| progress.bytes = progress.bytes.max(bytes));
+    }
+
+    /// Writes what did not fit before.
+    async fn flush(&self) -> io::Result<()> {
+        loop {
+            self.kick.notified().await;
+            loop {
+                self.stream.writable().await?;
+                let mut out = self.outgoing();
+                let written = self.stream.write_now(&out.unsent)?;
+                out.unsent.drain(..written);
+                if out.unsent.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Follows the length of one session's log.
+pub struct Follower {
+    link: Arc<Link>,
+    progress: watch::Receiver<LogProgress>,
+}
+
+impl Follower {
+    /// A follower that no caller waits for.
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        let progress = link.later.subscribe();
+        Follower { link, progress }
+    }
+
+    /// A follower for a reader that a caller waits for.
+    pub(super) fn close(link: Arc<Link>) -> Self {
+        let progress = link.progress.subscribe();
+        Follower { link, progress }
+    }
+
+    /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
+    /// session any more.
+    pub async fn beyond(&mut self, offset: u64) -> LogProgress {
+        self.until(offset, |progress| progress.ended).await
+    }
+
+    /// The same, but what the command left behind may go on writing: waits until there are more bytes,
+    /// or there never will be.
+    pub async fn beyond_the_end(&mut self, offset: u64) -> LogProgress {
+        self.until(offset, |progress| progress.closed).await
+    }
+
+    async fn until(&mut self, offset: u64, over: fn(&LogProgress) -> bool) -> LogProgress {
+        let now = *self.progress.borrow_and_update();
+        if now.bytes > offset || over(&now) {
+            return now;
+        }
+        self.link.watch(offset);
+        loop {
+            if self.progress.changed().await.is_err() {
+                let last = *self.progress.borrow();
+                return LogProgress {
+                    ended: true,
+                    closed: true,
+                    ..last
+                };
+            }
+            let now = *self.progress.borrow_and_update();
+            if now.bytes > offset || over(&now) {
+                return now;
+            }
+        }
+    }
+}
+
+/// Reads a keeper's frames for as long as it lives, and makes events of them. A keeper of this daemon's
+/// own making (`ours`) keeps one session after the other.
+pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<Link>, ours: bool) {
+    let mut task = KeeperTask::new(link, ours);
+    loop {
+        let (link, next) = (task.link.clone(), task.read_frames(&keepers, id));
+        let next = tokio::select! {
+            biased;
+            () = keepers.leaving.cancelled() => return,
+            next = next => next.ok().flatten(),
+            _ = link.flush() => None,
+        };
+        link.end();
+        keepers.forget(id);
+        match next {
+            Some((next, link)) => {
+                (id, task.link, task.life) = (next, link, Lifecycle::default());
+            }
+            None if link.is_given_up() && !task.life.started => {
+                keepers.drop_idle(id);
+                return starting::given_up(&keepers, id).await;
+            }
+            None => return forced::gone(&keepers, id, &link, &task.life).await,
+        }
+    }
+}
+
+/// Events of the present session that the keeper has reported.
+#[derive(Default)]
+pub(super) struct Lifecycle {
+    /// Until the keeper is ready, its frames are about the session before.
+    ready: bool,
+    pub started: bool,
+    pub ended: bool,
+    /// None of its processes is left.
+    pub empty: bool,
+    /// Nothing of it is left.
+    over: bool,
+}
+
+/// State of the task that reads the frames of one keeper.
+struct KeeperTask {
+    link: Arc<Link>,
+    life: Lifecycle,
+    ours: bool,
+    inbox: Vec<u8>,
+}
+
+impl KeeperTask {
+    fn new(link: Arc<Link>, ours: bool) -> Self {
+        KeeperTask {
+            link,
+            life: Lifecycle::default(),
+            ours,
+            inbox: Vec::new(),
+        }
+    }
+
+    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its link.
+    async fn read_frames(
+        &mut self,
+        keepers: &Arc<Keepers>,
+        id: SessionId,
+    ) -> io::Result<Option<(SessionId, Arc<Link>)>> {
+        let mut chunk = [0; READ];
+        loop {
+            while let Some(frame) =
+                FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
+            {
+                let ended = self.life.ended;
+                self.link.heard.notify_waiters();
+                if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
+                    if matches!(event, Event::Grew { .. }) {
+                        if self.inbox.is_empty() {
+                            // Whoever waits for the bytes knows of them now, and comes before the engine.
+                            tokio::task::yield_now().await;
+                        }
+                        self.link.tell_the_others();
+                    }
+                    let _ = keepers.events.send(event).await;
+                }
+                if self.life.ended && !ended {
+                    // Whoever waits for the ending comes first.
+                    tokio::task::yield_now().await;
+                    if let Some(next) = self.dismiss(keepers, id) {
+                        return Ok(Some(next));
+                    }
+                }
+            }
+            keepers.starting.tidy_later(keepers);
+            let count = self.link.stream.read(&mut chunk).await?;
+            match count {
+                0 => return Ok(None),
+                count => self.inbox.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+
+    /// The ending was taken. The keeper may go, or stay as an idle keeper.
+    fn dismiss(&self, keepers: &Arc<Keepers>, id: SessionId) -> Option<(SessionId, Arc<Link>)> {
+        // Where nothing but the keeper itself holds a tree together, it must not hold two of them.
+        let clean = keepers.contained_by(id) == Some(Containment::Cgroup);
+        if self.ours && self.life.over && clean {
+            let next = keepers.reassign(&self.link);
+            if next.is_some() {
+                return next;
+            }
+        }
+        self.link.send(&ToKeeper::Ack);
+        None
+    }
+}
+
+/// Translates a frame into an event of the core.
+fn translate(
+    keepers: &Keepers,
+    session: SessionId,
+    link: &Link,
+    life: &mut Lifecycle,
+    frame: FromKeeper,
+) -> Option<Event> {
+    match frame {
+        FromKeeper::Ready {
+            contained_by, pid, ..
+        } => {
+            keepers.hold(session, contained_by);
+            link.keeper.store(pid, Ordering::Relaxed);
+            life.ready = true;
+            None
+        }
+        FromKeeper::StartFailed {
+            sentence,
+            at_wall_ms,
+            ..
+        } => {
+            if !life.ready {
+                tracing::warn!("a keeper could not be made: {sentence}");
+            }
+            link.is_heard_of();
+            keepers.starting.over(session);
+            life.started = true;
+            life.ended = true;
+            life.empty = true;
+            Some(Event::StartFailed {
+                session,
+                fault: sentence.into(),
+                at: Wall(at_wall_ms),
+            })
+        }
+        _ if !life.ready => None,
+        FromKeeper::Started { contained_by, .. } => {
+            keepers.hold(session, contained_by);
+            link.is_heard_of();
+            keepers.starting.over(session);
+            life.started = true;
+            Some(Event::Started { session })
+        }
+        FromKeeper::Grew {
+            bytes,
+            quiet_since_mono_ms,
+        } => {
+            link.grew(bytes);
+            Some(Event::Grew {
+                session,
+                bytes,
+                quiet_since: Mono(quiet_since_mono_ms),
+            })
+        }
+        FromKeeper::Exited(exited) => {
+            life.ended = true;
+            life.empty = exited.empty;
+            life.over = exited.empty && exited.closed;
+            link.update_progress(|progress| {
+                progress.bytes = progress.bytes.max(exited.bytes);
+                progress.ended = true;
+                progress.closed |= exited.closed;
+            });
+            let ending = Ending {
+                exit: exited.exit,
+                end: exited.end,
+                duration: Millis(exited.duration_ms),
+                bytes: exited.bytes,
+                dropped: exited.dropped,
+            };
+            Some(Event::Exited {
+                session,
+                ending,
+                empty: exited.empty,
+            })
+        }
+        FromKeeper::Emptied => {
+            life.empty = true;
+            Some(Event::Emptied { session })
+        }
+        FromKeeper::Closed => {
+            link.update_progress(|progress| progress.closed = true);
+            None
+        }
+        FromKeeper::InputTaken { bytes } => {
+            link.credit.add_permits(usize::try_from(bytes).unwrap_or(0));
+            None
+        }
+        FromKeeper::KillPending { left } => {
+            tracing::warn!(
+                "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"
+            );
+            Some(Event::Undying { session })
+        }
+    }
+}

@@ -1,0 +1,530 @@
+//! The daemon's side of the keepers: the fork server that makes them, a pool of idle keepers, and one link
+//! to each keeper that lives. Sessions of an earlier daemon are found through their directories.
+
+mod forced;
+mod fork_server;
+mod found;
+mod link;
+mod starting;
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_core::{Containment, End, Event, Millis, Mono, Session, SessionId, Wall};
+use abide_output::secret_fingerprints::SecretFingerprints;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use link::{Follower, LogProgress};
+
+use crate::clock::{Clock, SystemClock, pause};
+use crate::stream::Stream;
+use crate::{entropy, socket};
+use abide_session::changed_limits::{self, ChangedLimits};
+use abide_session::crash_point;
+use abide_session::folder;
+use abide_session::frame::{Launch, Once, ToKeeper};
+use fork_server::ForkServer;
+use link::Link;
+use starting::Starting;
+
+/// Idle keepers beyond the target that are kept while calls follow each other closely.
+const SURPLUS: usize = 12;
+
+/// Time without an ended session after which keepers are recycled, unless a command is started before.
+const RECYCLE_DELAY: Duration = Duration::from_millis(5);
+
+/// Keepers whose session is over and that have not yet prepared for the next one.
+#[derive(Default)]
+struct DeferredRecycling {
+    links: Vec<Arc<Link>>,
+    /// Time at which the last of them was added.
+    since: Mono,
+    /// A task that recycles them is scheduled.
+    scheduled: bool,
+}
+
+/// Bytes that must be free before a command is started, so that its first output is not lost.
+const ROOM: u64 = 64 << 10;
+/// Free bytes that are not used up within a moment.
+const MUCH: u64 = 1 << 30;
+const MOMENT: Millis = Millis(500);
+/// Error if less is free.
+const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
+    space and try again";
+
+/// Error if a keeper exits before its command was started.
+const NO_KEEPER: &str = "no keeper could be started for it; see the daemon's log";
+
+/// All keepers of one daemon.
+pub struct Keepers {
+    sessions: PathBuf,
+    program: PathBuf,
+    idle_target: usize,
+    events: mpsc::Sender<Event>,
+    fork_server: Mutex<Option<ForkServer>>,
+    idle: Mutex<VecDeque<SessionId>>,
+    deferred: Mutex<DeferredRecycling>,
+    links: Mutex<HashMap<SessionId, Arc<Link>>>,
+    held: Mutex<HashMap<SessionId, Containment>>,
+    /// Why the last keeper that was wanted could not be made.
+    keeper_fault: Mutex<Option<String>>,
+    /// Facts that were read of sessions of an earlier daemon, until they are needed.
+    recalled: Mutex<HashMap<SessionId, Recalled>>,
+    starting: Starting,
+    /// When much was free on the disk.
+    much_free: Mutex<Option<Mono>>,
+    leaving: CancellationToken,
+}
+
+/// A session of an earlier daemon.
+pub struct Found {
+    /// Session id.
+    pub id: SessionId,
+    /// State of the session.
+    pub session: Session,
+    /// True once a client has received the ending.
+    pub heard: bool,
+    /// Time of the hard limit, as far as the directory tells.
+    pub deadline: Option<Mono>,
+}
+
+/// Facts about a session of an earlier daemon.
+#[derive(Debug, Default)]
+pub struct Recalled {
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// True if the session has a terminal.
+    pub pty: bool,
+    /// Hard limit at the start.
+    pub deadline: Option<Millis>,
+    /// Secrets of its environment.
+    pub secrets: SecretFingerprints,
+    /// Damage of its record, as a sentence.
+    pub damage: Option<Arc<str>>,
+}
+
+impl Keepers {
+    /// Keepers for the sessions under `sessions`, made of `program`; what they report goes to `events`.
+    pub fn new(
+        sessions: PathBuf,
+        program: PathBuf,
+        idle_target: usize,
+        events: mpsc::Sender<Event>,
+    ) -> Arc<Self> {
+        Arc::new(Keepers {
+            sessions,
+            program,
+            idle_target,
+            events,
+            fork_server: Mutex::default(),
+            idle: Mutex::default(),
+            deferred: Mutex::default(),
+            links: Mutex::default(),
+            held: Mutex::default(),
+            keeper_fault: Mutex::default(),
+            recalled: Mutex::default(),
+            starting: Starting::default(),
+            much_free: Mutex::default(),
+            leaving: CancellationToken::new(),
+        })
+    }
+
+    /// Starts keepers in advance, up to the target.
+    pub fn warm_up(self: &Arc<Self>) {
+        while self.idle.lock().expect("no holder panics").len() < self.idle_target {
+            let id = self.fresh();
+            // What cannot be made now is made when it is needed, or then it is said why not.
+            if self.link(id).is_none() {
+                return;
+            }
+            self.idle.lock().expect("no holder panics").push_back(id);
+        }
+    }
+
+    /// Releases idle keepers beyond the target, which a busy time has left.
+    pub fn trim(&self) {
+        let mut idle = self.idle.lock().expect("no holder panics");
+        let surplus = idle.len().saturating_sub(self.idle_target);
+        for id in idle.drain(..surplus) {
+            if let Some(link) = self.link(id) {
+                link.close();
+            }
+        }
+    }
+
+    /// Position of the ready idle keeper that ran last: its memory is most likely still in the caches.
+    fn next_ready(&self, idle: &VecDeque<SessionId>) -> Option<usize> {
+        let now = SystemClock.mono();
+        let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
+        idle.iter().rposition(is_ready)
+    }
+
+    /// An id whose keeper is on its way or ready already.
+    pub fn reserve(self: &Arc<Self>) -> SessionId {
+        let mut idle = self.idle.lock().expect("no holder panics");
+        if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
+            return id;
+        }
+        while let Some(id) = idle.pop_front() {
+            // One that was killed is of no use.
+            if self.link(id).is_some() {
+                return id;
+            }
+        }
+        drop(idle);
+        self.fresh()
+    }
+
+    /// Removes a keeper that has exited from the pool of idle keepers.
+    fn drop_idle(&self, id: SessionId) {
+        let mut idle = self.idle.lock().expect("no holder panics");
+        idle.retain(|kept| *kept != id);
+    }
+
+    /// Gives an id back that was not needed.
+    pub fn release(&self, id: SessionId) {
+        if self.link(id).is_some() {
+            self.idle.lock().expect("no holder panics").push_front(id);
+        }
+    }
+
+    /// Has the keeper start the command. What comes of it arrives as an event.
+    pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
+        match (self.link(id), self.disk_is_full()) {
+            (Some(link), false) => {
+                // Before it is told: it may be heard of at once.
+                self.starting.begun(self, id);
+                link.send(&ToKeeper::Start(Box::new(launch)));
+                // While the command runs, there is time for the others.
+                self.recycle_deferred();
+            }
+            (None, false) => {
+                let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
+                self.fail(id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
+            }
+            (link, true) => {
+                self.fail(id, FULL);
+                link.inspect(|link| link.close());
+            }
+        }
+        self.warm_up();
+    }
+
+    /// Whether nothing that a command writes could be kept. Much that was free a moment ago is not all gone
+    /// now, so then the disk is not asked again.
+    fn disk_is_full(&self) -> bool {
+        let now = SystemClock.mono();
+        let mut much = self.much_free.lock().expect("no holder panics");
+        if much.is_some_and(|seen| now.since(seen) < MOMENT) {
+            return false;
+        }
+        let free = self.free_on_disk();
+        *much = free.is_none_or(|free| free >= MUCH).then_some(now);
+        free.is_some_and(|free| free < ROOM)
+    }
+
+    /// Bytes that can be written, where that is known.
+    fn free_on_disk(&self) -> Option<u64> {
+        let disk = rustix::fs::statvfs(&self.sessions).ok()?;
+        // What is set aside for root is root's.
+        let free = match rustix::process::geteuid().is_root() {
+            true => disk.f_bfree,
+            false => disk.f_bavail,
+        };
+        // Some file systems count no files.
+        let no_files = disk.f_files > 0 && disk.f_ffree == 0;
+        Some(match no_files {
+            true => 0,
+            false => free.saturating_mul(disk.f_frsize),
+        })
+    }
+
+    /// Says that a session could not be started.
+    pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
+        self.failed_at(session, why, SystemClock.now().wall);
+    }
+
+    /// The same of a failure that was seen at an earlier moment.
+    fn failed_at(self: &Arc<Self>, session: SessionId, why: &str, at: Wall) {
+        let event = Event::StartFailed {
+            session,
+            fault: why.into(),
+            at,
+        };
+        let events = self.events.clone();
+        tokio::spawn(async move {
+            let _ = events.send(event).await;
+        });
+    }
+
+    /// Tells a keeper something; one that is gone has nothing left to be told.
+    pub fn send(&self, id: SessionId, frame: &ToKeeper) {
+        if let Some(link) = self.link(id) {
+            match frame {
+                ToKeeper::Watch { beyond } => link.watch(*beyond),
+                frame => link.send(frame),
+            }
+            if matches!(frame, ToKeeper::Signal { .. }) {
+                crash_point("signal.post_send");
+            }
+        }
+    }
+
+    /// Ends a session that should have ended by now, where its keeper does not.
+    pub fn force(self: &Arc<Self>, id: SessionId, end: End) {
+        tokio::spawn(forced::end(self.clone(), id, end));
+    }
+
+    /// Writes limits down that were moved: the next daemon goes by them too.
+    pub fn keep_limits(&self, id: SessionId, moved: ChangedLimits) {
+        if let Err(fault) = changed_limits::write(&self.folder(id), moved) {
+            tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
+        }
+    }
+
+    /// Writes to the command's input; waits while the command does not take it. What has a name is
+    /// written once, however often it is said.
+    pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
+        let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
+        link.input(bytes, once).await
+    }
+
+    /// Types an answer that the terminal owes the command. Where the command has more input waiting
+    /// than it takes, the answer is dropped: it would come too late to be one.
+    pub fn answer(&self, id: SessionId, bytes: &[u8]) {
+        if let Some(link) = self.link(id) {
+            link.answer(bytes);
+        }
+    }
+
+    /// Follows a session's output by its length.
+    pub fn follow(&self, id: SessionId) -> Option<Follower> {
+        self.link(id).map(Follower::new)
+    }
+
+    /// The same for a reader that a caller waits for: it is told of new bytes before the core and the screens are.
+    pub fn follow_closely(&self, id: SessionId) -> Option<Follower> {
+        self.link(id).map(Follower::close)
+    }
+
+    /// The session's folder.
+    pub fn folder(&self, id: SessionId) -> PathBuf {
+        self.sessions.join(id.to_string())
+    }
+
+    /// By what means its tree is held, once known.
+    pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
+        self.held
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .copied()
+    }
+
+    /// Facts about a session of an earlier daemon.
+    pub fn recalled(&self, id: SessionId) -> Recalled {
+        let mut recalled = self.recalled.lock().expect("no holder panics");
+        recalled.remove(&id).unwrap_or_default()
+    }
+
+    /// Lets go of a session that never came to be.
+    pub fn forget(&self, id: SessionId) {
+        self.links.lock().expect("no holder panics").remove(&id);
+    }
+
+    /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
+    /// and is not taken for their end.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+        self.fork_server.lock().expect("no holder panics").take();
+        self.idle.lock().expect("no holder panics").clear();
+        self.deferred
+            .lock()
+            .expect("no holder panics")
+            .links
+            .clear();
+        self.links.lock().expect("no holder panics").clear();
+    }
+
+    /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
+    /// the others are read or, where nobody saw them, said to be lost.
+    pub fn recover(self: &Arc<Self>) -> Vec<Found> {
+        found::recover(self)
+    }
+
+    /// Removes what is left of a session that has ended.
+    pub fn remove(&self, id: SessionId) -> io::Result<()> {
+        self.held.lock().expect("no holder panics").remove(&id);
+        std::fs::remove_dir_all(self.folder(id))
+    }
+
+    fn link(&self, id: SessionId) -> Option<Arc<Link>> {
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .get(&id)
+            .cloned()
+    }
+
+    /// When the hard limit of a session of an earlier daemon is reached that was created at this time. Only its keeper
+    /// knows exactly: while the machine slept, the limit did not run.
+    fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
+        let limit = (self.recalled.lock().expect("no holder panics").get(&id))
+            .and_then(|of| of.deadline)?;
+        let now = SystemClock.now();
+        let ran = now.wall.0.saturating_sub(created.0);
+        Some(now.mono + Millis(limit.0.saturating_sub(ran)))
+    }
+
+    fn recall(&self, id: SessionId, recalled: Recalled) {
+        let mut all = self.recalled.lock().expect("no holder panics");
+        all.insert(id, recalled);
+    }
+
+    fn hold(&self, id: SessionId, by: Containment) {
+        self.held.lock().expect("no holder panics").insert(id, by);
+    }
+
+    /// An id that no session has or had.
+    fn unused(&self) -> SessionId {
+        loop {
+            let id = SessionId::from_bits(entropy::bits());
+            if !self.folder(id).exists() {
+                return id;
+            }
+        }
+    }
+
+    /// A new keeper under a new id.
+    fn fresh(self: &Arc<Self>) -> SessionId {
+        let id = self.unused();
+        match self.make(&self.folder(id)) {
+            Ok(stream) => self.adopt(id, stream, true),
+            Err(e) => {
+                tracing::error!("cannot start a keeper: {e}");
+                *self.keeper_fault.lock().expect("no holder panics") = Some(keeper_fault(&e));
+            }
+        }
+        id
+    }
+
+    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. That is far cheaper
+    /// than to fork another. `None`: there are enough idle keepers.
+    fn reassign(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
+        let idle = self.idle.lock().expect("no holder panics").len();
+        if self.idle_target == 0 || idle >= self.idle_target + SURPLUS {
+            return None;
+        }
+        let link = Arc::new(link.reassign()?);
+        let id = self.unused();
+        let folder = self.folder(id).into_os_string().into_vec();
+        link.hold(&ToKeeper::Renew { folder });
+        self.defer_recycle(link.clone());
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .insert(id, link.clone());
+        self.idle.lock().expect("no holder panics").push_back(id);
+        Some((id, link))
+    }
+
+    /// Delays the recycling of a keeper: a client that was answered may send its next call at once, and that
+    /// needs the CPU more.
+    fn defer_recycle(self: &Arc<Self>, link: Arc<Link>) {
+        let mut deferred = self.deferred.lock().expect("no holder panics");
+        deferred.links.push(link);
+        deferred.since = SystemClock.mono();
+        if !std::mem::replace(&mut deferred.scheduled, true) {
+            tokio::spawn(self.clone().recycle_when_quiet());
+        }
+    }
+
+    async fn recycle_when_quiet(self: Arc<Self>) {
+        loop {
+            pause(RECYCLE_DELAY).await;
+            let mut deferred = self.deferred.lock().expect("no holder panics");
+            let quiet = SystemClock.mono().since(deferred.since);
+            if deferred.links.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
+                deferred.scheduled = false;
+                drop(deferred);
+                self.starting.tidy_later(&self);
+                return self.recycle_deferred();
+            }
+        }
+    }
+
+    fn recycle_deferred(&self) {
+        let mut deferred = self.deferred.lock().expect("no holder panics");
+        for link in std::mem::take(&mut deferred.links) {
+            link.release();
+        }
+    }
+
+    fn make(&self, folder: &Path) -> io::Result<Stream> {
+        let mut fork_server = self.fork_server.lock().expect("no holder panics");
+        // A fork server that has died is replaced once; a second failure is the machine's.
+        let mut again = true;
+        loop {
+            let born = match fork_server.as_mut() {
+                Some(fork_server) => fork_server.make(folder),
+                None => ForkServer::start(&self.program)
+                    .and_then(|started| fork_server.insert(started).make(folder)),
+            };
+            match born {
+                Ok(stream) => return Ok(stream),
+                // Another one would take even more of them.
+                Err(e) if is_want_of_files(&e) => return Err(e),
+                Err(e) => {
+                    tracing::warn!("the fork server failed: {e}");
+                    *fork_server = None;
+                    if !std::mem::take(&mut again) {
+                        return Err(e);
+                    }
+                }
+            }
+        }
+    }
+
+    fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, ours: bool) {
+        let link = Arc::new(Link::new(stream));
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .insert(id, link.clone());
+        tokio::spawn(link::attend(self.clone(), id, link, ours));
+    }
+
+    fn connect(&self, id: SessionId) -> io::Result<Stream> {
+        let mut socket = socket::connect(&self.folder(id).join(folder::CTL))?;
+        // One that goes at this moment is found to have gone by whoever reads.
+        let _ = socket.write_all(&hello());
+        Stream::new(socket)
+    }
+}
+
+/// First frame to a keeper that may have another connection.
+fn hello() -> Vec<u8> {
+    let mut frame = Vec::new();
+    ToKeeper::Hello.encode(&mut frame);
+    frame
+}
+
+/// True if the limit of open files of this process or of the machine is reached.
+fn is_want_of_files(fault: &io::Error) -> bool {
+    matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Describes why a keeper could not be made, and what to do.
+fn keeper_fault(fault: &io::Error) -> String {
+    if is_want_of_files(fault) {
+        return "too_many_open_files: the daemon can open no more of them; end some sessions, or let it \
+                have more (`ulimit -n`)"
+            .into();
+    }
+    format!("no keeper could be started for it: {fault}; see the daemon's log")
+}

@@ -1,0 +1,39 @@
+//! The inside of abide's daemon: the event loop around [`abide_core`], the effects it carries out, the keepers,
+//! the store, probes, screens, search and wakers. It knows no protocol: MCP, HTTP and the command line are in the
+//! program.
+
+pub mod clients;
+pub mod clock;
+pub mod config;
+pub mod dns;
+mod effects;
+pub mod entropy;
+mod event_loop;
+mod handle;
+pub mod keepers;
+pub mod peer;
+mod port_openers;
+pub mod probe;
+mod published_state;
+mod retention;
+mod runtime;
+pub mod screen;
+pub mod screens;
+pub mod search;
+pub mod secret;
+mod session_access;
+mod sock_diag;
+pub mod socket;
+pub mod socket_owner;
+pub mod store;
+pub mod stream;
+pub mod text;
+pub mod timestamp;
+pub mod wakers;
+pub mod web;
+
+pub use handle::{
+    Attached, Handle, Input, Launch, Pending, Present, SendAgain, Stdin, Step, Watcher,
+};
+pub use published_state::{Change, PublishedState, QuestionView, SessionView};
+pub use runtime::Runtime;

@@ -1,0 +1,360 @@
+//! Who is at the other end of a socket. Only the kernel is believed, and a process that it cannot name is taken for a
+//! command.
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_core::SessionId;
+
+use super::socket_owner::{self, SocketOwner, socket_owner};
+use crate::sock_diag as diag;
+use abide_session::facts::processes;
+use abide_session::folder::Meta;
+use abide_session::mark::{self, Mark};
+use abide_session::proc::{self, ProcessHandle};
+
+/// Who connected.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// The process of our own user that connected to a unix socket. `None`: the kernel could not name it.
+    Process(Option<Arc<ProcessHandle>>),
+    /// Whoever holds the other end of this TCP connection.
+    Tcp {
+        /// That end.
+        theirs: SocketAddr,
+        /// Ours.
+        ours: SocketAddr,
+    },
+}
+
+/// Evidence that a process belongs to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// The process has the mark of this session, or is in its cgroup.
+    Session(SessionId),
+    /// Below the keeper with this process id.
+    Keeper(i32),
+    /// Started by the daemon itself, or not to be looked at.
+    Somewhere,
+}
+
+impl Peer {
+    /// The process that connected to our end of a unix socket.
+    pub fn of_socket(socket: impl AsFd) -> Self {
+        Peer::Process(connected(socket).map(Arc::new))
+    }
+
+    /// This very process.
+    pub fn own() -> Self {
+        let pid = i32::try_from(std::process::id()).unwrap_or(0);
+        Peer::Process(ProcessHandle::open(pid).map(Arc::new))
+    }
+
+    /// Session of the process at the other end of a Unix socket; `None`: in no session.
+    pub fn inside(&self) -> Option<Inside> {
+        match self {
+            Peer::Process(Some(process)) => place_of_held(process),
+            Peer::Process(None) | Peer::Tcp { .. } => Some(Inside::Somewhere),
+        }
+    }
+
+    /// Whether a command that is kept here is at the other end, or one of several that hold it. Where nobody
+    /// can be found there, nothing speaks for them. Over TCP this looks through all processes and takes a while.
+    pub fn is_inside_a_session(&self) -> bool {
+        match self {
+            Peer::Process(_) => self.inside().is_some(),
+            Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
+                SocketOwner::None => true,
+                SocketOwner::Seen(pids) => pids.into_iter().any(is_inside),
+                SocketOwner::Hidden(may_hold) => !is_anothers(*theirs, *ours, &may_hold),
+            },
+        }
+    }
+
+    /// Whether a process of this very session is at the other end, or one of several that hold it. Of
+    /// this machine somebody must be found there; over TCP that takes a while.
+    pub fn is_inside(&self, session: &Meta) -> bool {
+        let (owners, near) = match self {
+            Peer::Process(None) => return true,
+            Peer::Process(Some(process)) if !process.lives() => return true,
+            Peer::Process(Some(process)) => (vec![process.pid], true),
+            Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
+                SocketOwner::None => (Vec::new(), theirs.ip().is_loopback()),
+                SocketOwner::Seen(found) | SocketOwner::Hidden(found) => (found, true),
+            },
+        };
+        let own = processes(session);
+        let is_own = |pid: &i32| {
+            let marked = match mark::of(*pid) {
+                Some(Mark::Session(id)) => id.to_string() == session.session,
+                Some(Mark::Altered) | None => true,
+                Some(Mark::None) => false,
+            };
+            marked || own.iter().any(|(own, _)| own == pid)
+        };
+        owners.is_empty() && near || owners.iter().any(is_own)
+    }
+}
+
+/// Takes hold of the process that connected, as the kernel knows it.
+fn connected(socket: impl AsFd) -> Option<ProcessHandle> {
+    match ProcessHandle::peer(&socket) {
+        proc::Peer::Handle(held) => Some(held),
+        proc::Peer::Pid(pid) => holding(pid, socket),
+        proc::Peer::Gone => None,
+    }
+}
+
+/// Kernels before 6.5 tell the number only. It is the right process where that has the other end of the connection
+/// open.
+fn holding(pid: i32, socket: impl AsFd) -> Option<ProcessHandle> {
+    let held = ProcessHandle::open(pid)?;
+    let inode = diag::unix_peer(socket)?;
+    let holds = socket_owner::has_open(Path::new("/proc"), pid, inode.into());
+    (holds && held.lives()).then_some(held)
+}
+
+/// Whether a connection that no visible process holds was surely made outside of every session, by one of those that
+/// cannot be looked into, such as the ssh server that carries a tunnel. A command could have put it into a message that
+/// nobody has received yet. But where the kernel says that the socket was made in the control group of such a process,
+/// and no command is in that group or can get there, it was not made by a command.
+fn is_anothers(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
+    let Some(group) = diag::tcp_creator_group(theirs, ours) else {
+        return false;
+    };
+    let mut groups = may_hold.iter().filter(|pid| !is_inside(**pid));
+    groups.any(|pid| socket_owner::is_in_group(*pid, group, is_inside))
+}
+
+/// The name under which a keeper runs.
+const KEEPER: &str = "abide-keeper";
+/// Prefix of the name of every session's cgroup.
+const GROUP: &str = "abide-session_";
+/// Processes have no longer line of ancestors than this, or something is wrong with them.
+const ANCESTORS: usize = 4_096;
+/// Number of attempts to read a chain of ancestors that changes meanwhile.
+const ATTEMPTS: usize = 3;
+
+fn is_inside(pid: i32) -> bool {
+    place_of_peer(pid).is_some()
+}
+
+/// Where the process belongs that is held. One that has ended counts as a command: its number may be
+/// another's, and so may what was read under it.
+fn place_of_held(process: &ProcessHandle) -> Option<Inside> {
+    let place = place_of_peer(process.pid);
+    if process.lives() {
+        place
+    } else {
+        Some(Inside::Somewhere)
+    }
+}
+
+/// Where a process belongs to a session: to the tree of a command that is kept here. So does what
+/// the daemon itself has started, such as the command of a condition: no person was ever started by
+/// it. One that cannot be looked at (any more) counts as such, because nothing speaks for it.
+fn place_of_peer(pid: i32) -> Option<Inside> {
+    let daemon = i32::try_from(std::process::id()).unwrap_or(0);
+    place(Path::new("/proc"), pid, daemon)
+}
+
+fn place(proc: &Path, pid: i32, daemon: i32) -> Option<Inside> {
+    let limits = std::fs::read_to_string(proc.join(pid.to_string()).join("limits"));
+    match limits.ok().and_then(|limits| mark::in_text(&limits)) {
+        Some(Mark::None) => {}
+        Some(Mark::Session(id)) => return Some(Inside::Session(id)),
+        Some(Mark::Altered) | None => return Some(Inside::Somewhere),
+    }
+    let walks = (0..ATTEMPTS).find_map(|_| walk(proc, pid, daemon).ok());
+    walks.unwrap_or(Some(Inside::Somewhere))
+}
+
+/// A line of ancestors that changed while it was read.
+struct Changed;
+
+fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<Inside>, Changed> {
+    let mut pid = pid;
+    let mut child: Option<(i32, Line)> = None;
+    for _ in 0..ANCESTORS {
+        let folder = proc.join(pid.to_string());
+        let groups = std::fs::read_to_string(folder.join("cgroup"));
+        let line = line(proc, pid);
+        // While a child has this parent, the parent's number is its own.
+        if let Some((child, before)) = child.take()
+            && self::line(proc, child).as_ref() != Some(&before)
+        {
+            return Err(Changed);
+        }
+        let (Ok(groups), Some(line)) = (groups, line) else {
+            return Ok(Some(Inside::Somewhere));
+        };
+        let mut names = groups.split(['/', '\n']);
+        if let Some(session) = names.rfind(|name| name.starts_with(GROUP)) {
+            let id = session
+                .strip_prefix("abide-")
+                .and_then(|id| id.parse().ok());
+            return Ok(Some(id.map_or(Inside::Somewhere, Inside::Session)));
+        }
+        if line.name == KEEPER.as_bytes() {
+            return Ok(Some(Inside::Keeper(pid)));
+        }
+        if line.parent == daemon {
+            return Ok(Some(Inside::Somewhere));
+        }
+        if line.parent <= 0 {
+            return Ok(None);
+        }
+        let parent = line.parent;
+        child = Some((pid, line));
+        pid = parent;
+    }
+    Ok(Some(Inside::Somewhere))
+}
+
+/// Fields of `/proc/PID/stat`.
+#[derive(PartialEq, Eq)]
+struct Line {
+    name: Vec<u8>,
+    parent: i32,
+    start: u64,
+}
+
+fn line(proc: &Path, pid: i32) -> Option<Line> {
+    let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
+    // The name stands in parentheses and may itself hold any byte.
+    let open = stat.iter().position(|b| *b == b'(')?;
+    let close = stat.iter().rposition(|b| *b == b')')?;
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    Some(Line {
+        name: stat.get(open + 1..close)?.to_vec(),
+        parent: fields.next()?.parse().ok()?,
+        start: fields.nth(17)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(proc: &Path, pid: i32, name: &str, parent: i32, group: &str) {
+        let folder = proc.join(pid.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        let zeros = "0 ".repeat(17);
+        std::fs::write(
+            folder.join("stat"),
+            format!("{pid} ({name}) S {parent} {zeros}{pid} 0"),
+        )
+        .unwrap();
+        std::fs::write(folder.join("cgroup"), format!("0::/{group}\n")).unwrap();
+        limit(proc, pid, "unlimited");
+    }
+
+    fn limit(proc: &Path, pid: i32, hard: &str) {
+        let limits = format!("Max file locks            unlimited            {hard}   locks\n");
+        std::fs::write(proc.join(pid.to_string()).join("limits"), limits).unwrap();
+    }
+
+    #[test]
+    fn a_command_is_known_by_its_group_its_keeper_or_the_daemon() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        process(proc, 1, "init", 0, "");
+        process(proc, 10, "bash", 1, "user.slice");
+        process(proc, 20, "abide-keeper", 1, "user.slice");
+        process(proc, 21, "sh", 20, "user.slice");
+        process(proc, 22, "a) S 1 (b", 21, "user.slice");
+        process(proc, 30, "sh", 1, "user.slice/abide-session_k3v9x2bc");
+        process(proc, 40, "abide", 1, "user.slice");
+        process(proc, 41, "sh", 40, "user.slice");
+        process(proc, 42, "abide", 41, "user.slice");
+        process(
+            proc,
+            31,
+            "sh",
+            1,
+            "user.slice/abide-session_k3v9x2bc/deeper",
+        );
+        for outside in [1, 10, 40] {
+            assert_eq!(place(proc, outside, 40), None, "{outside}");
+        }
+        let session = Inside::Session("session_k3v9x2bc".parse().unwrap());
+        for (inside, wanted) in [
+            (20, Inside::Keeper(20)),
+            (21, Inside::Keeper(20)),
+            (22, Inside::Keeper(20)),
+            (30, session),
+            (31, session),
+            (41, Inside::Somewhere),
+            (42, Inside::Somewhere),
+        ] {
+            assert_eq!(place(proc, inside, 40), Some(wanted), "{inside}");
+        }
+    }
+
+    #[test]
+    fn an_orphan_of_a_command_is_known_by_its_mark() {
+        let proc = tempfile::tempdir().unwrap();
+        let proc = proc.path();
+        process(proc, 1, "init", 0, "");
+        process(proc, 10, "sh", 1, "user.slice");
+        assert_eq!(place(proc, 10, 40), None);
+        limit(proc, 10, "3");
+        assert_eq!(place(proc, 10, 40), Some(Inside::Somewhere));
+        let id: SessionId = "session_k3v9x2bc".parse().unwrap();
+        limit(proc, 10, &mark::value("session_k3v9x2bc").to_string());
+        assert_eq!(place(proc, 10, 40), Some(Inside::Session(id)));
+        limit(proc, 10, "?");
+        assert_eq!(place(proc, 10, 40), Some(Inside::Somewhere));
+    }
+
+    #[test]
+    fn nothing_speaks_for_a_process_that_is_gone() {
+        let proc = tempfile::tempdir().unwrap();
+        assert!(place(proc.path(), 99, 1).is_some());
+        // SAFETY: the child calls nothing but `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: ends this process without running anything else.
+            unsafe { libc::_exit(0) }
+        }
+        let held = ProcessHandle::open(child).unwrap();
+        // SAFETY: `child` is our own child, and a null status is allowed.
+        let reaped = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert_eq!(reaped, child);
+        assert_eq!(
+            Peer::Process(Some(Arc::new(held))).inside(),
+            Some(Inside::Somewhere)
+        );
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let proc = tempfile::tempdir().unwrap();
+        process(proc.path(), 7, "a", 8, "");
+        process(proc.path(), 8, "b", 7, "");
+        assert!(place(proc.path(), 7, 1).is_some());
+    }
+
+    #[test]
+    fn connecting_process_is_held_with_and_without_the_newer_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
+        let path = folder.path().join("s");
+        let client = std::os::unix::net::UnixStream::connect(path).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(connected(&served).map(|held| held.pid), Some(me));
+        if diag::unix_peer(&served).is_none() {
+            eprintln!("skipped: this kernel has no unix_diag");
+            return;
+        }
+        assert_eq!(holding(me, &served).map(|held| held.pid), Some(me));
+        let other = std::os::unix::process::parent_id();
+        assert!(holding(i32::try_from(other).unwrap(), &served).is_none());
+        drop(client);
+        assert!(holding(me, &served).is_none(), "nobody holds a closed end");
+    }
+}

@@ -1,0 +1,245 @@
+//! Changes in folders, from the kernel. One queue serves all conditions, since a user may have few.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
+
+use crate::clock::pause;
+
+/// Names that come and go, and rights that change. This is told seldom, even of a busy folder.
+pub(super) const COMING_AND_GOING: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
+
+/// That, and what is written.
+pub(super) const EVERYTHING: WatchFlags = COMING_AND_GOING
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CLOSE_WRITE);
+
+#[derive(Clone, Default)]
+pub(super) struct Watcher {
+    queue: Arc<OnceLock<Option<Arc<Queue>>>>,
+}
+
+struct Queue {
+    fd: AsyncFd<OwnedFd>,
+    watches: Mutex<Watches>,
+}
+
+#[derive(Default)]
+struct Watches {
+    places: HashMap<i32, Vec<Interest>>,
+    /// How many places are just being added, each of which may turn out to be one that is known.
+    adding: usize,
+}
+
+/// Who wants to hear of a place.
+struct Interest {
+    /// Only what happens under this name matters; `None`: everything does.
+    name: Option<OsString>,
+    watch: Weak<Watch>,
+}
+
+/// Changes after which whoever else wants to do something comes first: in a busy folder they never end.
+const AT_ONCE: usize = 128;
+/// How long that has time.
+const BREATH: Duration = Duration::from_millis(1);
+
+/// A place that is watched, for as long as this lives.
+pub(super) struct Watch {
+    queue: Arc<Queue>,
+    descriptor: i32,
+    changed: Arc<Notify>,
+}
+
+impl Watcher {
+    /// Watches a folder for what happens to one name, or a file itself. `None`: the kernel will not,
+    /// and one has to look by oneself.
+    pub fn watch(
+        &self,
+        place: &Path,
+        name: Option<OsString>,
+        what: WatchFlags,
+        changed: &Arc<Notify>,
+    ) -> Option<Arc<Watch>> {
+        let queue = self.queue.get_or_init(Queue::open).clone()?;
+        // Others may watch the same place for more.
+        let flags = what | WatchFlags::MASK_ADD;
+        queue.lock().adding += 1;
+        // On the way to a place there may be a file system that does not answer: nothing is held meanwhile.
+        let added = inotify::add_watch(queue.fd.get_ref(), place, flags);
+        let mut watches = queue.lock();
+        watches.adding -= 1;
+        let Ok(descriptor) = added else {
+            queue.forget_unused(&mut watches);
+            return None;
+        };
+        let watch = Arc::new(Watch {
+            queue: queue.clone(),
+            descriptor,
+            changed: changed.clone(),
+        });
+        let interest = Interest {
+            name,
+            watch: Arc::downgrade(&watch),
+        };
+        let here = watches.places.entry(descriptor).or_default();
+        here.push(interest);
+        queue.forget_unused(&mut watches);
+        drop(watches);
+        Some(watch)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watches = self.queue.lock();
+        let Some(others) = watches.places.get_mut(&self.descriptor) else {
+            return;
+        };
+        others.retain(|other| other.watch.strong_count() > 0);
+        // What may just be added again is left until that is known.
+        if others.is_empty() && watches.adding == 0 {
+            self.queue.forget(&mut watches, self.descriptor);
+        }
+    }
+}
+
+impl Queue {
+    fn open() -> Option<Arc<Self>> {
+        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
+        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
+        let fd = unsafe { AsyncFd::register(fd).ok()? };
+        let queue = Arc::new(Queue {
+            fd,
+            watches: Mutex::default(),
+        });
+        tokio::spawn(queue.clone().read());
+        Some(queue)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watches> {
+        self.watches.lock().expect("no holder panics")
+    }
+
+    fn forget(&self, watches: &mut Watches, descriptor: i32) {
+        watches.places.remove(&descriptor);
+        let _ = inotify::remove_watch(self.fd.get_ref(), descriptor);
+    }
+
+    /// Forgets the places that nobody watches any more, unless one of them is just being added.
+    fn forget_unused(&self, watches: &mut Watches) {
+        if watches.adding > 0 {
+            return;
+        }
+        let unused = watches.places.iter().filter(|(_, who)| who.is_empty());
+        let unused: Vec<i32> = unused.map(|(descriptor, _)| *descriptor).collect();
+        for descriptor in unused {
+            self.forget(watches, descriptor);
+        }
+    }
+
+    async fn read(self: Arc<Self>) {
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        loop {
+            let Ok(mut ready) = self.fd.readable().await else {
+                return;
+            };
+            let mut reader = inotify::Reader::new(self.fd.get_ref(), &mut buffer);
+            let mut told = 0;
+            while let Ok(event) = reader.next() {
+                self.changed(event.wd(), event.file_name(), event.events());
+                told += 1;
+                if told >= AT_ONCE && reader.is_buffer_empty() {
+                    break;
+                }
+            }
+            if told < AT_ONCE {
+                ready.clear_ready();
+            } else {
+                // There may be more, and it is not waited for.
+                drop(ready);
+                pause(BREATH).await;
+            }
+        }
+    }
+
+    fn changed(&self, descriptor: i32, name: Option<&CStr>, what: ReadFlags) {
+        let name = name.map(|name| OsStr::from_bytes(name.to_bytes()));
+        let mut watches = self.lock();
+        let lost = what.contains(ReadFlags::QUEUE_OVERFLOW);
+        let meant = |one: &&Interest| {
+            lost || name.is_none() || one.name.is_none() || one.name.as_deref() == name
+        };
+        let here: Vec<Arc<Watch>> = match lost {
+            true => watches
+                .places
+                .values()
+                .flatten()
+                .filter_map(|one| one.watch.upgrade())
+                .collect(),
+            false => watches
+                .places
+                .get(&descriptor)
+                .into_iter()
+                .flatten()
+                .filter(meant)
+                .filter_map(|one| one.watch.upgrade())
+                .collect(),
+        };
+        if what.contains(ReadFlags::IGNORED) {
+            watches.places.remove(&descriptor);
+        }
+        // The last holder of a watch takes the lock when it lets go.
+        drop(watches);
+        for watch in here {
+            watch.changed.notify_one();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    /// Files that are made before anybody hears of the first, so that their changes fill many buffers.
+    const FILES: usize = 5_000;
+
+    #[test]
+    fn much_that_happens_at_once_lets_others_have_their_turn() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
+            let name = Some("last".into());
+            let watch = watcher.watch(folder.path(), name, EVERYTHING, &changed);
+            let _watch = watch.expect("a watch");
+            for n in 0..FILES {
+                std::fs::write(folder.path().join(n.to_string()), "").expect("a file");
+            }
+            std::fs::write(folder.path().join("last"), "").expect("a file");
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+                let all_told = changed.notified().now_or_never().is_some();
+                assert!(!all_told, "it was all told before anybody had a turn");
+            }
+            changed.notified().await;
+        });
+    }
+}

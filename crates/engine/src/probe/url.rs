@@ -1,0 +1,146 @@
+//! Whether a web server answers as wanted.
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::{Request, header};
+use regex::bytes::{Match, Regex};
+
+use super::condition::Url;
+use super::pattern::{OVERLAP, pattern};
+use super::{Search, Slots, openers, port};
+use crate::clock::pause;
+use crate::web::{Address, Answer, USER_AGENT, Web};
+
+/// So much of a body is looked at.
+const BODY: usize = 1 << 20;
+/// An answer that is not all there by then has failed.
+const TRY: Duration = Duration::from_secs(10);
+
+pub(super) async fn until_answers(
+    wanted: &Url,
+    search: Search<'_>,
+    slots: &Slots,
+) -> Result<String, String> {
+    slots.begin(|| format!("{}: no answer yet", wanted.url));
+    let near = port::is_near(Some(&wanted.host));
+    let mut steps = search.tools.pace.begin(near);
+    let mut openers = pin!(openers::gone(openers::of(search, near)));
+    let mut hopeless = None;
+    loop {
+        match look(wanted, &search.tools.web).await {
+            Ok(seen) => {
+                let seen = format!("{} answered {seen}", wanted.url);
+                slots.say(seen.as_str());
+                return Ok(seen);
+            }
+            Err(miss) => {
+                let why = format!("{}: {}", wanted.url, miss.why());
+                slots.say(why.as_str());
+                // This look was the last one, unless something answers that is none of the agent's sessions.
+                if let (Some(gone), Miss::Silent(_)) = (&hopeless, &miss) {
+                    return Err(format!("{why}. {gone}"));
+                }
+            }
+        }
+        tokio::select! {
+            gone = &mut openers, if hopeless.is_none() => hopeless = Some(gone),
+            () = steps.pause() => {}
+        }
+    }
+}
+
+/// Why a look did not see what was wanted.
+pub(super) enum Miss {
+    /// Nothing answers.
+    Silent(String),
+    /// Something else was answered.
+    Other(String),
+}
+
+impl Miss {
+    fn why(&self) -> &str {
+        match self {
+            Miss::Silent(why) | Miss::Other(why) => why,
+        }
+    }
+}
+
+/// One look: what was seen, or why that is not enough.
+pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, Miss> {
+    let mut late = pin!(pause(TRY));
+    let mut answer = tokio::select! {
+        answer = ask(wanted, web) => answer.map_err(Miss::Silent)?,
+        () = &mut late => return Err(Miss::Silent("no answer within 10s".into())),
+    };
+    let status = answer.response.status();
+    let right = wanted
+        .status
+        .map_or(status.is_success(), |want| want == status.as_u16());
+    if !right {
+        // What is not followed is told, so that it can be asked for.
+        let headers = answer.response.headers();
+        let elsewhere = headers.get(header::LOCATION);
+        let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
+        let elsewhere = elsewhere.filter(|_| status.is_redirection());
+        let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
+        return Err(Miss::Other(format!("answered {status}{elsewhere}")));
+    }
+    let Some(body) = wanted.body.as_deref().and_then(|text| pattern(text).ok()) else {
+        return Ok(status.to_string());
+    };
+    let found = find(answer.response.body_mut(), &body, late).await;
+    match found.map_err(Miss::Other)? {
+        Ok(words) => Ok(format!("{status} with {words:?}")),
+        Err(bytes) => Err(Miss::Other(format!(
+            "answered {status}, without a match in {bytes} bytes of its body"
+        ))),
+    }
+}
+
+async fn ask(wanted: &Url, web: &Web) -> Result<Answer, String> {
+    let address = Address {
+        tls: wanted.tls,
+        login: wanted.login.clone(),
+        host: wanted.host.trim_matches(['[', ']']).to_owned(),
+        port: wanted.port,
+        path: wanted.path.clone(),
+    };
+    let request = Request::get(&wanted.path)
+        .header(header::HOST, address.authority())
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::CONNECTION, "close")
+        .body(Full::<Bytes>::default())
+        .map_err(|e| e.to_string())?;
+    web.send(&address, request).await
+}
+
+/// The first match in a body, or in how many bytes there is none. A body may be long, or go on for ever:
+/// it is looked at while it comes.
+async fn find(
+    body: &mut Incoming,
+    pattern: &Regex,
+    mut late: Pin<&mut impl Future<Output = ()>>,
+) -> Result<Result<String, usize>, String> {
+    let words = |found: Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
+    let mut text = Vec::new();
+    while text.len() < BODY {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            () = &mut late => break,
+        };
+        let Some(frame) = frame else { break };
+        let frame = frame.map_err(|e| format!("its body cannot be read: {e}"))?;
+        let from = text.len().saturating_sub(OVERLAP);
+        text.extend_from_slice(&frame.into_data().unwrap_or_default());
+        // What ends where the text ends may go on otherwise.
+        let found = pattern.find_at(&text, from);
+        if let Some(found) = found.filter(|found| found.end() < text.len()) {
+            return Ok(Ok(words(found)));
+        }
+    }
+    Ok(pattern.find(&text).map(words).ok_or(text.len()))
+}

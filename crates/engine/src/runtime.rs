@@ -1,0 +1,180 @@
+//! The engine as one unit: opens the store, recovers the sessions and timers that an earlier daemon left, and runs
+//! the event loop. The daemon serves it through its sockets; a program can embed it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use abide_core::session::Phase;
+use abide_core::{Engine, Event};
+use abide_session::private_file;
+use anyhow::{Context as _, bail};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clients::Clients;
+use crate::clock::{Clock, SystemClock, boot_id};
+use crate::config::{Config, Places};
+use crate::event_loop::{Seams, drive};
+use crate::handle::{Handle, Means};
+use crate::keepers::Keepers;
+use crate::probe::Prober;
+use crate::session_access::SessionAccess;
+use crate::store::{self, Opened, StoreFault};
+use crate::web::Web;
+use crate::{entropy, retention, wakers};
+
+/// Things that may wait to be stepped through.
+const INBOX: usize = 4_096;
+/// Messages that may wait to be sent again.
+const AGAIN: usize = 64;
+
+/// The engine without doors: what the daemon serves, and what a program can hold within itself.
+pub struct Runtime {
+    /// The way to call it.
+    pub handle: Handle,
+    driving: tokio::task::JoinHandle<Result<(), StoreFault>>,
+    recovered: Option<oneshot::Receiver<()>>,
+}
+
+impl Runtime {
+    /// Finds what an earlier one left under `places` and goes on with it. `program` is an abide binary:
+    /// the keepers are made of it.
+    pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        // Made by us first, so that the database and what it keeps beside it are closed to others. Where it
+        // cannot be made, it cannot be opened either.
+        let _ = private_file::open(&places.database());
+        let (opened, trouble) = open_database(places)?;
+        let Opened {
+            store,
+            past,
+            questions,
+            kept,
+            conditions,
+        } = opened;
+        let (events, happened) = mpsc::channel(INBOX);
+        let (inbox, calls) = mpsc::channel(INBOX);
+        let web = Arc::new(Web::new(config.ca_file.clone()));
+        let prober = Prober::new(events.clone(), web.clone());
+        for (timer, until) in conditions {
+            prober.know(timer, until);
+        }
+        let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
+        let (again, wanted_again) = mpsc::channel(AGAIN);
+        let means = Means {
+            keepers: keepers.clone(),
+            clients: Clients::new(past.clients().unwrap_or_default()),
+            past,
+            prober,
+            store: store.clone(),
+            again,
+        };
+        let handle = Handle::new(inbox, means, config);
+        if let Some(trouble) = trouble {
+            handle.published().storage_trouble(&trouble);
+        }
+        handle
+            .prober()
+            .show_sessions(Arc::new(SessionAccess(handle.clone())));
+        let found = keepers.recover();
+        let unheard: Vec<Event> = found
+            .iter()
+            .filter(|found| {
+                let phase = &found.session.phase;
+                matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
+            })
+            .filter(|found| !found.heard)
+            .map(|found| Event::Unheard { session: found.id })
+            .collect();
+        let mut recovered: Vec<Event> = found
+            .into_iter()
+            .map(|found| Event::Found {
+                session: found.id,
+                state: found.session,
+                deadline: found.deadline,
+            })
+            .collect();
+        recovered.extend(
+            questions
+                .into_iter()
+                .map(|(question, state)| Event::Reopened { question, state }),
+        );
+        let agents = handle.clients().agents();
+        recovered.extend(agents.iter().map(|agent| handle.resumable(agent)));
+        recovered.push(Event::StateLoaded(Box::new(kept)));
+        recovered.push(Event::Recovered);
+        recovered.extend(unheard);
+        keepers.warm_up();
+        tokio::spawn(wakers::keep_awake(
+            handle.clone(),
+            clock.clone(),
+            web,
+            wanted_again,
+        ));
+        let engine = Engine::new(entropy::bits());
+        let (ready, all_is_seen) = oneshot::channel();
+        let (tell, is_ready) = oneshot::channel();
+        let tidying = retention::keep_tidy(handle.clone(), clock.clone(), store.clone());
+        tokio::spawn(async move {
+            // Nothing of the past can be chosen from before all of it can be seen.
+            if all_is_seen.await.is_ok() {
+                let _ = tell.send(());
+                tidying.await;
+            }
+        });
+        let seams = Seams {
+            clock,
+            store,
+            keepers,
+            ready,
+        };
+        let driving = tokio::spawn(drive(
+            engine,
+            recovered,
+            calls,
+            happened,
+            handle.clone(),
+            seams,
+        ));
+        Ok(Runtime {
+            handle,
+            driving,
+            recovered: Some(is_ready),
+        })
+    }
+
+    /// Waits until what an earlier one left can be seen. `false`: it has failed, and
+    /// [`stopped`](Runtime::stopped) says why.
+    pub async fn ready(&mut self) -> bool {
+        match self.recovered.take() {
+            Some(recovered) => recovered.await.is_ok(),
+            None => true,
+        }
+    }
+
+    /// Until somebody stops it.
+    pub async fn stopped(self) -> anyhow::Result<()> {
+        let driven = self.driving.await;
+        self.handle.keepers().leave();
+        match driven {
+            Ok(ended) => Ok(ended?),
+            Err(e) => Err(e).context("the loop has failed"),
+        }
+    }
+}
+
+/// The longest path, in bytes, that a database can have with what is written beside it.
+const LONGEST_DATABASE: usize = 500;
+
+/// Opens the database, and says what is wrong with it where the daemon can go on all the same.
+fn open_database(places: &Places) -> anyhow::Result<(Opened, Option<String>)> {
+    let path = places.database();
+    let length = path.as_os_str().len();
+    if length > LONGEST_DATABASE {
+        bail!(
+            "the path of the database has {length} bytes, and at most {LONGEST_DATABASE} can be opened; \
+             choose a folder with a shorter path by ABIDE_DIR"
+        );
+    }
+    let opened = store::open(&path, boot_id());
+    opened.with_context(|| format!("cannot use {}", path.display()))
+}

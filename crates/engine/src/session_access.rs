@@ -1,0 +1,216 @@
+//! How probes see sessions, and run the commands of conditions as sessions.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use abide_core::request::Caller;
+use abide_core::session::{End, Ending, Exit, Phase};
+use abide_core::{Agent, Millis, Outcome, Request, SessionId, Try, Wall};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+
+use super::{Change, Handle, Launch, SessionView, Stdin};
+use crate::config;
+use crate::keepers::Follower;
+use crate::port_openers::Candidates;
+use crate::probe::{Closing, Command, Openers, Owner, Sessions, TRY_LIMIT, Tried};
+use crate::text::{last_lines, refusal_sentence, short_command};
+use abide_session::log::tail;
+
+/// A future that others may hold.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Sees through the published.
+pub(super) struct SessionAccess(pub Handle);
+
+impl Sessions for SessionAccess {
+    fn ended(&self, session: SessionId) -> Boxed<'_, Option<String>> {
+        Box::pin(async move {
+            let mut changes = self.0.published().follow();
+            loop {
+                let view = self.0.published().session(session)?;
+                if let Some(how) = how(&view) {
+                    return Some(how);
+                }
+                if let Err(RecvError::Closed) = changes.recv().await {
+                    return std::future::pending().await;
+                }
+            }
+        })
+    }
+
+    fn follow(&self, session: SessionId) -> Option<Follower> {
+        self.0.keepers().follow(session)
+    }
+
+    fn folder(&self, session: SessionId) -> PathBuf {
+        self.0.keepers().folder(session)
+    }
+
+    fn closing(&self, session: SessionId) -> Option<Closing> {
+        let view = self.0.published().session(session)?;
+        Some(self.closing_of(&view))
+    }
+
+    fn try_once<'a>(
+        &'a self,
+        wanted: &'a Command,
+        owner: &'a Owner,
+        leaf: usize,
+    ) -> Boxed<'a, Tried> {
+        Box::pin(async move {
+            let request = Request::Try(Try {
+                command: wanted.command.as_str().into(),
+                started_by: owner.started_by,
+                key: owner.key(leaf),
+                deadline: Millis(TRY_LIMIT.as_millis() as u64),
+            });
+            let caller = Caller {
+                agent: Some(owner.agent.clone()),
+                conversation: None,
+            };
+            let pending = self.0.call(caller, request, Some(launch(wanted))).await;
+            match pending.done().await {
+                Some(Outcome::Refused(refusal)) => Tried::NotRun(refusal_sentence(&refusal)),
+                Some(outcome) => self.tried(&outcome),
+                // The daemon is stopping.
+                None => std::future::pending().await,
+            }
+        })
+    }
+
+    fn openers(&self, agent: &Agent, since: Wall) -> Box<dyn Openers> {
+        let handle = self.0.clone();
+        let changes = handle.published().follow();
+        let mut candidates = Candidates::new(agent.clone(), since);
+        candidates.look_at_all(handle.published().sessions());
+        Box::new(Followed {
+            sight: SessionAccess(handle),
+            changes,
+            candidates,
+        })
+    }
+}
+
+/// The sessions that could open a port, followed as they change.
+struct Followed {
+    sight: SessionAccess,
+    changes: Receiver<Change>,
+    candidates: Candidates,
+}
+
+impl Openers for Followed {
+    fn gone(&mut self) -> Boxed<'_, Closing> {
+        Box::pin(async move {
+            // What has happened meanwhile comes first.
+            while let Ok(change) = self.changes.try_recv().map(Some).or_else(behind) {
+                self.heard(change);
+            }
+            loop {
+                if let Some(last) = self.candidates.last_of_none_left() {
+                    return self.sight.closing_of(last);
+                }
+                match self.changes.recv().await {
+                    Ok(change) => self.heard(Some(change)),
+                    Err(RecvError::Lagged(_)) => self.heard(None),
+                    Err(RecvError::Closed) => return std::future::pending().await,
+                }
+            }
+        })
+    }
+}
+
+/// Whoever has fallen behind has to look everything up again.
+fn behind(fault: TryRecvError) -> Result<Option<Change>, TryRecvError> {
+    match fault {
+        TryRecvError::Lagged(_) => Ok(None),
+        TryRecvError::Empty | TryRecvError::Closed => Err(fault),
+    }
+}
+
+impl Followed {
+    /// Something has changed; `None`: nobody knows what.
+    fn heard(&mut self, change: Option<Change>) {
+        let published = self.sight.0.published();
+        match change {
+            None => self.candidates.look_at_all(published.sessions()),
+            Some(Change::Session(id)) => match published.session(id) {
+                Some(view) => self.candidates.look_at(view),
+                None => self.candidates.forget(id),
+            },
+            Some(_) => {}
+        }
+    }
+}
+
+impl SessionAccess {
+    /// What came of a try.
+    fn tried(&self, outcome: &Outcome) -> Tried {
+        let id = outcome.session();
+        let Some(view) = id.and_then(|id| self.0.published().session(id)) else {
+            return Tried::NotRun("its session was removed".into());
+        };
+        match (view.ending(), &view.state.phase) {
+            (Some(ending), _) => Tried::Ended {
+                ending: ending.clone(),
+                last_line: String::from_utf8_lossy(&tail::last_line(&view.folder)).into_owned(),
+            },
+            (None, Phase::Failed { fault, .. }) => Tried::NotRun(fault.to_string()),
+            (None, _) => Tried::NotRun("its last try cannot be killed".into()),
+        }
+    }
+
+    fn closing_of(&self, view: &SessionView) -> Closing {
+        let exit = view.ending().and_then(|ending| ending.exit);
+        Closing {
+            session: view.id,
+            command: short_command(&self.0, view),
+            failed: exit != Some(Exit::Code(0)),
+            how: how(view).unwrap_or_else(|| "its output is closed".into()),
+            last_lines: last_lines(&self.0, view),
+        }
+    }
+}
+
+/// How a command of a condition is started: as it was when the condition was given.
+fn launch(wanted: &Command) -> Launch {
+    let words = wanted.shell.iter().chain([&wanted.command]);
+    let mut env = config::environment();
+    if let Some(path) = &wanted.search_path {
+        env.retain(|(name, _)| name != "PATH");
+        env.push(("PATH".into(), path.into()));
+    }
+    Launch {
+        argv: Some(words.map(Into::into).collect()),
+        cwd: wanted.cwd.clone(),
+        env,
+        stdin: Stdin::None,
+        pty: None,
+        heritage: None,
+        secrets: Arc::default(),
+    }
+}
+
+/// How a session ended, in words; `None`: it has not.
+fn how(view: &SessionView) -> Option<String> {
+    if let Phase::Failed { fault, .. } = &view.state.phase {
+        return Some(fault.to_string());
+    }
+    view.ending().map(ended_how)
+}
+
+fn ended_how(ending: &Ending) -> String {
+    match (ending.end, ending.exit) {
+        (End::Deadline, _) => "killed at its time limit".into(),
+        (End::OutOfMemory, _) => "killed: out of memory".into(),
+        (End::Inactivity, _) => "closed for inactivity".into(),
+        (End::User | End::IdleDeclined, _) => "ended by a person".into(),
+        (End::Agent, _) => "ended by its agent".into(),
+        (End::Lost, _) | (_, None) => "nobody saw how".into(),
+        (End::Exited | End::Signaled, Some(Exit::Code(code))) => format!("exited with code {code}"),
+        (End::Exited | End::Signaled, Some(Exit::Signal(signal))) => {
+            format!("ended by signal {signal}")
+        }
+    }
+}

@@ -1,0 +1,654 @@
+//! Rows become facts again: at start what is not over yet, later what is asked for.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use abide_core::id::Shuffle;
+use abide_core::limit;
+use abide_core::message::{self, About};
+use abide_core::record::StoredState;
+use abide_core::time::{Millis, Steady, Wall};
+use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer, Until};
+use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::deliver::{self, Delivery};
+use super::write::IN_ANSWER;
+use super::{StoreFault, at_once};
+
+pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
+    let mut rows =
+        db.prepare("SELECT id, session, idle_ms, asked_ms FROM question WHERE closing IS NULL")?;
+    let found = rows.query_map([], |row| {
+        let (id, session): (String, String) = (row.get(0)?, row.get(1)?);
+        let (idle, asked): (u64, u64) = (row.get(2)?, row.get(3)?);
+        Ok((id, session, idle, asked))
+    })?;
+    let mut open = Vec::new();
+    for row in found {
+        let (id, session, idle, asked) = row?;
+        if let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) {
+            let (idle, asked) = (Millis(idle), Wall(asked));
+            open.push((
+                id,
+                Question {
+                    session,
+                    idle,
+                    asked,
+                },
+            ));
+        }
+    }
+    Ok(open)
+}
+
+/// Timers that have not ended and messages that have not been seen.
+pub(super) fn kept(
+    db: &Connection,
+    shuffle: Shuffle,
+    boot_id: u128,
+) -> Result<(StoredState, Conditions), StoreFault> {
+    let next = |table: &str| -> Result<u64, StoreFault> {
+        let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
+        Ok(db.query_row(&sql, [], |row| row.get(0))?)
+    };
+    let (timers, conditions) = timers(db, shuffle)?;
+    let kept = StoredState {
+        shuffle,
+        boot_id,
+        anchor: anchor(db)?,
+        next_timer: next("timer")?,
+        next_message: next("message")?,
+        timers,
+        ended: ended(db, shuffle)?,
+        messages: messages(db)?,
+    };
+    Ok((kept, conditions))
+}
+
+/// What timers wait for, as it was written.
+pub(super) type Conditions = Vec<(TimerId, Until)>;
+
+fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
+    let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
+    let found = db.query_row(sql, [], |row| {
+        let boot_id: String = row.get(0)?;
+        Ok(Anchor {
+            boot_id: u128::from_str_radix(&boot_id, 16).unwrap_or(0),
+            ahead_of_boot: row.get(1)?,
+            wall_ahead: row.get(2)?,
+            reached: Steady(row.get(3)?),
+        })
+    });
+    Ok(found.optional()?)
+}
+
+/// Agents and conversations of neighbouring rows are mostly the same, and share one name.
+#[derive(Default)]
+struct Names(Option<Arc<str>>);
+
+impl Names {
+    fn of(&mut self, name: &str) -> Arc<str> {
+        match &self.0 {
+            Some(last) if **last == *name => last.clone(),
+            _ => self.0.insert(name.into()).clone(),
+        }
+    }
+
+    fn maybe(&mut self, name: Option<String>) -> Option<Conversation> {
+        name.map(|name| Conversation(self.of(&name)))
+    }
+}
+
+fn timers(
+    db: &Connection,
+    shuffle: Shuffle,
+) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
+    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let mut found = Vec::new();
+    let mut conditions = Conditions::new();
+    let mut select = db.prepare(
+        "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
+         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL \
+         ORDER BY number",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let course = match row.get::<_, Option<u64>>(5)? {
+            Some(due) => Course::Running { due: Steady(due) },
+            None => Course::Paused {
+                remaining: Millis(row.get::<_, Option<u64>>(7)?.unwrap_or(0)),
+                until: Steady(row.get::<_, Option<u64>>(6)?.unwrap_or(0)),
+            },
+        };
+        let text = |at| -> Result<&str, StoreFault> {
+            let cell = row.get_ref(at)?;
+            cell.as_str()
+                .map_err(|e| StoreFault::Damaged(e.to_string()))
+        };
+        let number: u64 = row.get(0)?;
+        let condition: Option<String> = row.get(10)?;
+        let conditional = condition.is_some();
+        let agent = Agent(names.of(text(1)?));
+        if let Some(condition) = condition {
+            let until = Until {
+                condition: condition.into(),
+                agent: agent.clone(),
+                since: Wall(row.get(11)?),
+            };
+            conditions.push((TimerId::from_bits(shuffle.mix(number)), until));
+        }
+        found.push(timer::StoredTimer {
+            number,
+            agent,
+            conversation: conversations.maybe(row.get(12)?),
+            kind: kind(text(2)?),
+            state: State {
+                total: Millis(row.get(3)?),
+                course,
+                place: if row.get(4)? {
+                    Place::Background
+                } else {
+                    Place::Front
+                },
+            },
+            checked: Wall(row.get(8)?),
+            key: row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
+            conditional,
+        });
+    }
+    Ok((found, conditions))
+}
+
+/// The timers that ended last, oldest first.
+fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
+    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let mut select = db.prepare(
+        "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
+         completed_by, late_ms, key, conversation, background FROM timer \
+         WHERE ended_ms IS NOT NULL \
+         ORDER BY ended_ms DESC, number DESC LIMIT ?",
+    )?;
+    let rows = select.query_map([limit::ENDED_TIMERS], |row| {
+        let number: u64 = row.get(0)?;
+        let (agent, word): (String, String) = (row.get(1)?, row.get(2)?);
+        let late = Millis(row.get::<_, Option<u64>>(8)?.unwrap_or(0));
+        let status = match row.get::<_, Option<String>>(7)?.as_deref() {
+            None => Status::Stopped,
+            Some("condition") => Status::Completed {
+                by: By::Condition,
+                late,
+            },
+            Some("impossible") => Status::Completed {
+                by: By::Impossible,
+                late,
+            },
+            Some(_) => Status::Completed { by: By::Time, late },
+        };
+        let timer = Timer {
+            id: TimerId::from_bits(shuffle.mix(number)),
+            number,
+            agent: Agent(names.of(&agent)),
+            conversation: conversations.maybe(row.get(10)?),
+            wakes: kind(&word) == Kind::Mission || row.get(11)?,
+            kind: kind(&word),
+            status,
+            total: Millis(row.get(3)?),
+            remaining: Millis(row.get::<_, Option<u64>>(4)?.unwrap_or(0)),
+            checked: Wall(row.get(5)?),
+            pause_until: None,
+            conditional: row.get(6)?,
+        };
+        Ok((
+            timer,
+            row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
+        ))
+    })?;
+    let mut ended: Vec<_> = rows.collect::<Result<_, _>>()?;
+    ended.reverse();
+    Ok(ended)
+}
+
+fn kind(word: &str) -> Kind {
+    if word == Kind::Mission.as_str() {
+        Kind::Mission
+    } else {
+        Kind::Waiting
+    }
+}
+
+fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> {
+    // The calls whose answers were to tell these are gone. Where a full disk does not let that be noted,
+    // whoever reads them does.
+    let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
+    db.execute(lost, [IN_ANSWER]).unwrap_or_default();
+    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let mut found = Vec::new();
+    let mut select = db.prepare(
+        "SELECT number, agent, about, told_ms IS NOT NULL, conversation, made_ms FROM message \
+         WHERE seen_ms IS NULL ORDER BY number",
+    )?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (agent, about): (String, String) = (row.get(1)?, row.get(2)?);
+        let Some(about) = subject(&about) else {
+            continue;
+        };
+        found.push(message::StoredMessage {
+            number: row.get(0)?,
+            agent: Agent(names.of(&agent)),
+            about,
+            conversation: conversations.maybe(row.get(4)?),
+            made: Wall(row.get(5)?),
+            told: row.get(3)?,
+        });
+    }
+    Ok(found)
+}
+
+fn subject(about: &str) -> Option<About> {
+    let session = about.parse().map(About::Session);
+    about.parse().map(About::Timer).or(session).ok()
+}
+
+/// Reads what is over, and the texts that nobody keeps in memory.
+pub struct Past {
+    db: Mutex<Connection>,
+    /// For what reads many rows, so that it holds up nobody who reads one.
+    pub(super) aside: Mutex<Connection>,
+    pub(super) shuffle: Shuffle,
+}
+
+/// A timer's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerRow {
+    /// Its id.
+    pub id: TimerId,
+    /// Whose it is.
+    pub agent: String,
+    /// What it is for.
+    pub kind: Kind,
+    /// The reason or the mission.
+    pub text: String,
+    /// What ends it early, as it was given.
+    pub condition: Option<String>,
+    /// When it was made.
+    pub created: Wall,
+    /// When somebody last asked for it.
+    pub checked: Wall,
+    /// How long it runs in all.
+    pub total: Millis,
+    /// How long the last call stood by at most.
+    pub standby: Option<Millis>,
+    /// Where it stood when this was written.
+    pub status: String,
+    /// What was left when it was paused or ended.
+    pub remaining: Option<Millis>,
+    /// Why it was stopped, or what was seen.
+    pub reason: Option<String>,
+    /// What completed it.
+    pub completed_by: Option<String>,
+    /// How long after it was due.
+    pub late: Option<Millis>,
+    /// When it ended.
+    pub ended: Option<Wall>,
+    /// The name of the call that last did something to it, where that has one.
+    pub acted: Option<String>,
+}
+
+/// A message's row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageRow {
+    /// Its number.
+    pub number: u64,
+    /// Its id.
+    pub id: MessageId,
+    /// To whom.
+    pub agent: String,
+    /// What about.
+    pub about: About,
+    /// The conversation that it belongs to.
+    pub conversation: Option<Conversation>,
+    /// Whether its agent asked to be woken by it.
+    pub wakes: bool,
+    /// When it was made.
+    pub made: Wall,
+    /// When it was seen.
+    pub seen: Option<Wall>,
+    /// Whether the answer of a call that stood by tells it, so that nobody else needs to.
+    pub in_answer: bool,
+    /// When its agent was woken for it, where that was before deliveries were kept.
+    pub woken: Option<Wall>,
+    /// What came of it, by each waker.
+    pub deliveries: Vec<Delivery>,
+}
+
+/// Which messages, from the newest on.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// Of one agent, or of all.
+    pub agent: Option<&'a str>,
+    /// Only those that were not seen.
+    pub unseen: bool,
+    /// Only those before this one.
+    pub before: Option<u64>,
+    /// Only those after this one.
+    pub since: Option<u64>,
+    /// At most so many.
+    pub most: usize,
+}
+
+/// Which rows of the past.
+#[derive(Clone, Copy, Debug)]
+pub struct Which<'a> {
+    /// Of one agent, or of all.
+    pub agent: Option<&'a str>,
+    /// At most so many, the newest.
+    pub most: usize,
+}
+
+/// What all timers come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Made in all, as far as is remembered.
+    pub made: u64,
+    /// Not ended.
+    pub running: u64,
+    /// Completed by time.
+    pub by_time: u64,
+    /// Completed because a condition held.
+    pub by_condition: u64,
+    /// Completed because a condition could no longer hold.
+    pub by_impossible: u64,
+    /// Stopped.
+    pub stopped: u64,
+    /// How long completed timers ran, added up.
+    pub elapsed: Millis,
+    /// How late the latest completion was.
+    pub latest: Millis,
+}
+
+pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
+    total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms, acted \
+    FROM timer";
+const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms, conversation, wakes \
+     FROM message";
+
+impl Past {
+    pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
+        Past {
+            db: Mutex::new(db),
+            aside: Mutex::new(aside),
+            shuffle,
+        }
+    }
+
+    /// One timer, ended or not.
+    pub fn timer(&self, id: TimerId) -> Result<Option<TimerRow>, StoreFault> {
+        let number = self.shuffle.sort(id.0.bits());
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
+        Ok(select
+            .query_row([number], |row| self.timer_row(row))
+            .optional()?)
+    }
+
+    /// Many timers, ended or not, as of one moment. To begin and end each look for itself would cost
+    /// more than the looks.
+    pub fn timers_of(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        at_once(&self.db(), |db| {
+            let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
+            let rows = ids.iter().map(|id| {
+                let number = self.shuffle.sort(id.0.bits());
+                let row = select.query_row([number], |row| self.timer_row(row));
+                Ok(row.optional()?)
+            });
+            rows.collect()
+        })
+    }
+
+    /// When these messages were made, as of one moment.
+    pub fn made(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
+        at_once(&self.db(), |db| {
+            let mut select = db.prepare_cached("SELECT made_ms FROM message WHERE number = ?")?;
+            let rows = numbers.iter().map(|number| {
+                let made = select.query_row([number], |row| Ok(Wall(row.get(0)?)));
+                Ok(made.optional()?)
+            });
+            rows.collect()
+        })
+    }
+
+    /// Timers that have ended, the newest first.
+    pub fn ended(&self, which: Which<'_>) -> Result<Vec<TimerRow>, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        // Two ways to ask, since each has an index of its own.
+        let whose = match which.agent {
+            Some(_) => "agent = ?1",
+            None => "?1 IS NULL",
+        };
+        let mut select = db.prepare_cached(&format!(
+            "{TIMER} WHERE ended_ms IS NOT NULL AND {whose} \
+             ORDER BY ended_ms DESC, number DESC LIMIT ?2"
+        ))?;
+        let rows = select.query_map(params![which.agent, which.most], |row| self.timer_row(row))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What all timers come to.
+    pub fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
+        let db = self.aside.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(
+            "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
+             count(*) FILTER (WHERE completed_by = 'time'), \
+             count(*) FILTER (WHERE completed_by = 'condition'), \
+             count(*) FILTER (WHERE completed_by = 'impossible'), \
+             count(*) FILTER (WHERE status = 'stopped'), \
+             coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0), \
+             coalesce(max(late_ms), 0) FROM timer WHERE ?1 IS NULL OR agent = ?1",
+        )?;
+        Ok(select.query_row([agent], |row| {
+            Ok(Stats {
+                made: row.get(0)?,
+                running: row.get(1)?,
+                by_time: row.get(2)?,
+                by_condition: row.get(3)?,
+                by_impossible: row.get(4)?,
+                stopped: row.get(5)?,
+                elapsed: Millis(row.get(6)?),
+                latest: Millis(row.get(7)?),
+            })
+        })?)
+    }
+
+    /// One message.
+    pub fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        let mut select = db.prepare_cached(&format!("{MESSAGE} WHERE number = ?"))?;
+        Ok(select
+            .query_row([number], |row| message_row(&db, row))
+            .optional()?
+            .flatten())
+    }
+
+    /// Messages, the newest first, without those that the answer of a call tells.
+    pub fn messages(&self, page: Page<'_>) -> Result<Vec<MessageRow>, StoreFault> {
+        let db = self.db.lock().expect("no holder panics");
+        // Said by itself this has an index, however many were seen.
+        let unseen = if page.unseen {
+            "seen_ms IS NULL AND"
+        } else {
+            ""
+        };
+        let mut select = db.prepare_cached(&format!(
+            "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1) \
+             AND (?3 IS NULL OR number < ?3) AND number > COALESCE(?5, -1) \
+             AND told_ms IS NOT ?4 ORDER BY number DESC LIMIT ?2"
+        ))?;
+        let chosen = params![page.agent, page.most, page.before, IN_ANSWER, page.since];
+        let rows = select.query_map(chosen, |row| message_row(&db, row))?;
+        Ok(rows
+            .filter_map(Result::transpose)
+            .collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// Of which session a question was that is closed, and how it was, in one word.
+    pub fn closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
+        let db = self.db();
+        let mut select = db.prepare_cached(
+            "SELECT session, closing FROM question WHERE id = ? AND closing IS NOT NULL",
+        )?;
+        let found = select.query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)));
+        Ok(found.optional()?)
+    }
+
+    pub(super) fn db(&self) -> MutexGuard<'_, Connection> {
+        self.db.lock().expect("no holder panics")
+    }
+
+    /// The number under which a message is kept.
+    pub fn number_of(&self, id: MessageId) -> u64 {
+        self.shuffle.for_messages().sort(id.0.bits())
+    }
+
+    pub(super) fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
+        let number: u64 = row.get(0)?;
+        let word: String = row.get(2)?;
+        Ok(TimerRow {
+            id: TimerId::from_bits(self.shuffle.mix(number)),
+            agent: row.get(1)?,
+            kind: kind(&word),
+            text: row.get(3)?,
+            condition: row.get(4)?,
+            created: Wall(row.get(5)?),
+            checked: Wall(row.get(6)?),
+            total: Millis(row.get(7)?),
+            standby: row.get::<_, Option<u64>>(8)?.map(Millis),
+            status: row.get(9)?,
+            remaining: row.get::<_, Option<u64>>(10)?.map(Millis),
+            reason: row.get(11)?,
+            completed_by: row.get(12)?,
+            late: row.get::<_, Option<u64>>(13)?.map(Millis),
+            ended: row.get::<_, Option<u64>>(14)?.map(Wall),
+            acted: row.get(15)?,
+        })
+    }
+}
+
+fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<MessageRow>> {
+    let (id, about): (String, String) = (row.get(1)?, row.get(3)?);
+    let (Ok(id), Some(about)) = (id.parse(), subject(&about)) else {
+        return Ok(None);
+    };
+    let number = row.get(0)?;
+    Ok(Some(MessageRow {
+        number,
+        id,
+        agent: row.get(2)?,
+        about,
+        conversation: (row.get::<_, Option<String>>(8)?).map(|of| Conversation(of.into())),
+        wakes: row.get(9)?,
+        made: Wall(row.get(4)?),
+        seen: row.get::<_, Option<u64>>(5)?.map(Wall),
+        woken: row.get::<_, Option<u64>>(6)?.map(Wall),
+        in_answer: row.get::<_, Option<u64>>(7)? == Some(IN_ANSWER),
+        deliveries: deliver::of_message(db, number)?,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::store::{connect, schema};
+
+    fn past(folder: &tempfile::TempDir) -> Past {
+        let path = folder.path().join("abide.db");
+        let mut db = connect(&path).expect("a database");
+        schema::migrate(&mut db).expect("tables");
+        let aside = connect(&path).expect("a database");
+        Past::new(db, aside, Shuffle { key: 1 })
+    }
+
+    #[test]
+    fn who_looks_through_all_timers_holds_up_nobody_who_reads_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let past = past(&folder);
+        let _reads_one = past.db();
+        assert_eq!(past.stats(None).expect("figures"), Stats::default());
+    }
+
+    /// Counts what the database does, in tens of steps.
+    fn counted(past: &Past) -> Arc<AtomicUsize> {
+        let steps = Arc::new(AtomicUsize::new(0));
+        let taken = steps.clone();
+        let each = move || {
+            taken.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        let counted = past.db().progress_handler(10, Some(each));
+        counted.expect("a counter");
+        steps
+    }
+
+    #[test]
+    fn what_has_ended_of_one_is_found_among_all_that_has() {
+        const ENDED: usize = 5_000;
+        let folder = tempfile::tempdir().unwrap();
+        let past = past(&folder);
+        let fill = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {ENDED})
+             INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms,
+             status, background, ended_ms) SELECT n, 'timer_k3v9x2bc',
+             CASE WHEN n < 3 THEN 'few' ELSE 'many' END, 'waiting', 'x', 1, 1, 1, 'completed', 0, n
+             FROM n;"
+        );
+        past.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&past);
+        let ended = |agent, most| {
+            let rows = past.ended(Which { agent, most }).expect("rows");
+            let ended = rows.iter().map(|row| row.ended.expect("a time").0);
+            ended.collect::<Vec<_>>()
+        };
+        assert_eq!(ended(Some("few"), 10), [2, 1, 0]);
+        assert_eq!(ended(Some("many"), 2), [5_000, 4_999]);
+        assert_eq!(ended(None, 2), [5_000, 4_999]);
+        let steps = steps.load(Ordering::Relaxed) * 10;
+        assert!(steps < ENDED, "{steps} steps for a few of {ENDED}");
+    }
+
+    #[test]
+    fn what_nobody_has_seen_is_found_among_all_that_was() {
+        const SEEN: usize = 5_000;
+        let folder = tempfile::tempdir().unwrap();
+        let past = past(&folder);
+        let fill = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {SEEN})
+             INSERT INTO message SELECT n, 'message_k3v9x2bc', 'a', 'timer_k3v9x2bc', 1, 1,
+             CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL, NULL, 0 FROM n;"
+        );
+        past.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&past);
+        let page = |unseen, since| Page {
+            agent: None,
+            unseen,
+            before: None,
+            since,
+            most: 10,
+        };
+        let numbers = |page| -> Vec<u64> {
+            let found = past.messages(page).expect("messages");
+            found.iter().map(|row| row.number).collect()
+        };
+        assert_eq!(numbers(page(true, None)), [0]);
+        let last = SEEN as u64;
+        assert_eq!(numbers(page(false, Some(last - 2))), [last, last - 1]);
+        let steps = steps.load(Ordering::Relaxed) * 10;
+        assert!(steps < SEEN, "{steps} steps for three of {SEEN}");
+        assert_eq!(numbers(page(false, None)).len(), 10);
+    }
+}

@@ -1,0 +1,405 @@
+//! A database that is damaged or gone. It is said, nothing of it is deleted, and the daemon goes on with what
+//! can be read: commands do not depend on it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use abide_core::Record;
+use abide_core::id::Shuffle;
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use tokio::sync::oneshot;
+
+use super::{Note, Opened, Past, Sqlite, Store, StoreFault, connect, read, schema, wal};
+use crate::clock::{Clock, SystemClock};
+use crate::secret;
+
+/// A database up to this size is checked as a whole at every start, which takes a few milliseconds a MiB.
+const CHECKED: u64 = 32 << 20;
+/// Follows the name of a database that was set aside, and is followed by the time.
+const ASIDE: &str = "damaged-";
+/// Ends the names of the files that SQLite keeps beside a database.
+const BESIDE: [&str; 2] = ["-wal", "-shm"];
+
+/// Opens the database. One that is damaged is set aside first, and what can be read of it is taken over. One that
+/// cannot be opened at all is done without. What is wrong, if anything, is a sentence.
+pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), StoreFault> {
+    let known = known_key(path);
+    let journal = journal_is_damaged(path);
+    let opened = checked(path).and_then(|()| Sqlite::open(path, boot_id));
+    let (opened, trouble) = match opened {
+        Ok(opened) => {
+            let trouble = match known {
+                Some(known) if known != opened.kept.shuffle.key => Some(format!(
+                    "the database {} was lost: it was missing, or empty. The timers, questions and messages in it \
+                     are gone",
+                    path.display()
+                )),
+                _ if journal => Some(format!(
+                    "the journal of the database, {}-wal, was damaged: what was recorded last may be lost",
+                    path.display()
+                )),
+                _ => None,
+            };
+            (opened, trouble)
+        }
+        Err(StoreFault::Damaged(why)) => {
+            let (opened, trouble) = begin_again(path, boot_id, &why)?;
+            (opened, Some(trouble))
+        }
+        Err(fault @ (StoreFault::Unopenable(_) | StoreFault::Broken(_))) => {
+            let trouble = format!(
+                "{fault} ({}). Timers and messages are refused until that is put right and the daemon is started \
+                 again; commands run",
+                path.display()
+            );
+            return Ok((without(boot_id, &trouble)?, Some(trouble)));
+        }
+        Err(fault) => return Err(fault),
+    };
+    let key = opened.kept.shuffle.key;
+    if known != Some(key)
+        && let Err(fault) = secret::write(&key_file(path), &format!("{key:016x}"))
+    {
+        tracing::warn!("a database that gets lost will not be noticed: {fault}");
+    }
+    Ok((opened, trouble))
+}
+
+/// Says whether the database that lies there is whole. Changes nothing.
+pub fn check(path: &Path) -> Result<(), String> {
+    if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
+        return match known_key(path) {
+            Some(_) => Err("the database is missing or empty, though there was one".into()),
+            None => Ok(()),
+        };
+    }
+    let whole = read_only(path).and_then(|db| quick_check(&db));
+    whole.map_err(|fault| fault.to_string())
+}
+
+/// Says whether commits are lost from the journal of a database that no daemon has open.
+pub fn journal_is_damaged(path: &Path) -> bool {
+    wal::is_damaged(&beside(path, BESIDE[0]))
+}
+
+/// The databases that were set aside.
+pub fn set_aside(path: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    let begin = format!("{}.{ASIDE}", name.to_string_lossy());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.retain(|path| {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        name.is_some_and(|name| {
+            name.starts_with(&begin) && !BESIDE.iter().any(|end| name.ends_with(end))
+        })
+    });
+    found.sort();
+    found
+}
+
+/// Finds damage that would only show when a page is needed.
+fn checked(path: &Path) -> Result<(), StoreFault> {
+    match std::fs::metadata(path) {
+        Ok(found) if (1..=CHECKED).contains(&found.len()) => quick_check(&connect(path)?),
+        _ => Ok(()),
+    }
+}
+
+fn quick_check(db: &Connection) -> Result<(), StoreFault> {
+    let said: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match said.as_str() {
+        "ok" => Ok(()),
+        _ => Err(StoreFault::Damaged(said)),
+    }
+}
+
+fn read_only(path: &Path) -> Result<Connection, StoreFault> {
+    let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+    Ok(Connection::open_with_flags(path, flags)?)
+}
+
+fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
+}
+
+/// The file that holds the key of the ids of the database, which is made once with it. A database with another key
+/// is another one.
+fn key_file(path: &Path) -> PathBuf {
+    path.with_added_extension("id")
+}
+
+fn known_key(path: &Path) -> Option<u64> {
+    let text = secret::read(&key_file(path)).ok()??;
+    u64::from_str_radix(std::str::from_utf8(&text).ok()?.trim(), 16).ok()
+}
+
+/// Sets a damaged database aside and opens a new one with what could be read of it.
+fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
+    let aside = path.with_added_extension(format!("{ASIDE}{}", SystemClock.now().wall.0));
+    let moved = |from: &Path, to: &Path| {
+        std::fs::rename(from, to).map_err(|fault| {
+            StoreFault::Broken(format!(
+                "{} is damaged ({why}) and cannot be set aside: {fault}",
+                from.display()
+            ))
+        })
+    };
+    moved(path, &aside)?;
+    for end in BESIDE {
+        if beside(path, end).exists() {
+            moved(&beside(path, end), &beside(&aside, end))?;
+        }
+    }
+    let saved = salvage(&aside, path);
+    let opened = match Sqlite::open(path, boot_id) {
+        Err(StoreFault::Damaged(_)) => {
+            // What was taken over makes no sense either.
+            for end in ["", BESIDE[0], BESIDE[1]] {
+                let _ = std::fs::remove_file(beside(path, end));
+            }
+            Sqlite::open(path, boot_id)?
+        }
+        opened => opened?,
+    };
+    let found = match saved {
+        Ok(()) => format!(
+            "{} timers that have not ended, {} unseen messages and {} open questions could be read and were taken over",
+            opened.kept.timers.len(),
+            opened.kept.messages.len(),
+            opened.questions.len()
+        ),
+        Err(_) => {
+            "nothing in it could be read, so there are no timers, questions and messages".into()
+        }
+    };
+    let trouble = format!(
+        "the database {} was damaged ({why}). It was set aside as {}; {found}. Sessions are not affected",
+        path.display(),
+        aside.display()
+    );
+    Ok((opened, trouble))
+}
+
+/// Copies whatever rows can be read from one database into a new one.
+fn salvage(from: &Path, to: &Path) -> Result<(), StoreFault> {
+    let mut new = connect(to)?;
+    schema::migrate(&mut new)?;
+    let old = connect(from)?;
+    if let Ok(key) = schema::ids_key(&old) {
+        new.execute("UPDATE ids SET key = ?", [key.cast_signed()])?;
+    }
+    let tables = {
+        let sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'ids'";
+        let mut select = new.prepare(sql)?;
+        let names = select.query_map([], |row| row.get::<_, String>(0))?;
+        names.collect::<Result<Vec<_>, _>>()?
+    };
+    old.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+    let turn = new.transaction()?;
+    for table in tables {
+        // From both ends: a page that cannot be read hides what lies behind it.
+        for order in ["", "ORDER BY rowid DESC"] {
+            copy_rows(&old, &turn, &table, order);
+        }
+    }
+    turn.commit()?;
+    Ok(())
+}
+
+/// Copies rows until one cannot be read. One that the new table does not take is passed over.
+fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Option<()> {
+    let columns = new
+        .prepare(&format!("SELECT * FROM {table} LIMIT 0"))
+        .ok()?;
+    let names: Vec<&str> = columns.column_names().collect();
+    let names = names.join(", ");
+    let places = vec!["?"; columns.column_count()].join(", ");
+    let insert = format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({places})");
+    let mut insert = new.prepare(&insert).ok()?;
+    let mut select = old
+        .prepare(&format!("SELECT {names} FROM {table} {order}"))
+        .ok()?;
+    let count = select.column_count();
+    let mut rows = select.query([]).ok()?;
+    while let Ok(Some(row)) = rows.next() {
+        let values: Result<Vec<Value>, _> = (0..count).map(|at| row.get(at)).collect();
+        if let Ok(values) = values {
+            let _ = insert.execute(rusqlite::params_from_iter(values));
+        }
+    }
+    Some(())
+}
+
+/// Does without a database: nothing is kept, and nothing is taken that would have to be.
+fn without(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
+    let db = in_memory()?;
+    let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
+    let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
+    Ok(Opened {
+        store: Arc::new(Nowhere(why.to_owned())),
+        past: Past::new(db, in_memory()?, shuffle),
+        questions: Vec::new(),
+        kept,
+        conditions,
+    })
+}
+
+fn in_memory() -> Result<Connection, StoreFault> {
+    let mut db = Connection::open_in_memory()?;
+    schema::migrate(&mut db)?;
+    Ok(db)
+}
+
+/// Where there is no database. Says why to whoever wants something kept.
+struct Nowhere(String);
+
+impl Nowhere {
+    fn refuse<T>(&self) -> oneshot::Receiver<Result<T, StoreFault>> {
+        let (done, answer) = oneshot::channel();
+        let _ = done.send(Err(StoreFault::Unopenable(self.0.clone())));
+        answer
+    }
+}
+
+impl Store for Nowhere {
+    fn commit(&self, _: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
+        self.refuse()
+    }
+
+    fn note(&self, _: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
+        self.refuse()
+    }
+
+    fn tidy(&self, _: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
+        let (done, answer) = oneshot::channel();
+        let _ = done.send(Ok(0));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    const PAGE: u64 = 4_096;
+
+    /// A database with so many timers, and with nothing in its journal.
+    fn filled(path: &Path, timers: u64) {
+        let (opened, trouble) = open(path, 1).unwrap();
+        assert_eq!(trouble, None);
+        drop(opened);
+        let db = connect(path).unwrap();
+        db.execute_batch("BEGIN").unwrap();
+        for number in 0..timers {
+            let sql = "INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms, status, \
+                       background, due_ms) VALUES (?, ?, 'a', 'mission', ?, 0, 0, 1000, 'running', 0, 1000)";
+            let text = format!("timer {number} {}", "x".repeat(200));
+            db.execute(
+                sql,
+                rusqlite::params![number, format!("timer_{number}"), text],
+            )
+            .unwrap();
+        }
+        db.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
+            .unwrap();
+    }
+
+    fn damage(path: &Path, at: u64) {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.write_all_at(&[0xa5; 200], at).unwrap();
+        for end in BESIDE {
+            let _ = std::fs::remove_file(beside(path, end));
+        }
+    }
+
+    #[test]
+    fn a_damaged_page_costs_the_rows_on_it_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        filled(&path, 1_000);
+        let pages = std::fs::metadata(&path).unwrap().len() / PAGE;
+        damage(&path, pages / 2 * PAGE);
+        let before = std::fs::read(&path).unwrap();
+        assert!(check(&path).is_err());
+        let (opened, trouble) = open(&path, 1).unwrap();
+        let left = opened.kept.timers.len();
+        assert!((900..1_000).contains(&left), "{left}");
+        let trouble = trouble.expect("it is said");
+        assert!(trouble.contains(&format!("{left} timers")), "{trouble}");
+        let aside = set_aside(&path);
+        assert_eq!(
+            std::fs::read(&aside[0]).unwrap(),
+            before,
+            "it is kept as it was"
+        );
+        drop(opened);
+        assert_eq!(open(&path, 1).unwrap().1, None, "it is said once");
+    }
+
+    #[test]
+    fn a_database_without_a_header_is_set_aside_and_a_new_one_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        filled(&path, 10);
+        damage(&path, 0);
+        let (opened, trouble) = open(&path, 1).unwrap();
+        assert!(opened.kept.timers.is_empty());
+        let trouble = trouble.expect("it is said");
+        assert!(trouble.contains("nothing in it could be read"), "{trouble}");
+        assert_eq!(set_aside(&path).len(), 1);
+    }
+
+    #[test]
+    fn a_database_that_is_gone_or_empty_is_told_from_a_first_one() {
+        for empty in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("abide.db");
+            filled(&path, 10);
+            damage(&path, PAGE);
+            std::fs::remove_file(&path).unwrap();
+            if empty {
+                std::fs::write(&path, "").unwrap();
+            }
+            let (_, trouble) = open(&path, 1).unwrap();
+            assert!(
+                trouble.is_some_and(|said| said.contains("was lost")),
+                "{empty}"
+            );
+            assert_eq!(open(&path, 1).unwrap().1, None, "it is said once");
+        }
+    }
+
+    #[test]
+    fn a_database_that_cannot_be_opened_is_done_without() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        std::fs::create_dir(&path).unwrap();
+        let (opened, trouble) = open(&path, 1).unwrap();
+        assert!(trouble.is_some_and(|said| said.contains("commands run")));
+        let refused = opened.store.commit(Vec::new()).blocking_recv().unwrap();
+        assert!(
+            matches!(refused, Err(StoreFault::Unopenable(_))),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
+    fn a_database_of_a_newer_version_is_neither_used_nor_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        filled(&path, 1);
+        let db = connect(&path).unwrap();
+        db.pragma_update(None, "user_version", 999).unwrap();
+        drop(db);
+        assert!(matches!(open(&path, 1), Err(StoreFault::Newer(_))));
+        assert!(set_aside(&path).is_empty());
+    }
+}

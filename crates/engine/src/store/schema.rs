@@ -1,0 +1,130 @@
+//! The tables, and how they came to be.
+
+use rusqlite::Connection;
+
+use super::StoreFault;
+use crate::entropy;
+use abide_session::crash_point;
+
+/// Each entry brings the tables from one version to the next. Old entries are never edited.
+const MIGRATIONS: &[&str] = &[
+    "CREATE TABLE question (
+        id TEXT PRIMARY KEY,
+        session TEXT NOT NULL,
+        idle_ms INTEGER NOT NULL,
+        asked_ms INTEGER NOT NULL,
+        closing TEXT,
+        closed_ms INTEGER
+    ) STRICT;
+    CREATE INDEX question_open ON question (asked_ms) WHERE closing IS NULL;",
+    // Stamps are of the calendar; due_ms and pause_until_ms are of the time that clock ties to it.
+    "CREATE TABLE timer (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        text TEXT NOT NULL,
+        condition TEXT,
+        key TEXT,
+        created_ms INTEGER NOT NULL,
+        checked_ms INTEGER NOT NULL,
+        total_ms INTEGER NOT NULL,
+        standby_ms INTEGER,
+        status TEXT NOT NULL,
+        background INTEGER NOT NULL,
+        due_ms INTEGER,
+        pause_until_ms INTEGER,
+        remaining_ms INTEGER,
+        reason TEXT,
+        completed_by TEXT,
+        late_ms INTEGER,
+        ended_ms INTEGER
+    ) STRICT;
+    CREATE INDEX timer_ended ON timer (ended_ms) WHERE ended_ms IS NOT NULL;
+    CREATE TABLE message (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        about TEXT NOT NULL,
+        made_ms INTEGER NOT NULL,
+        told_ms INTEGER,
+        seen_ms INTEGER,
+        woken_ms INTEGER,
+        wake_attempts INTEGER NOT NULL DEFAULT 0,
+        wake_fault TEXT
+    ) STRICT;
+    CREATE INDEX message_unseen ON message (number) WHERE seen_ms IS NULL;
+    CREATE TABLE ids (key INTEGER NOT NULL) STRICT;
+    CREATE TABLE clock (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        boot_id TEXT NOT NULL,
+        ahead_of_boot_ms INTEGER NOT NULL,
+        wall_ahead_ms INTEGER NOT NULL,
+        reached_ms INTEGER NOT NULL
+    ) STRICT;",
+    // What the columns of `message` said of waking is said by waker since.
+    "CREATE TABLE delivery (
+        message INTEGER NOT NULL,
+        waker TEXT NOT NULL,
+        name TEXT NOT NULL,
+        attempts INTEGER NOT NULL,
+        failures INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        at_ms INTEGER,
+        fault TEXT,
+        next_ms INTEGER,
+        hold_ms INTEGER,
+        PRIMARY KEY (message, waker)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE waker (
+        id TEXT PRIMARY KEY,
+        ended_ms INTEGER NOT NULL,
+        fault TEXT NOT NULL
+    ) STRICT;
+    CREATE TABLE client (
+        agent TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        facts TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        PRIMARY KEY (agent, kind)
+    ) STRICT;",
+    // Few timers of one agent are found among very many of others.
+    "CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;",
+    // Which call last did something to a timer: said again, it is answered as before.
+    "ALTER TABLE timer ADD COLUMN acted TEXT;",
+    // To which conversation of its agent a message belongs, and whether the agent asked to be woken by it.
+    "ALTER TABLE timer ADD COLUMN conversation TEXT;
+    ALTER TABLE message ADD COLUMN conversation TEXT;
+    ALTER TABLE message ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;",
+];
+
+pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {
+    let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version > MIGRATIONS.len() {
+        return Err(StoreFault::Newer(format!(
+            "it has tables of version {version}, this one knows {}; install that version again",
+            MIGRATIONS.len()
+        )));
+    }
+    if version == MIGRATIONS.len() {
+        return Ok(());
+    }
+    let steps = db.transaction()?;
+    for step in &MIGRATIONS[version..] {
+        steps.execute_batch(step)?;
+        crash_point("migrate.mid");
+    }
+    steps.execute(
+        "INSERT INTO ids (key) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM ids)",
+        [entropy::bits().cast_signed()],
+    )?;
+    steps.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    steps.commit()?;
+    Ok(())
+}
+
+/// What ids are made with in this database.
+pub(super) fn ids_key(db: &Connection) -> Result<u64, StoreFault> {
+    let key: i64 = db.query_row("SELECT key FROM ids", [], |row| row.get(0))?;
+    Ok(key.cast_unsigned())
+}

@@ -1,0 +1,106 @@
+//! The journal of the database (`abide.db-wal`) as SQLite writes it, read before SQLite does: that takes over as
+//! many commits as it finds whole and says nothing of the others.
+
+use std::path::Path;
+
+/// Bytes before the first frame, and before the page in each frame.
+const HEADER: usize = 32;
+const FRAME: usize = 24;
+/// The two numbers that a journal begins with; the last bit says how its sums are made.
+const MAGIC: u32 = 0x377f_0682;
+/// A longer one is not looked at: the daemon keeps its own far shorter.
+const LONGEST: u64 = 256 << 20;
+
+/// Whether commits are in the journal that SQLite will not take over. One that was being written when the machine
+/// stopped cannot be told from one that was damaged since.
+pub(super) fn is_damaged(path: &Path) -> bool {
+    let short = std::fs::metadata(path).is_ok_and(|found| found.len() <= LONGEST);
+    let bytes = short.then(|| std::fs::read(path).ok()).flatten();
+    bytes.is_some_and(|bytes| has_lost_frames(&bytes))
+}
+
+fn has_lost_frames(bytes: &[u8]) -> bool {
+    let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
+        return !bytes.is_empty();
+    };
+    let (magic, page) = (word(header, 0), word(header, 8) as usize);
+    let big_endian = magic & 1 == 1;
+    let mut sum = summed((0, 0), &header[..24], big_endian);
+    let whole = magic & !1 == MAGIC && sum == (word(header, 24), word(header, 28));
+    if !whole || !page.is_power_of_two() || !(512..=65_536).contains(&page) {
+        return !rest.is_empty();
+    }
+    let salts = &header[16..24];
+    let mut broken = false;
+    while let Some((frame, after)) = rest.split_at_checked(FRAME + page) {
+        rest = after;
+        // Frames of an earlier round of the journal lie behind those of this one.
+        if &frame[8..16] != salts {
+            break;
+        }
+        sum = summed(sum, &frame[..8], big_endian);
+        sum = summed(sum, &frame[FRAME..], big_endian);
+        broken |= sum != (word(frame, 16), word(frame, 20));
+        let commits = word(frame, 4) != 0;
+        if broken && commits {
+            return true;
+        }
+    }
+    false
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
+}
+
+/// The sum over more bytes, of which there are a multiple of eight.
+fn summed((mut one, mut two): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
+    let (words, _) = bytes.as_chunks::<4>();
+    let read = |word: [u8; 4]| match big_endian {
+        true => u32::from_be_bytes(word),
+        false => u32::from_le_bytes(word),
+    };
+    for pair in words.chunks_exact(2) {
+        one = one.wrapping_add(read(pair[0])).wrapping_add(two);
+        two = two.wrapping_add(read(pair[1])).wrapping_add(one);
+    }
+    (one, two)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::connect;
+
+    /// The journal of a few commits that were not brought into the database.
+    fn journal() -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        let db = connect(&path).unwrap();
+        db.execute_batch("CREATE TABLE t (x TEXT)").unwrap();
+        for _ in 0..5 {
+            db.execute("INSERT INTO t VALUES ('text')", []).unwrap();
+        }
+        std::fs::read(folder.path().join("abide.db-wal")).unwrap()
+    }
+
+    #[test]
+    fn a_whole_journal_is_not_damaged_and_neither_is_none() {
+        let bytes = journal();
+        assert!(!has_lost_frames(&bytes));
+        assert!(!has_lost_frames(&[]));
+        // What was not written to its end was never committed.
+        assert!(!has_lost_frames(&bytes[..bytes.len() - 1]));
+    }
+
+    #[test]
+    fn a_journal_with_a_changed_byte_is_damaged() {
+        let bytes = journal();
+        let last = bytes.len() - 100;
+        for at in [0, 20, HEADER + 100, HEADER + FRAME + 4_096 + 200, last] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 0x10;
+            assert!(has_lost_frames(&bytes), "at {at}");
+        }
+    }
+}

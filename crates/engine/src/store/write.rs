@@ -1,0 +1,371 @@
+//! Records become rows.
+
+use abide_core::Record;
+use abide_core::message::{self, About};
+use abide_core::question::{Answer, Closing};
+use abide_core::time::{Millis, Wall};
+use abide_core::timer::{self, Course, Place, Status};
+use rusqlite::{Connection, params};
+
+use super::{StoreFault, at_once};
+use abide_session::crash_point;
+
+/// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
+const TIDY_AT_ONCE: usize = 2_000;
+
+pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
+    at_once(db, |db| {
+        rows(db, records)?;
+        announce(records, |[before, _]| before);
+        Ok(())
+    })?;
+    announce(records, |[_, after]| after);
+    Ok(())
+}
+
+fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
+    for record in records {
+        match record {
+            Record::Asked { question, state } => {
+                turn.execute(
+                    "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms) VALUES (?, ?, ?, ?)",
+                    params![
+                        question.to_string(),
+                        state.session.to_string(),
+                        state.idle.0,
+                        state.asked.0
+                    ],
+                )?;
+            }
+            Record::Closed {
+                question,
+                closing,
+                at,
+            } => {
+                turn.execute(
+                    "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
+                    params![closing_word(*closing), at.0, question.to_string()],
+                )?;
+            }
+            Record::Timer(record) => timer(turn, record)?,
+            Record::Message(record) => message(turn, record)?,
+        }
+    }
+    Ok(())
+}
+
+/// The places around a commit where a test may have the process die.
+fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
+    for record in records {
+        let what = match record {
+            Record::Timer(timer::Record::Created { .. }) => {
+                ["timer.create.pre", "timer.create.post"]
+            }
+            Record::Timer(timer::Record::Changed { .. }) => {
+                ["timer.change.pre", "timer.change.post"]
+            }
+            Record::Timer(timer::Record::Ended {
+                status: Status::Stopped,
+                ..
+            }) => ["timer.stop.pre", "timer.stop.post"],
+            Record::Timer(timer::Record::Ended { .. }) => ["timer.due.pre", "timer.due.post"],
+            Record::Message(message::Record::Told { .. }) => {
+                ["message.told.pre", "message.told.post"]
+            }
+            Record::Message(message::Record::Seen { .. }) => {
+                ["message.seen.pre", "message.seen.post"]
+            }
+            Record::Closed { .. } => ["question.close.pre", "question.close.post"],
+            Record::Message(message::Record::Posted { .. })
+            | Record::Timer(timer::Record::Acted { .. } | timer::Record::Anchored(_))
+            | Record::Asked { .. } => continue,
+        };
+        crash_point(when(what));
+    }
+}
+
+fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
+    match record {
+        timer::Record::Created {
+            number,
+            id,
+            agent,
+            conversation,
+            kind,
+            text,
+            until,
+            key,
+            total,
+            due,
+            standby,
+            at,
+        } => {
+            turn.prepare_cached(
+                "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
+                 checked_ms, total_ms, standby_ms, status, background, due_ms, conversation) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?, ?)",
+            )?
+            .execute(params![
+                number,
+                id.to_string(),
+                agent.0.as_ref(),
+                kind.as_str(),
+                text.as_ref(),
+                until.as_deref(),
+                key.as_ref().map(|key| key.0.as_ref()),
+                at.0,
+                at.0,
+                total.0,
+                standby.map(|time| time.0),
+                due.0,
+                conversation.as_ref().map(|of| of.0.as_ref()),
+            ])?;
+        }
+        timer::Record::Changed {
+            number,
+            state,
+            standby,
+            reason,
+            checked,
+        } => {
+            changed(turn, *number, *state, *standby, reason.as_deref(), *checked)?;
+        }
+        timer::Record::Ended {
+            number,
+            status,
+            total,
+            remaining,
+            reason,
+            checked,
+            at,
+            ..
+        } => {
+            let (by, late) = match status {
+                Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
+                Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
+            };
+            turn.prepare_cached(
+                "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
+                 completed_by = ?, late_ms = ?, checked_ms = ?, ended_ms = ?, due_ms = NULL, \
+                 pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
+            )?
+            .execute(params![
+                status.as_str(),
+                total.0,
+                remaining.0,
+                reason.as_deref(),
+                by,
+                late,
+                checked.0,
+                at.0,
+                number,
+            ])?;
+        }
+        timer::Record::Acted { number, key } => {
+            turn.prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
+                .execute(params![key.0.as_ref(), number])?;
+        }
+        timer::Record::Anchored(anchor) => {
+            turn.prepare_cached(
+                "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
+                 reached_ms) VALUES (1, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                format!("{:032x}", anchor.boot_id),
+                anchor.ahead_of_boot,
+                anchor.wall_ahead,
+                anchor.reached.0,
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn changed(
+    turn: &Connection,
+    number: u64,
+    state: timer::State,
+    standby: Option<Millis>,
+    reason: Option<&str>,
+    checked: Wall,
+) -> Result<(), StoreFault> {
+    let background = state.place == Place::Background;
+    let status = match (state.course, state.place) {
+        (Course::Paused { .. }, _) => "paused",
+        (Course::Running { .. }, place) => Status::Running(place).as_str(),
+    };
+    let (due, pause_until, remaining) = match state.course {
+        Course::Running { due } => (Some(due.0), None, None),
+        Course::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
+    };
+    turn.prepare_cached(
+        "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
+         pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), reason = ?, \
+         checked_ms = ? WHERE number = ?",
+    )?
+    .execute(params![
+        status,
+        background,
+        state.total.0,
+        due,
+        pause_until,
+        remaining,
+        standby.map(|time| time.0),
+        reason,
+        checked.0,
+        number,
+    ])?;
+    Ok(())
+}
+
+/// Stands for the time at which a message was told where the answer of a call that stood by tells it.
+/// Where that answer arrives, nobody needs to hear of the message; where it does not, it is told anew, and
+/// then the time stands there.
+pub(super) const IN_ANSWER: u64 = 0;
+
+fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
+    match record {
+        message::Record::Posted {
+            number,
+            id,
+            agent,
+            subject,
+            told,
+            at,
+        } => {
+            let about = match subject.about {
+                About::Timer(timer) => timer.to_string(),
+                About::Session(session) => session.to_string(),
+            };
+            turn.prepare_cached(
+                "INSERT INTO message (number, id, agent, about, made_ms, told_ms, conversation, \
+                 wakes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                number,
+                id.to_string(),
+                agent.0.as_ref(),
+                about,
+                at.0,
+                told.then_some(IN_ANSWER),
+                subject.conversation.as_ref().map(|of| of.0.as_ref()),
+                subject.wakes,
+            ])?;
+        }
+        message::Record::Told { numbers, at } => {
+            let mut told =
+                turn.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
+            for number in numbers {
+                told.execute(params![at.0, number])?;
+            }
+        }
+        message::Record::Seen { numbers, at } => {
+            let mut seen =
+                turn.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
+            for number in numbers {
+                seen.execute(params![at.0, number])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The newest row of each table stays, so that no number is ever given out twice; a timer stays while
+/// a message about it has not been seen.
+pub(super) fn tidy(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
+    let round = db.transaction()?;
+    let old = "(SELECT number FROM message \
+         WHERE seen_ms < ?1 AND number < (SELECT max(number) FROM message) LIMIT ?2)";
+    round.execute(
+        &format!("DELETE FROM delivery WHERE message IN {old}"),
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    let messages = round.execute(
+        &format!("DELETE FROM message WHERE number IN {old}"),
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    crash_point("gc.mid");
+    let timers = round.execute(
+        "DELETE FROM timer WHERE number IN (SELECT number FROM timer t \
+         WHERE ended_ms < ?1 AND number < (SELECT max(number) FROM timer) AND t.id NOT IN \
+         (SELECT about FROM message WHERE seen_ms IS NULL) LIMIT ?2)",
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    let questions = round.execute(
+        "DELETE FROM question WHERE id IN \
+         (SELECT id FROM question WHERE closed_ms < ?1 LIMIT ?2)",
+        params![before_ms, TIDY_AT_ONCE],
+    )?;
+    round.commit()?;
+    Ok(messages + timers + questions)
+}
+
+/// How a question ended, in one word.
+pub fn closing_word(closing: Closing) -> &'static str {
+    match closing {
+        Closing::Answered(Answer::Yes) => "yes",
+        Closing::Answered(Answer::No) => "no",
+        Closing::Withdrawn => "withdrawn",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::store::{connect, schema};
+
+    fn database(folder: &tempfile::TempDir) -> Connection {
+        let mut db = connect(&folder.path().join("abide.db")).expect("a database");
+        schema::migrate(&mut db).expect("tables");
+        db
+    }
+
+    fn count(db: &Connection, table: &str) -> usize {
+        let sql = format!("SELECT count(*) FROM {table}");
+        db.query_row(&sql, [], |row| row.get(0)).expect("a count")
+    }
+
+    #[test]
+    fn messages_that_nobody_reads_do_not_make_tidying_slow() {
+        const MANY: usize = 3_000;
+        let folder = tempfile::tempdir().unwrap();
+        let mut db = database(&folder);
+        let fill = format!(
+            "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {MANY})
+             INSERT INTO timer SELECT n, 't' || n, 'a', 'mission', 'm', NULL, NULL, 0, 0, 1, NULL,
+             'completed', 0, NULL, NULL, 0, NULL, 'time', 0, 1, NULL, NULL FROM n;
+             INSERT INTO message SELECT number, 'm' || number, 'a', id, 1, NULL, NULL, NULL, 0, NULL, NULL, 0
+             FROM timer;"
+        );
+        db.execute_batch(&fill).expect("rows");
+        let steps = Arc::new(AtomicUsize::new(0));
+        let taken = steps.clone();
+        let each = move || {
+            taken.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        db.progress_handler(100, Some(each)).expect("a counter");
+        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+        assert_eq!(count(&db, "timer"), MANY + 1, "what was not told stays");
+        let for_each = steps.load(Ordering::Relaxed) * 100 / MANY;
+        assert!(for_each < 200, "{for_each} steps for each of them");
+    }
+
+    #[test]
+    fn questions_of_the_past_go_and_open_ones_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut db = database(&folder);
+        db.execute_batch(
+            "INSERT INTO question VALUES ('old', 's', 1, 1, 'yes', 1);
+             INSERT INTO question VALUES ('young', 's', 1, 1, 'yes', 5);
+             INSERT INTO question VALUES ('open', 's', 1, 1, NULL, NULL);",
+        )
+        .expect("rows");
+        assert_eq!(tidy(&mut db, 2).expect("tidied"), 1);
+        assert_eq!(count(&db, "question"), 2);
+        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+    }
+}

@@ -1,0 +1,25 @@
+//! Sentences about sessions, timers, messages and refusals that tool results, messages and wakers share.
+//! They are made from facts and decide nothing.
+
+mod message;
+mod refusal;
+mod session;
+
+pub use message::{message_text, timer_completion, timer_label, timer_message};
+pub use refusal::{refusal_sentence, timer_not_found, timer_refusal_sentence};
+pub use session::{ending_line, last_lines, omitted_hint, short_command, whole_seconds};
+
+use abide_core::Millis;
+
+/// A duration as a number of seconds, without a fraction if it has none.
+pub fn seconds_number(time: Millis) -> String {
+    match time.0 % 1_000 {
+        0 => (time.0 / 1_000).to_string(),
+        _ => serde_json::json!(time.0 as f64 / 1_000.0).to_string(),
+    }
+}
+
+/// A duration such as `600 seconds`.
+pub fn seconds(time: Millis) -> String {
+    format!("{} seconds", seconds_number(time))
+}

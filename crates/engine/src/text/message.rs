@@ -1,0 +1,78 @@
+//! Messages to agents as text.
+
+use abide_core::message::About;
+use abide_core::timer::Kind;
+use abide_core::{Millis, TimerId};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
+
+use super::{ending_line, seconds};
+use crate::Handle;
+use crate::store::TimerRow;
+
+/// A timer that completed at least this late says so.
+const LATE: Millis = Millis::from_secs(1);
+
+/// The text of one message.
+pub fn message_text(handle: &Handle, about: About) -> String {
+    match about {
+        About::Timer(id) => {
+            let row = handle.past().timer(id).ok().flatten();
+            timer_message(id, row.as_ref())
+        }
+        About::Session(id) => {
+            let Some(view) = handle.published().session(id) else {
+                return format!("[System] Session '{id}' has ended.");
+            };
+            let mask = Mask::of(handle.secrets(id));
+            format!(
+                "[System] Session '{id}' has ended.\nCommand: {}\n{}",
+                mask.apply(one_line(&view.state.command)),
+                ending_line(&view)
+            )
+        }
+    }
+}
+
+/// The text of a message about a timer.
+pub fn timer_message(id: TimerId, row: Option<&TimerRow>) -> String {
+    match row {
+        Some(row) => format!("[System] {}", timer_completion(row)),
+        None => format!("[System] Timer '{id}' has completed."),
+    }
+}
+
+/// The completion of a timer: what it was for, how long it took and why it ended.
+pub fn timer_completion(row: &TimerRow) -> String {
+    let elapsed = row.total.less(row.remaining.unwrap_or_default());
+    let mut text = format!(
+        "Timer '{}' has completed.\n{}: {}\nTotal duration: {}\nElapsed time: {}",
+        row.id,
+        timer_label(row),
+        row.text,
+        seconds(row.total),
+        seconds(elapsed)
+    );
+    match (row.completed_by.as_deref(), &row.reason) {
+        (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
+        (Some("impossible"), Some(why)) => {
+            text.push_str(&format!("\nThe condition can no longer hold: {why}"));
+        }
+        (_, Some(seen)) if row.condition.is_some() => {
+            text.push_str(&format!("\nThe condition did not hold. Last look: {seen}"));
+        }
+        _ => {}
+    }
+    if let Some(late) = row.late.filter(|late| *late >= LATE) {
+        text.push_str(&format!("\nLate by: {}", seconds(late)));
+    }
+    text
+}
+
+/// The name of the field that holds a timer's text.
+pub fn timer_label(row: &TimerRow) -> &'static str {
+    match row.kind {
+        Kind::Waiting => "Reason",
+        Kind::Mission => "Mission",
+    }
+}

@@ -1,0 +1,75 @@
+//! Sessions in messages: the ending, the command and the last lines of output.
+
+use abide_core::Millis;
+use abide_core::session::{End, Exit};
+use abide_output::digest::{Digest, Limits};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
+use abide_session::log::tail;
+
+use crate::{Handle, SessionView};
+
+/// Lines of output in a message about something else.
+const LAST_LINES: usize = 10;
+/// Characters of those lines.
+const LAST_LINES_CHARS: usize = 1_000;
+/// Characters of a command in a message.
+const COMMAND_CHARS: usize = 120;
+
+/// The command of a session on one line, shortened.
+pub fn short_command(handle: &Handle, view: &SessionView) -> String {
+    let command = Mask::of(handle.secrets(view.id)).apply(one_line(&view.state.command));
+    match command.char_indices().nth(COMMAND_CHARS) {
+        None => command,
+        Some((end, _)) => format!("{}…", &command[..end]),
+    }
+}
+
+/// The last lines of a session's output, as a person would have seen them.
+pub fn last_lines(handle: &Handle, view: &SessionView) -> String {
+    let lines = tail::last_lines(&view.folder, LAST_LINES);
+    let limits = Limits {
+        max_chars: LAST_LINES_CHARS,
+        omitted_hint: omitted_hint(view),
+        ..Limits::default()
+    };
+    let mut digest = Digest::new(&limits);
+    digest.push(&lines.join(&b'\n'));
+    Mask::of(handle.secrets(view.id)).apply(digest.finish().text)
+}
+
+/// Hint in a digest that omits lines: the call that returns them.
+pub fn omitted_hint(view: &SessionView) -> String {
+    let id = view.id;
+    format!("terminal_session search, or read_output with since, on {id} has them")
+}
+
+/// The ending of a session in brackets, such as `[exited with code 0 after 12s]`.
+pub fn ending_line(view: &SessionView) -> String {
+    let Some(ending) = view.ending() else {
+        return String::new();
+    };
+    let after = whole_seconds(ending.duration);
+    match (ending.end, ending.exit) {
+        (End::Lost, _) | (_, None) if ending.duration == Millis(0) => {
+            "[lost: nobody saw how it ended]".into()
+        }
+        (End::Lost, _) | (_, None) => format!("[lost after {after}: nobody saw how it ended]"),
+        (End::OutOfMemory, _) => format!("[killed after {after}: out of memory]"),
+        (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
+        (End::User | End::Agent | End::Inactivity | End::IdleDeclined, Some(exit)) => {
+            format!(
+                "[ended by {} with code {} after {after}]",
+                ending.end.as_str(),
+                exit.shell_code()
+            )
+        }
+        (_, Some(Exit::Code(code))) => format!("[exited with code {code} after {after}]"),
+        (_, Some(Exit::Signal(signal))) => format!("[ended by signal {signal} after {after}]"),
+    }
+}
+
+/// A duration for people, rounded down to whole seconds.
+pub fn whole_seconds(duration: Millis) -> String {
+    Millis(duration.0 / 1_000 * 1_000).to_string()
+}

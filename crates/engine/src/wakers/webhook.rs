@@ -1,0 +1,172 @@
+//! Sends messages to web servers, each by itself, signed as Standard Webhooks has it: the message's id
+//! is the id of the delivery, so that whoever gets it twice knows.
+
+use std::time::Duration;
+
+use abide_core::Millis;
+use abide_core::message::About;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use http_body_util::Full;
+use hyper::{HeaderMap, Request, StatusCode, header};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use super::attempt::Fault;
+use crate::Handle;
+use crate::clock::pause;
+use crate::config::Webhook;
+use crate::store::MessageRow;
+use crate::text::message_text;
+use crate::timestamp;
+use crate::web::{USER_AGENT, Web};
+
+/// A server that has not answered by then has failed.
+const TRY: Duration = Duration::from_secs(20);
+/// The longest text that is sent, so that a payload stays below what receivers take.
+const TEXT: usize = 12_000;
+
+/// Sends one message.
+pub(super) async fn send(
+    handle: &Handle,
+    web: &Web,
+    hook: &Webhook,
+    number: u64,
+    at_ms: u64,
+) -> Result<(), Fault> {
+    let row = handle.past().message(number).ok().flatten();
+    let row = row.ok_or_else(|| Fault::Again("the message no longer exists".into()))?;
+    let secret = hook.secret.bytes().map_err(Fault::Again)?;
+    let body = payload(handle, &row).to_string();
+    let (id, time) = (row.id.to_string(), (at_ms / 1_000).to_string());
+    let signature = signature(&secret, &id, &time, &body);
+    let address = &hook.address;
+    let request = Request::post(&address.path)
+        .header(header::HOST, address.authority())
+        .header(header::USER_AGENT, USER_AGENT)
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::CONNECTION, "close")
+        .header("webhook-id", id)
+        .header("webhook-timestamp", time)
+        .header("webhook-signature", format!("v1,{signature}"))
+        .body(Full::new(Bytes::from(body)))
+        .map_err(|e| Fault::Again(e.to_string()))?;
+    let answer = tokio::select! {
+        answer = web.send(address, request) => answer.map_err(Fault::Again)?,
+        () = pause(TRY) => {
+            return Err(Fault::Again(format!("no answer within {}s", TRY.as_secs())));
+        }
+    };
+    verdict(answer.response.status(), answer.response.headers(), at_ms)
+}
+
+/// What the server is told.
+fn payload(handle: &Handle, row: &MessageRow) -> Value {
+    let mut text = message_text(handle, row.about);
+    if text.len() > TEXT {
+        let end = (0..=TEXT).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push_str(" …");
+    }
+    let mut data = json!({
+        "message_id": row.id.to_string(),
+        "agent": row.agent,
+        "text": text,
+        "created_at": row.made.0,
+    });
+    let kind = match row.about {
+        About::Timer(timer) => {
+            data["timer_id"] = json!(timer.to_string());
+            "timer.completed"
+        }
+        About::Session(session) => {
+            data["session_id"] = json!(session.to_string());
+            "session.ended"
+        }
+    };
+    json!({"type": kind, "timestamp": timestamp::rfc3339(row.made.0), "data": data})
+}
+
+fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length will do");
+    for part in [id, ".", time, ".", body] {
+        mac.update(part.as_bytes());
+    }
+    BASE64_STANDARD.encode(mac.finalize().into_bytes())
+}
+
+/// What an answer means.
+fn verdict(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), Fault> {
+    match status {
+        good if good.is_success() => Ok(()),
+        StatusCode::GONE => Err(Fault::Ended(
+            "it answered 410 Gone; nothing more is sent until its settings change or a message is sent again by hand"
+                .into(),
+        )),
+        elsewhere if elsewhere.is_redirection() => Err(Fault::Again(format!(
+            "it answered {elsewhere}; redirects are not followed, so configure the final URL"
+        ))),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            let why = format!("it answered {status}");
+            Err(match wanted_pause(headers, now_ms) {
+                Some(pause) => Fault::NotBefore(why, pause),
+                None => Fault::Again(why),
+            })
+        }
+        other => Err(Fault::Again(format!("it answered {other}"))),
+    }
+}
+
+/// How long the server wants to be left alone: so many seconds, or until a date.
+fn wanted_pause(headers: &HeaderMap, now_ms: u64) -> Option<Millis> {
+    let said = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    match said.parse() {
+        Ok(seconds) => Some(Millis::from_secs(seconds)),
+        Err(_) => Some(Millis(timestamp::http_date(said)?.saturating_sub(now_ms))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_as_others_check() {
+        let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let signed = signature(
+            &secret.unwrap(),
+            "msg_p5jXN8AQM9LWM0D4loKWxJek",
+            "1614265330",
+            r#"{"test": 2432232314}"#,
+        );
+        assert_eq!(signed, "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn an_answer_is_understood() {
+        let mut headers = HeaderMap::new();
+        let of = |status: u16, headers: &HeaderMap| {
+            verdict(
+                StatusCode::from_u16(status).unwrap(),
+                headers,
+                784_111_776_000,
+            )
+        };
+        assert_eq!(of(204, &headers), Ok(()));
+        for status in [302, 400, 404, 429, 500, 503] {
+            let fault = of(status, &headers).unwrap_err();
+            assert!(matches!(fault, Fault::Again(_)), "{status}: {fault:?}");
+        }
+        assert!(matches!(of(410, &headers), Err(Fault::Ended(_))));
+        for (said, pause) in [("120", 120), ("Sun, 06 Nov 1994 08:49:37 GMT", 1)] {
+            headers.insert(header::RETRY_AFTER, said.parse().unwrap());
+            for status in [429, 503] {
+                let (_, wanted) = of(status, &headers).unwrap_err().parts();
+                assert_eq!(wanted, Some(Millis::from_secs(pause)), "{said}");
+            }
+            assert_eq!(of(500, &headers).unwrap_err().parts().1, None);
+        }
+    }
+}
