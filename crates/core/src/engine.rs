@@ -143,6 +143,7 @@ impl Engine {
                 request,
             } => self.called(turn, call, caller, spare, request),
             Event::CallerGone { call } => self.caller_gone(turn, call),
+            Event::AnswerLost { session } => self.answer_lost(turn, session),
             Event::Interrupted { call } => self.interrupted(turn, call),
             Event::NobodyThere { call } => self.nobody_there(turn, call),
             Event::Watchers { count } => self.watchers_are(turn, count),

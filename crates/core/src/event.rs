@@ -31,6 +31,12 @@ pub enum Event {
         /// The call.
         call: CallId,
     },
+    /// The answer that reported the end of a session could not be handed over, because its caller had left in
+    /// the same moment.
+    AnswerLost {
+        /// The session.
+        session: SessionId,
+    },
     /// A person interrupted the call, which kills the session.
     Interrupted {
         /// The call.

@@ -236,12 +236,19 @@ impl Performer {
 
     fn reply(&self, calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
         crash_point("reply.pre_send");
+        let ended = match outcome {
+            Outcome::Ended(id) | Outcome::Declined(id, _) | Outcome::Cancelled(id) => Some(id),
+            _ => None,
+        };
         let sent = calls
             .remove(&call)
             .map(|open| open.slot.answer.send(outcome));
-        // Whoever asked is gone; what it was told goes to somebody else.
+        // The caller is gone: messages in the answer stay unread, and an ending in it becomes a message.
         if !matches!(sent, Some(Ok(()))) {
             self.handle.gone(call);
+            if let Some(session) = ended {
+                self.handle.answer_lost(session);
+            }
         }
         crash_point("reply.post_send");
     }

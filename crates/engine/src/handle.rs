@@ -294,6 +294,11 @@ impl Handle {
         send_soon(&self.inbox, Event::CallerGone { call });
     }
 
+    /// The answer about the end of a session did not reach its caller.
+    pub(super) fn answer_lost(&self, session: SessionId) {
+        send_soon(&self.inbox, Event::AnswerLost { session });
+    }
+
     /// The screens of the sessions that have a terminal.
     pub fn screens(&self) -> &Arc<Screens> {
         &self.shared.screens

@@ -53,13 +53,11 @@ fn parse(text: &str) -> Option<ChangedLimits> {
         "none" => Some(None),
         limit => limit.parse().ok().map(|ms| Some(Millis(ms))),
     };
-    // Older versions wrote the first two only.
-    let until = value("unasked_until=").unwrap_or("0");
     Some(ChangedLimits {
         idle: limit("idle=")?,
         inactivity: limit("inactivity=")?,
-        deadline: limit("deadline=").flatten(),
-        unasked_until: Mono(until.parse().ok()?),
+        deadline: limit("deadline=")?,
+        unasked_until: Mono(value("unasked_until=")?.parse().ok()?),
     })
 }
 

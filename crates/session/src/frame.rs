@@ -196,7 +196,6 @@ impl ToKeeper {
             }
             ToKeeper::Input { bytes, once } => {
                 put.u8(INPUT_KIND).bytes(bytes);
-                // Keepers of before pass over it.
                 if let Some(once) = once {
                     put.bytes(&once.key).u64(once.from);
                 }
@@ -209,7 +208,6 @@ impl ToKeeper {
             }
             ToKeeper::Signal { number, once } => {
                 put.u8(9).u32(*number as u32);
-                // Keepers of before pass over it.
                 if let Some(once) = once {
                     put.bytes(once);
                 }
@@ -220,7 +218,6 @@ impl ToKeeper {
             ToKeeper::Renew { folder } => {
                 put.u8(11).bytes(folder);
             }
-            // Keepers of before pass over it.
             ToKeeper::Hello => {
                 put.u8(12);
             }

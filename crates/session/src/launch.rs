@@ -170,7 +170,6 @@ impl Launch {
             ContainmentChoice::Subreaper => 3,
         });
         put.u32(self.max_processes);
-        // Keepers of before pass over it.
         put.bytes(&self.secret_fingerprints);
         if let Some(inherited) = &self.inherited {
             inherited.put(put);
@@ -217,11 +216,7 @@ impl Launch {
                 _ => return Err(Malformed),
             },
             max_processes: take.u32()?,
-            // Daemons of before say nothing of it.
-            secret_fingerprints: match take.0 {
-                [] => Vec::new(),
-                _ => take.bytes()?.to_vec(),
-            },
+            secret_fingerprints: take.bytes()?.to_vec(),
             inherited: InheritedLimits::take(take)?,
         })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{AtFlags, Timespec};
+use rustix::io::Errno;
 use rustix::net::SocketFlags;
 
 use super::clock::{boot_ms, mono_ms, wall_ms};
@@ -26,6 +27,8 @@ use abide_core::Containment;
 
 /// Pause of a keeper before it prepares for another session.
 const BREATH: Duration = Duration::from_micros(150);
+/// Pause after a `poll` that failed for lack of memory.
+const POLL_RETRY: Duration = Duration::from_millis(10);
 
 /// Stage of a session.
 enum Stage {
@@ -146,8 +149,14 @@ impl Keeper {
         }
         let mut woken = Woken::default();
         let fds = &mut fds[..count];
-        if rustix::event::poll(fds, timeout.as_ref()).is_err() {
-            return woken;
+        match rustix::event::poll(fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return woken,
+            // The kernel is out of memory: the keeper tries again, without spinning.
+            Err(_) => {
+                pause(POLL_RETRY);
+                return woken;
+            }
         }
         for (fd, slot) in fds.iter().zip(slots) {
             let seen = fd.revents();

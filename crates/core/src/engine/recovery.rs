@@ -97,6 +97,17 @@ impl Engine {
         }
     }
 
+    /// An ending that counted as reported did not reach its caller: the agent gets a message instead.
+    pub(super) fn answer_lost(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        let reported = |entry: &&mut SessionState| !entry.session.unattended && !entry.unheard;
+        let Some(entry) = self.sessions.get_mut(&id).filter(reported) else {
+            return;
+        };
+        entry.session.unattended = true;
+        self.unheard(turn, id);
+        turn.push(Effect::Publish { session: id });
+    }
+
     /// Nobody came back for it: its owner is told.
     pub(super) fn nobody_came_back(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {

@@ -50,6 +50,9 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
     let mono = stage.now.mono;
     Ok(match verb {
         "call" => call(words, stage)?,
+        "lost" => Event::AnswerLost {
+            session: words.session()?,
+        },
         "gone" => Event::CallerGone {
             call: CallId(words.number()?),
         },
