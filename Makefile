@@ -103,6 +103,7 @@ agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part o
 bench: dist ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
+	bench/ablation
 	bench/timers
 
 soak: ## hours of simulation, kills and power cuts, by hand

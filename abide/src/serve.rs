@@ -10,7 +10,7 @@ use std::sync::Arc;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Handed, Places, TcpDoor};
 use abide_engine::{Handle, Runtime, entropy, secret, socket};
-use abide_session::{descriptors, mark, oom, private_file};
+use abide_session::{accelerator, descriptors, mark, oom, private_file};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 
@@ -32,17 +32,20 @@ pub fn serve(
     allocator::keep_large_blocks_apart();
     let sockets =
         Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
-    let served = lock::prepare(&places).and_then(|held| {
-        // One thread for everything that waits: a call crosses no thread on its way, which is what
-        // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let served = runtime.block_on(run(places, config, (handed, sockets), &mut ready));
-        runtime.shutdown_background();
-        drop(held);
-        served
-    });
+    let checked = accelerator::check_switches().map_err(anyhow::Error::msg);
+    let served = checked
+        .and_then(|()| lock::prepare(&places))
+        .and_then(|held| {
+            // One thread for everything that waits: a call crosses no thread on its way, which is what
+            // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            let served = runtime.block_on(run(places, config, (handed, sockets), &mut ready));
+            runtime.shutdown_background();
+            drop(held);
+            served
+        });
     if let (Err(e), Some(mut ready)) = (&served, ready.take()) {
         let _ = write!(ready, "{e:#}");
     }

@@ -19,6 +19,7 @@ use super::{Args, BadInput, Context, ToolResult};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config::{self, Config};
 use abide_engine::{Handle, Launch, SessionView};
+use abide_session::accelerator::Accelerator;
 use abide_session::facts::{self, Doing, Facts};
 use abide_session::folder;
 use abide_session::log::{Log, Next, Stream};
@@ -260,6 +261,7 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
         max_chars: wanted.max_chars,
         raw: wanted.raw,
         omitted_hint: abide_engine::text::omitted_hint(view),
+        repeat_fast_path: Accelerator::RepeatFastPath.is_on(),
         ..Limits::default()
     };
     let digest = Digest::new(&limits);

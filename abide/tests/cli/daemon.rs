@@ -51,6 +51,24 @@ fn whoever_keeps_the_same_state_finds_the_same_daemon() {
 }
 
 #[test]
+fn commands_run_with_every_accelerator_switched_off() {
+    let abide = Abide::new();
+    let off = "keeper_pool, ext4_placement,loop_commits,repeat_fast_path";
+    let run = |words: &[&str], off: &str| {
+        let mut command = abide.command(words);
+        command.env("ABIDE_OFF", off).output().unwrap()
+    };
+    let output = run(&["run", "--", "echo", "hello"], off);
+    assert_eq!(text(&output.stdout), "hello\n", "{output:?}");
+    let timer = run(&["timer", "start", "1h", "--mission", "m"], off);
+    assert!(timer.status.success(), "{timer:?}");
+    assert!(run(&["stop"], off).status.success());
+    let refused = run(&["status"], "keeper_pol");
+    let sentence = "ABIDE_OFF names 'keeper_pol'; it can switch off keeper_pool, ext4_placement, ";
+    assert!(text(&refused.stderr).contains(sentence), "{refused:?}");
+}
+
+#[test]
 fn a_path_that_is_too_long_is_said_to_be() {
     let abide = Abide::new();
     let deep = abide.path(&"d".repeat(250)).join("e".repeat(250));

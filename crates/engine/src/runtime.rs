@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use abide_core::session::Phase;
 use abide_core::{Engine, Event};
+use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use anyhow::{Context as _, bail};
 use tokio::sync::{mpsc, oneshot};
@@ -58,7 +59,11 @@ impl Runtime {
         for (timer, until) in conditions {
             prober.know(timer, until);
         }
-        let keepers = Keepers::new(places.sessions(), program, config.spare_keepers, events);
+        let pool = match Accelerator::KeeperPool.is_on() {
+            true => config.spare_keepers,
+            false => 0,
+        };
+        let keepers = Keepers::new(places.sessions(), program, pool, events);
         let (again, wanted_again) = mpsc::channel(AGAIN);
         let means = Means {
             keepers: keepers.clone(),

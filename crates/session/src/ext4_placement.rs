@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
+use crate::accelerator::Accelerator;
 use rustix::fs::{CWD, IFlags, RenameFlags};
 
 /// Magic number of ext4 (also of ext2 and ext3, which behave the same).
@@ -21,7 +22,9 @@ pub fn make(path: &Path) {
     let (Some(parent), false) = (path.parent(), path.exists()) else {
         return;
     };
-    if rustix::fs::statfs(parent).is_ok_and(|disk| disk.f_type == EXT4) {
+    if Accelerator::Ext4Placement.is_on()
+        && rustix::fs::statfs(parent).is_ok_and(|disk| disk.f_type == EXT4)
+    {
         // In the worst case it is made where its neighbours are.
         let _ = make_in_root(parent, path);
     }

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
+pub mod accelerator;
 pub mod cgroup;
 pub mod changed_limits;
 mod child_input;

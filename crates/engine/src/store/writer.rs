@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::{Record, message};
+use abide_session::accelerator::Accelerator;
 use rusqlite::Connection;
 
 use super::journal::Journal;
@@ -58,7 +59,10 @@ impl Writer {
 
     /// Commits here and now, unless that may take long or something else is being written.
     pub(super) fn commit_in_passing(&self, records: &[Record]) -> Option<Result<(), StoreFault>> {
-        if rows(records) > SMALL || self.quick.load(Ordering::Relaxed) < IN_A_ROW {
+        if !Accelerator::LoopCommits.is_on()
+            || rows(records) > SMALL
+            || self.quick.load(Ordering::Relaxed) < IN_A_ROW
+        {
             return None;
         }
         let db = self.db.try_lock().ok()?;

@@ -73,6 +73,8 @@ pub struct Limits {
     pub rows: u16,
     /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
     pub scan_bytes: Option<u64>,
+    /// Skip the earlier stages for lines that repeat except for numbers. The text is the same without it.
+    pub repeat_fast_path: bool,
 }
 
 impl Default for Limits {
@@ -83,6 +85,7 @@ impl Default for Limits {
             omitted_hint: String::new(),
             rows: DEFAULT_ROWS,
             scan_bytes: None,
+            repeat_fast_path: true,
         }
     }
 }
@@ -162,6 +165,7 @@ struct Pipeline {
     screen: Screen,
     lines: LineStage,
     fast_path: Option<RepeatFastPath>,
+    use_fast_path: bool,
 }
 
 /// Stages behind the screen.
@@ -205,6 +209,7 @@ impl Digest {
                     base: 0,
                 },
                 fast_path: None,
+                use_fast_path: limits.repeat_fast_path,
             }))
         };
         Digest {
@@ -295,7 +300,7 @@ impl Pipeline {
             let (some, rest) = bytes.split_at(bytes.len().min(TRY_AFTER));
             let fresh = memchr::memchr(b'\n', some).map_or(0, |at| at + 1);
             self.decode(&some[..fresh]);
-            if some.len() == TRY_AFTER && self.decoder.is_idle() {
+            if self.use_fast_path && some.len() == TRY_AFTER && self.decoder.is_idle() {
                 self.fast_path =
                     RepeatFastPath::begin(&self.screen, &self.lines.fold, &bytes[fresh..]);
             }

@@ -136,6 +136,8 @@ proptest! {
         let slowly = in_chunks(1_000);
         prop_assert_eq!(&in_chunks(cut), &slowly);
         prop_assert_eq!(&digest(&bytes, &limits), &slowly);
+        let without = Limits { repeat_fast_path: false, ..limits };
+        prop_assert_eq!(&digest(&bytes, &without), &slowly);
     }
 
     #[test]

@@ -1,0 +1,63 @@
+//! Off switches of the accelerators, so that a benchmark can measure what each one saves and the tests can run
+//! without them: `ABIDE_OFF=keeper_pool,ext4_placement` in the environment of the daemon.
+
+use std::sync::OnceLock;
+
+/// A mechanism that only makes abide faster. Everything works without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// Keepers that are started before a command needs one.
+    KeeperPool,
+    /// A quiet block group of ext4 for the directories of sessions.
+    Ext4Placement,
+    /// Small commits on the event loop instead of on the thread of the store.
+    LoopCommits,
+    /// A shortcut for lines of output that repeat except for numbers.
+    RepeatFastPath,
+}
+
+impl Accelerator {
+    /// All of them.
+    pub const ALL: [Accelerator; 4] = [
+        Accelerator::KeeperPool,
+        Accelerator::Ext4Placement,
+        Accelerator::LoopCommits,
+        Accelerator::RepeatFastPath,
+    ];
+
+    /// Name in `ABIDE_OFF`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::KeeperPool => "keeper_pool",
+            Accelerator::Ext4Placement => "ext4_placement",
+            Accelerator::LoopCommits => "loop_commits",
+            Accelerator::RepeatFastPath => "repeat_fast_path",
+        }
+    }
+
+    /// Returns false if the environment of this process switches it off.
+    pub fn is_on(self) -> bool {
+        static OFF: OnceLock<String> = OnceLock::new();
+        let off = OFF.get_or_init(|| std::env::var("ABIDE_OFF").unwrap_or_default());
+        !names(off).any(|name| name == self.name())
+    }
+}
+
+/// Returns a sentence if `ABIDE_OFF` names something that does not exist.
+pub fn check_switches() -> Result<(), String> {
+    let off = std::env::var("ABIDE_OFF").unwrap_or_default();
+    let known = Accelerator::ALL.map(Accelerator::name);
+    match names(&off).find(|name| !known.contains(name)) {
+        Some(unknown) => Err(format!(
+            "ABIDE_OFF names '{unknown}'; it can switch off {}",
+            known.join(", ")
+        )),
+        None => Ok(()),
+    }
+}
+
+fn names(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+}
