@@ -83,6 +83,8 @@ struct Traceback {
 #[derive(Debug)]
 pub struct Highlight {
     pub number: LineNumber,
+    /// Number of its last line.
+    pub last: LineNumber,
     pub text: String,
     pub lines: u64,
     pub bytes: u64,
@@ -339,6 +341,7 @@ impl Highlights {
 impl Example {
     fn into_highlight(self) -> Highlight {
         let number = self.lines.first().map(|quote| quote.number);
+        let last = self.lines.last().map(|quote| quote.number);
         let text: Vec<_> = self
             .lines
             .iter()
@@ -346,6 +349,7 @@ impl Example {
             .collect();
         Highlight {
             number: number.unwrap_or_default(),
+            last: last.unwrap_or_default(),
             text: text.join("\n"),
             lines: self.lines.len() as u64,
             bytes: self.lines.iter().map(|quote| quote.bytes).sum(),

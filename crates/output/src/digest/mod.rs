@@ -20,6 +20,7 @@
 
 mod csi;
 mod decoder;
+mod filler;
 mod fold;
 mod highlights;
 mod importance;

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use super::filler::Filler;
 use super::fold::{FoldSink, Folded, Line, LineNumber};
 use super::highlights::{Budget, Highlight, Highlights};
 use super::importance::{self, Importance};
@@ -35,6 +36,7 @@ pub struct Shortener {
     recent_chars: usize,
     crowded: bool,
     highlights: Highlights,
+    filler: Filler,
     gaps: Vec<Highlight>,
     left_out: LeftOut,
     number: LineNumber,
@@ -47,9 +49,11 @@ pub struct LeftOut {
     pub bytes: u64,
 }
 
-struct Entry {
-    what: Folded,
-    chars: usize,
+/// Line, or what stands for lines.
+pub struct Entry {
+    pub what: Folded,
+    /// Number of characters with the newline.
+    pub chars: usize,
     /// Maximum number of characters of it, if known.
     room: usize,
 }
@@ -66,6 +70,7 @@ impl Shortener {
             recent_chars: 0,
             crowded: false,
             highlights: Highlights::default(),
+            filler: Filler::new(limit),
             gaps: Vec::new(),
             left_out: LeftOut::default(),
             number: LineNumber::default(),
@@ -86,10 +91,34 @@ impl Shortener {
         let size = |lines: &[ShownLine]| lines.iter().map(ShownLine::size).sum::<usize>();
         let used = size(&lines) + size(&tail);
         let note = self.note(true).chars().count() + 40;
-        let kept = self.highlights(self.limit.saturating_sub(used + note));
+        let room = self.limit.saturating_sub(used + note);
+        let mut kept = self.highlights(room);
+        let filler = std::mem::replace(&mut self.filler, Filler::new(0));
+        let mut before_tail = Vec::new();
+        let mut tail_number = self.recent.iter().find_map(Entry::number);
+        if filler.is_dense() {
+            let size: usize = kept.iter().map(|kept| kept.text.chars().count() + 1).sum();
+            let (after_head, before) = filler.select(room.saturating_sub(size), &mut kept);
+            lines.extend(shown(&mut after_head.iter(), usize::MAX));
+            before_tail = shown(&mut before.iter(), usize::MAX);
+            tail_number = before.iter().find_map(Entry::number).or(tail_number);
+            for line in lines[self.head.len()..].iter().chain(&before_tail) {
+                self.left_out.lines -= line.holds.lines;
+                self.left_out.bytes -= line.holds.bytes;
+            }
+        }
+        for line in &kept {
+            self.left_out.lines = self.left_out.lines.saturating_sub(line.lines);
+            self.left_out.bytes = self.left_out.bytes.saturating_sub(line.bytes);
+        }
         let note_at = lines.len();
         let mut highlights = kept.len();
         lines.extend(kept.into_iter().map(ShownLine::from));
+        if let (Some(number), true) = (tail_number, highlights > 0) {
+            lines.push(ShownLine::note(format!("[The end, from line {number}:]")));
+            highlights += 1;
+        }
+        lines.extend(before_tail);
         lines.extend(tail);
         // Needed only with a limit of a few hundred characters.
         while size(&lines) + self.note(highlights > 0).chars().count() > self.limit
@@ -120,10 +149,6 @@ impl Shortener {
             warnings: share(8),
         };
         let mut kept = std::mem::take(&mut self.highlights).select(room);
-        for line in &kept {
-            self.left_out.lines = self.left_out.lines.saturating_sub(line.lines);
-            self.left_out.bytes = self.left_out.bytes.saturating_sub(line.bytes);
-        }
         kept.extend(gaps);
         kept.sort_by_key(|kept| kept.number);
         kept
@@ -192,12 +217,12 @@ impl Shortener {
     }
 
     fn leave_out(&mut self, entry: Entry) {
-        match entry.what {
+        match &entry.what {
             Folded::Line(line) => {
                 self.left_out.lines += line.count;
                 self.left_out.bytes += line.bytes();
                 self.number = line.number;
-                self.highlights.add(&line);
+                self.highlights.add(line);
             }
             Folded::Note {
                 period,
@@ -207,19 +232,21 @@ impl Shortener {
             } => {
                 self.left_out.lines += lines;
                 self.left_out.bytes += bytes;
-                self.highlights.repeat(period, lines);
+                self.highlights.repeat(*period, *lines);
             }
             Folded::Gap(text) => {
                 if self.gaps.len() < GAPS_MAX {
                     self.gaps.push(Highlight {
                         number: self.number,
-                        text,
+                        last: self.number,
+                        text: text.clone(),
                         lines: 0,
                         bytes: 0,
                     });
                 }
             }
         }
+        self.filler.keep(entry);
     }
 }
 
@@ -241,6 +268,14 @@ impl FoldSink for Shortener {
 }
 
 impl Entry {
+    /// Number of the line, if it is one.
+    pub fn number(&self) -> Option<LineNumber> {
+        match &self.what {
+            Folded::Line(line) => Some(line.number),
+            Folded::Note { .. } | Folded::Gap(_) => None,
+        }
+    }
+
     fn new(what: Folded) -> Self {
         let mut entry = Entry {
             what,
@@ -315,6 +350,17 @@ impl ShownLine {
     /// Number of characters with the newline.
     fn size(&self) -> usize {
         self.text.chars().count() + 1
+    }
+}
+
+impl ShownLine {
+    /// Line of ours that stands for no line of the output.
+    fn note(text: String) -> Self {
+        ShownLine {
+            text,
+            holds: LeftOut::default(),
+            cut: 0,
+        }
     }
 }
 

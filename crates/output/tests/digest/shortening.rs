@@ -68,6 +68,64 @@ fn omitted_bytes_are_counted_exactly_with_any_limit() {
     }
 }
 
+/// Lines of source code, each different from all others.
+fn code(lines: usize) -> String {
+    novel(lines)
+        .lines()
+        .map(|line| format!("    {};\n", line.replace(' ', "_")))
+        .collect()
+}
+
+#[test]
+fn dense_output_fills_the_limit() {
+    for (lines, max) in [(600, 10_000), (5_000, 10_000), (5_000, 20_000)] {
+        let input = code(lines);
+        assert!(input.len() > max, "{}", input.len());
+        let digested = digest(input.as_bytes(), &limits(max));
+        let shown = digested.text.chars().count();
+        assert!(shown > max - 100, "{lines} lines, {max}: {shown}");
+        assert!(shown <= max, "{lines} lines, {max}: {shown}");
+        let first: Vec<_> = input.lines().take(100).collect();
+        assert!(digested.text.starts_with(&first.join("\n")));
+        let kept = digested.text.lines().count() as u64 - 1;
+        assert_eq!(kept + digested.lines_left_out, lines as u64);
+    }
+}
+
+#[test]
+fn error_in_dense_output_is_shown_once_at_any_position() {
+    let all = code(3_000);
+    let lines: Vec<_> = all.lines().collect();
+    for at in [5, 150, 300, 1_500, 2_700, 2_850, 2_990] {
+        let mut lines = lines.clone();
+        lines.insert(at, "kettle.c:7:5: error: 'teapot' undeclared");
+        let digested = usual(lines.join("\n"));
+        let shown = digested.text.matches("'teapot' undeclared").count();
+        assert_eq!(shown, 1, "at {at}: {}", digested.text);
+        let kept = digested
+            .text
+            .lines()
+            .filter(|line| !line.starts_with('['))
+            .count() as u64;
+        assert_eq!(
+            kept + digested.lines_left_out,
+            3_001,
+            "at {at}: {}",
+            digested.text
+        );
+    }
+}
+
+#[test]
+fn log_of_few_kinds_of_lines_does_not_fill_the_limit() {
+    let log: String = novel(5_000)
+        .lines()
+        .map(|line| format!("INFO served {line}\n"))
+        .collect();
+    let shown = usual(log).text.chars().count();
+    assert!(shown < 5_000, "{shown}");
+}
+
 #[test]
 fn text_within_the_limit_is_complete() {
     let input = novel(700);
