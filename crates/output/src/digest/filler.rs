@@ -15,8 +15,10 @@ use super::shorten::Entry;
 const KINDS: usize = 1_024;
 /// A line is repetitive if this many lines of its kind came before.
 const USUAL_KIND: u32 = 3;
-/// Characters of the first word that make a kind.
-const WORD_CHARS: usize = 12;
+/// Bytes of the first word that make a kind.
+const WORD_BYTES: usize = 12;
+/// Number of lines after which it is decided whether the output is repetitive.
+const LINES_JUDGED: u64 = 10_000;
 /// Maximum number of rounds in which lines that became visible make room for more.
 const ROUNDS: usize = 3;
 
@@ -53,12 +55,17 @@ impl Filler {
 
     /// Keeps a line, as long as it may be shown.
     pub fn keep(&mut self, entry: Entry) {
+        let is_judged = self.lines >= LINES_JUDGED;
+        if is_judged && !self.is_dense() {
+            return;
+        }
         match &entry.what {
-            Folded::Line(line) => self.count(line),
-            Folded::Note { lines, .. } => {
+            Folded::Line(line) if !is_judged => self.count(line),
+            Folded::Note { lines, .. } if !is_judged => {
                 self.lines += lines;
                 self.repetitive += lines;
             }
+            Folded::Line(_) | Folded::Note { .. } => {}
             // Lines on both sides of a gap do not belong together.
             Folded::Gap(_) => {
                 (self.first_is_full, self.has_hole) = (true, true);
@@ -209,15 +216,19 @@ impl Shown {
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text.trim_end();
     let is_indented = text.starts_with([' ', '\t', '+', '-']);
-    let columns = text.matches("  ").count();
     if is_indented && text.trim_start().starts_with('"') {
         return None;
     }
-    if text.is_empty() || is_indented || columns > 1 {
+    let columns = text.as_bytes().windows(2).filter(|pair| *pair == b"  ");
+    if text.is_empty() || is_indented || columns.take(2).count() > 1 {
         return Some(line.shape.without_numbers);
     }
-    let is_letter = |c: &char| c.is_alphabetic();
-    let letters = text.chars().skip_while(|c| !is_letter(c));
-    let word: String = letters.take_while(is_letter).take(WORD_CHARS).collect();
-    Some(hash(word.as_bytes()))
+    let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte >= 0x80;
+    let bytes = text.as_bytes();
+    let from = bytes.iter().position(is_letter).unwrap_or(0);
+    let word = bytes[from..]
+        .iter()
+        .take(WORD_BYTES)
+        .take_while(|byte| is_letter(byte));
+    Some(hash(&bytes[from..from + word.count()]))
 }

@@ -1,14 +1,17 @@
 //! Folding of repeated lines into one line, or two, with a count.
 //!
 //! - Equal lines in a row: one line and ` [×1203]`. Two blank lines stay, more are counted.
-//! - Lines in a row that differ only in numbers: the first, `[… 98 more like this, other numbers …]`, the
-//!   last. [`FoldRule`] decides how many it takes, so that `seq 100`, tables and listings stay whole.
+//! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers; …]`, the last.
+//!   [`FoldRule`] decides how many it takes, so that `seq 100`, tables and listings stay whole. Short
+//!   repetitions stay whole too, and a line with an outlier ends a repetition.
 //! - A cycle of up to eight lines, three times or more: once with its count, or the first and the last if
 //!   numbers differ.
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::fmt;
 
+use super::columns::{self, Columns, Numbers};
 use super::importance;
 use super::line_shape::{FoldRule, LINES_NEEDED_MAX, LineShape};
 use super::row::Omission;
@@ -23,6 +26,11 @@ const PENDING_MAX: usize = if LINES_NEEDED_MAX > PERIOD_MAX * CYCLES_MIN {
 } else {
     PERIOD_MAX * CYCLES_MIN
 };
+/// Minimum number of bytes between the first and the last line of a repetition with other numbers. Fewer are shown:
+/// a note would save little and could hide what the reader wants.
+const HIDDEN_MIN: u64 = 1_000;
+/// The same in output that is too long anyway.
+const HIDDEN_MIN_CROWDED: u64 = 200;
 /// Longer lines are not part of a cycle, which bounds the memory.
 const LONG_LINE: usize = 2_048;
 
@@ -53,6 +61,8 @@ pub struct Line {
     pub omission: Option<Omission>,
     pub count: u64,
     pub shape: LineShape,
+    /// Its numbers, once they were needed.
+    numbers: OnceCell<Numbers>,
 }
 
 /// Result of folding.
@@ -105,6 +115,10 @@ struct Repetition {
     lines: u64,
     bytes: u64,
     exact: bool,
+    /// Lines between `first` and `last`, until they are so many that a note replaces them.
+    between: Vec<Line>,
+    /// Numbers of each line of the cycle.
+    columns: Vec<Columns>,
 }
 
 impl Fold {
@@ -143,12 +157,19 @@ impl Fold {
         self.emit_pending(out);
     }
 
-    /// Open line, if a repetition of single lines that differ in numbers is being counted.
+    /// Open line, if a repetition of single lines that differ in numbers is being counted and none of them is held.
     pub fn open_line_of_repetition(&self) -> Option<&str> {
         let repetition = self.repetition.as_ref()?;
         let open = self.open.as_ref()?;
-        (repetition.first.len() == 1 && !repetition.exact && open.omission.is_none())
-            .then_some(&open.text)
+        let is_counted = repetition.first.len() == 1 && repetition.between.is_empty();
+        (is_counted && !repetition.exact && open.omission.is_none()).then_some(&open.text)
+    }
+
+    /// Byte ranges of the numbers of `text` that are the same in all lines of that repetition.
+    pub fn constant_numbers(&self, text: &str) -> Vec<std::ops::Range<usize>> {
+        let repetition = self.repetition.as_ref();
+        let columns = repetition.and_then(|repetition| repetition.columns.first());
+        columns.map_or_else(Vec::new, |columns| columns.constant(text))
     }
 
     /// Returns whether this line continues that repetition.
@@ -159,6 +180,7 @@ impl Fold {
             omission: None,
             count: 1,
             shape: LineShape::of(text),
+            numbers: OnceCell::new(),
         };
         let repetition = self.repetition.as_ref();
         line.shape.fold_rule != FoldRule::Never
@@ -181,6 +203,7 @@ impl Fold {
             text: open.text,
             omission: open.omission,
             count: open.count,
+            numbers: OnceCell::new(),
         };
         self.push(line, out);
     }
@@ -188,7 +211,7 @@ impl Fold {
     fn push(&mut self, line: Line, out: &mut impl FoldSink) {
         if let Some(repetition) = &mut self.repetition {
             if repetition.continues_with(&line) {
-                repetition.add(line);
+                repetition.add(line, out.is_crowded());
                 return;
             }
             for line in self.end_repetition(out) {
@@ -257,10 +280,20 @@ impl Fold {
                 lines_needed.next_multiple_of(period).max(lines)
             };
             if lines <= self.pending.len() && alike + period >= lines {
-                return Some((period, lines, false));
+                // A longer period would only hide the outlier.
+                return (!self.has_outlier(period, lines)).then_some((period, lines, false));
             }
         }
         None
+    }
+
+    /// Returns whether one of the last lines, which would begin a repetition, has an outlier.
+    fn has_outlier(&self, period: usize, lines: usize) -> bool {
+        let first = self.pending.len() - lines;
+        (0..period).any(|at| {
+            let lines = self.pending.iter().skip(first + at).step_by(period);
+            columns::any_outlier(lines.map(Line::numbers))
+        })
     }
 
     fn start_repetition(
@@ -272,8 +305,16 @@ impl Fold {
     ) {
         let mut cycles = self.pending.split_off(self.pending.len() - lines);
         self.emit_pending(out);
+        let first: Vec<Line> = cycles.drain(..period).collect();
+        let columns = first.iter().map(|line| {
+            let mut columns = Columns::default();
+            columns.add(line.numbers());
+            columns
+        });
         let mut repetition = Repetition {
-            first: cycles.drain(..period).collect(),
+            columns: columns.collect(),
+            between: Vec::new(),
+            first,
             last: Vec::new(),
             next: Vec::new(),
             cycles: 1,
@@ -282,7 +323,7 @@ impl Fold {
             exact,
         };
         for line in cycles {
-            repetition.add(line);
+            repetition.add(line, out.is_crowded());
         }
         self.repetition = Some(repetition);
     }
@@ -297,22 +338,40 @@ impl Fold {
 
 impl Repetition {
     fn continues_with(&self, line: &Line) -> bool {
-        let expected = &self.first[self.next.len()];
+        let at = self.next.len();
+        let expected = &self.first[at];
         if self.exact {
             is_equal(expected, line)
         } else {
-            is_alike(expected, line)
+            is_alike(expected, line) && !self.columns[at].has_outlier(line.numbers())
         }
     }
 
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, line: Line, crowded: bool) {
+        if !self.exact {
+            self.columns[self.next.len()].add(line.numbers());
+        }
         self.next.push(line);
         if self.next.len() == self.first.len() {
             self.cycles += 1;
             let between = std::mem::replace(&mut self.last, std::mem::take(&mut self.next));
             self.lines += between.iter().map(|line| line.count).sum::<u64>();
             self.bytes += between.iter().map(Line::bytes).sum::<u64>();
+            if self.exact || self.hides_enough(crowded) {
+                self.between.clear();
+            } else {
+                self.between.extend(between);
+            }
         }
+    }
+
+    /// Returns whether a note instead of the lines between the first and the last saves much.
+    fn hides_enough(&self, crowded: bool) -> bool {
+        self.bytes
+            >= match crowded {
+                true => HIDDEN_MIN_CROWDED,
+                false => HIDDEN_MIN,
+            }
     }
 
     fn emit(self, out: &mut impl FoldSink) -> Vec<Line> {
@@ -330,11 +389,21 @@ impl Repetition {
             });
             return self.next;
         }
+        if !self.between.is_empty() {
+            let shown = self.between.into_iter().chain(self.last);
+            shown.for_each(|line| out.folded(Folded::Line(line)));
+            return self.next;
+        }
         let text = if period == 1 {
-            format!("[… {} more like this, other numbers …]", self.lines)
+            format!(
+                "[… {} more with other numbers; raw: true shows all …]",
+                self.lines
+            )
         } else {
             let times = self.cycles - 2;
-            format!("[… these {period} lines {times} more times, other numbers …]")
+            format!(
+                "[… these {period} lines {times} more times with other numbers; raw: true shows all …]"
+            )
         };
         out.folded(Folded::Note {
             text,
@@ -350,6 +419,10 @@ impl Repetition {
 }
 
 impl Line {
+    fn numbers(&self) -> &Numbers {
+        self.numbers.get_or_init(|| Numbers::of(&self.text))
+    }
+
     /// Number of bytes that this line stands for, including newlines.
     pub fn bytes(&self) -> u64 {
         let omission = self.omission.map_or(0, |omission| omission.bytes);

@@ -18,6 +18,7 @@
 //! its end. If it has no escape sequences and no repetitions and is short enough, all other characters are
 //! unchanged.
 
+mod columns;
 mod csi;
 mod decoder;
 mod filler;
@@ -141,7 +142,7 @@ pub struct Digested {
 /// let digested = digest.finish();
 /// assert_eq!(
 ///     digested.text,
-///     "ok case 0\n[… 98 more like this, other numbers …]\nok case 99"
+///     "ok case 0\n[… 98 more with other numbers; raw: true shows all …]\nok case 99"
 /// );
 /// assert_eq!(digested.lines_total, 100);
 /// ```

@@ -58,6 +58,9 @@ impl RepeatFastPath {
             return None;
         }
         let mut free = variable(text);
+        for constant in fold.constant_numbers(text) {
+            free[constant].fill(0);
+        }
         let is_like_it = |other: &str| {
             other.len() == text.len() && !differs(other.as_bytes(), text.as_bytes(), &free)
         };

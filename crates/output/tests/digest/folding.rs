@@ -24,22 +24,22 @@ fn blank_lines_are_counted_only_when_many() {
 fn percentages_times_and_counters_are_repetitions() {
     assert_eq!(
         text(lines(100, |n| format!("Downloading {n}%"))),
-        "Downloading 1%\n[… 98 more like this, other numbers …]\nDownloading 100%"
+        "Downloading 1%\n[… 98 more with other numbers; raw: true shows all …]\nDownloading 100%"
     );
     assert_eq!(
         text(lines(50, |n| format!(
             "[12:00:{n:02}] heartbeat seq={}",
             4800 + n
         ))),
-        "[12:00:01] heartbeat seq=4801\n[… 48 more like this, other numbers …]\n[12:00:50] heartbeat seq=4850"
+        "[12:00:01] heartbeat seq=4801\n[… 48 more with other numbers; raw: true shows all …]\n[12:00:50] heartbeat seq=4850"
     );
     assert_eq!(
         text(lines(200, |n| format!("item {n}: ok"))),
-        "item 1: ok\n[… 198 more like this, other numbers …]\nitem 200: ok"
+        "item 1: ok\n[… 198 more with other numbers; raw: true shows all …]\nitem 200: ok"
     );
     assert_eq!(
         text(lines(200, |n| format!("Step {n}/200"))),
-        "Step 1/200\n[… 198 more like this, other numbers …]\nStep 200/200"
+        "Step 1/200\n[… 198 more with other numbers; raw: true shows all …]\nStep 200/200"
     );
     let ids = lines(30, |n| {
         format!(
@@ -100,6 +100,33 @@ fn line_with_a_failing_number_is_not_folded() {
 }
 
 #[test]
+fn few_lines_with_other_numbers_stay() {
+    let whole = |input: String| assert_eq!(text(&input), input.trim_end_matches('\n'));
+    whole(lines(5, |n| format!("node{n} cpu {}%", n * 17)));
+    whole(lines(8, |n| format!("test_case_{n} {}", u32::from(n != 3))));
+    whole(lines(20, |n| format!("GET /orders {}ms", 10 + n)));
+    whole(lines(12, |n| {
+        format!("12:00:{n:02} lines {}.{n}% covered", 80 + n)
+    }));
+}
+
+#[test]
+fn outlier_among_many_lines_is_shown() {
+    for wrong in [3, 20, 57, 99, 1_500, 2_999] {
+        let log = lines(3_000, |n| {
+            format!("test_case_{n} returned {}", u32::from(n != wrong))
+        });
+        let wanted = format!("test_case_{wrong} returned 0");
+        assert!(text(&log).contains(&wanted), "{wrong}: {}", text(&log));
+        let log = lines(3_000, |n| {
+            let ms = if n == wrong { 48_211 } else { 10 + n % 80 };
+            format!("12:00:{:02} request {n} served in {ms} ms", n % 60)
+        });
+        assert!(text(&log).contains(" 48211 ms"), "{wrong}: {}", text(&log));
+    }
+}
+
+#[test]
 fn http_server_errors_are_not_folded_into_client_errors() {
     let log = |wrong: usize| {
         lines(2_000, move |n| {
@@ -131,7 +158,10 @@ fn cycles_of_lines_are_folded() {
     });
     let folded = text(log);
     assert_eq!(folded.lines().count(), 5, "{folded}");
-    assert!(folded.contains("[… these 2 lines 38 more times, other numbers …]"));
+    assert!(
+        folded
+            .contains("[… these 2 lines 38 more times with other numbers; raw: true shows all …]")
+    );
     // A broken cycle gives back what it held.
     assert_eq!(
         text("a b\nc d\n".repeat(3) + "a b\nend\n"),

@@ -1,0 +1,231 @@
+//! Numbers of lines that are otherwise equal, column by column.
+//!
+//! A repetition must not hide the line whose number means something: the one request that took seconds, the
+//! one test that returned 0. Such a number differs in a column that is the same in all other lines, or it is
+//! much longer than all others of its column. Dates and times do not count.
+
+use std::ops::Range;
+
+/// Lines that a column must have had before a number in it can be an outlier.
+const USUAL_LINES: u32 = 4;
+/// A number with this many more digits than any before it is an outlier.
+const MORE_DIGITS: u8 = 2;
+/// Maximum number of columns that are looked at.
+const COLUMNS_MAX: usize = 8;
+
+/// The numbers of a line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    count: usize,
+    values: [Value; COLUMNS_MAX],
+}
+
+/// One number: a hash of its digits and how many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Value {
+    hash: u32,
+    digits: u8,
+}
+
+impl Numbers {
+    /// Numbers of this line.
+    pub fn of(line: &str) -> Self {
+        let mut numbers = Numbers::default();
+        for range in ranges(line) {
+            let digits = &line.as_bytes()[range];
+            let hash = digits.iter().fold(0, |hash: u32, digit| {
+                hash.wrapping_mul(31).wrapping_add(u32::from(*digit))
+            });
+            numbers.values[numbers.count] = Value {
+                hash,
+                digits: u8::try_from(digits.len()).unwrap_or(u8::MAX),
+            };
+            numbers.count += 1;
+        }
+        numbers
+    }
+
+    fn values(&self) -> &[Value] {
+        &self.values[..self.count]
+    }
+}
+
+/// Columns of the lines of a repetition.
+#[derive(Default)]
+pub struct Columns {
+    first: Numbers,
+    is_constant: [bool; COLUMNS_MAX],
+    digits_max: [u8; COLUMNS_MAX],
+    lines: u32,
+}
+
+impl Columns {
+    /// Returns whether a number of this line is an outlier among the lines before it.
+    pub fn has_outlier(&self, line: &Numbers) -> bool {
+        if self.lines < USUAL_LINES || line.count != self.first.count {
+            return false;
+        }
+        let mut values = line.values().iter().enumerate();
+        values.any(|(at, value)| {
+            (self.is_constant[at] && self.first.values[at] != *value)
+                || value.digits >= self.digits_max[at].saturating_add(MORE_DIGITS)
+        })
+    }
+
+    /// Counts a line.
+    pub fn add(&mut self, line: &Numbers) {
+        if self.lines == 0 {
+            self.first = line.clone();
+            self.is_constant = [true; COLUMNS_MAX];
+        }
+        self.lines += 1;
+        if line.count != self.first.count {
+            return;
+        }
+        for (at, value) in line.values().iter().enumerate() {
+            self.is_constant[at] &= self.first.values[at] == *value;
+            self.digits_max[at] = self.digits_max[at].max(value.digits);
+        }
+    }
+
+    /// Byte ranges of the numbers of `line` that were the same in all lines so far.
+    pub fn constant(&self, line: &str) -> Vec<Range<usize>> {
+        let ranges: Vec<_> = ranges(line).collect();
+        if ranges.len() != self.first.count {
+            return Vec::new();
+        }
+        let constant = ranges.into_iter().zip(self.is_constant);
+        constant
+            .filter(|(_, is_constant)| *is_constant)
+            .map(|(range, _)| range)
+            .collect()
+    }
+}
+
+/// Returns whether one of these lines has a number that is much longer than all others, or differs where at least
+/// two thirds of the lines agree.
+pub fn any_outlier<'a>(lines: impl Iterator<Item = &'a Numbers> + Clone) -> bool {
+    let Some(first) = lines.clone().next() else {
+        return false;
+    };
+    let count = lines.clone().count();
+    if count < 3 || lines.clone().any(|line| line.count != first.count) {
+        return false;
+    }
+    (0..first.count).any(|at| {
+        let column = lines.clone().map(|line| line.values[at]);
+        let (mut longest, mut second) = (0, 0);
+        // The only value that most lines can agree on.
+        let (mut usual, mut votes) = (Value::default(), 0);
+        for value in column.clone() {
+            if value.digits > longest {
+                (longest, second) = (value.digits, longest);
+            } else {
+                second = second.max(value.digits);
+            }
+            match (votes, value == usual) {
+                (0, _) => (usual, votes) = (value, 1),
+                (_, true) => votes += 1,
+                (_, false) => votes -= 1,
+            }
+        }
+        let agree = column.filter(|value| *value == usual).count();
+        longest >= second.saturating_add(MORE_DIGITS) || (agree < count && agree * 3 >= count * 2)
+    })
+}
+
+/// Byte ranges of the numbers of a line, without those of dates, times and identifiers.
+fn ranges(line: &str) -> impl Iterator<Item = Range<usize>> {
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    let mut end = 0;
+    let next = move || {
+        while at < bytes.len() {
+            if at >= end {
+                if !is_token(bytes[at]) {
+                    at += 1;
+                    continue;
+                }
+                let length = bytes[at..].iter().position(|byte| !is_token(*byte));
+                end = length.map_or(bytes.len(), |length| at + length);
+                if is_time_or_id(&bytes[at..end]) {
+                    at = end;
+                    continue;
+                }
+            }
+            let digits = bytes[at..end]
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit());
+            let digits = digits.count();
+            let start = at;
+            at += digits.max(1);
+            if digits > 0 {
+                return Some(start..at);
+            }
+        }
+        None
+    };
+    std::iter::from_fn(next).take(COLUMNS_MAX)
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b':' | b'-' | b'.')
+}
+
+/// Returns whether a token is a date, a time, or a hexadecimal id.
+fn is_time_or_id(token: &[u8]) -> bool {
+    let count = |wanted: u8| token.iter().filter(|byte| **byte == wanted).count();
+    let digits = token.iter().filter(|byte| byte.is_ascii_digit()).count();
+    let hex = token
+        .iter()
+        .all(|byte| byte.is_ascii_hexdigit() || *byte == b'-');
+    count(b':') >= 2
+        || count(b'-') >= 2
+        || token.starts_with(b"0x")
+        || (hex && digits < token.len() && token.len() >= 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<&str> {
+        ranges(line).map(|range| &line[range]).collect()
+    }
+
+    fn columns(lines: impl Iterator<Item = String>) -> Columns {
+        let mut columns = Columns::default();
+        lines.for_each(|line| columns.add(&Numbers::of(&line)));
+        columns
+    }
+
+    #[test]
+    fn numbers_without_times_and_ids() {
+        assert_eq!(texts("GET /a 200 in 12.5ms"), ["200", "12", "5"]);
+        assert_eq!(texts("2026-05-01T10:00:01Z worker3 ok"), ["3"]);
+        assert_eq!(texts("id 00ab12ff-e89b-12d3 0xff 7"), ["7"]);
+        assert!(texts("12:00:01 tick").is_empty());
+    }
+
+    #[test]
+    fn number_that_differs_in_a_constant_column_is_an_outlier() {
+        let columns = columns((1..9).map(|n| format!("test_{n} returned 1")));
+        assert!(columns.has_outlier(&Numbers::of("test_9 returned 0")));
+        assert!(!columns.has_outlier(&Numbers::of("test_9 returned 1")));
+    }
+
+    #[test]
+    fn number_that_is_much_longer_is_an_outlier() {
+        let columns = columns((1..9).map(|n| format!("request {n} took {n} ms")));
+        assert!(columns.has_outlier(&Numbers::of("request 9 took 5000 ms")));
+        assert!(!columns.has_outlier(&Numbers::of("request 10 took 12 ms")));
+    }
+
+    #[test]
+    fn one_of_some_lines_differs() {
+        let line = |n: u32| Numbers::of(&format!("test_case_{n} {}", u32::from(n != 3)));
+        let lines: Vec<_> = (1..9).map(line).collect();
+        assert!(any_outlier(lines.iter()));
+        assert!(!any_outlier(lines[3..].iter()));
+    }
+}
