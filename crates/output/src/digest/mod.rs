@@ -9,10 +9,10 @@
 //! - `decoder`, `csi`: UTF-8 and escape sequences. Everything that could reprogram a terminal or hide text
 //!   ends here.
 //! - `screen`, `row`: the last rows, which can still be overwritten.
-//! - `fold`, `line_shape`: repetitions, exact or except for numbers. `repeat_fast_path` skips the earlier
-//!   stages for floods of them.
+//! - `fold`, `line_shape`, `columns`: repetitions, exact or except for numbers, without outliers.
+//!   `repeat_fast_path` skips the earlier stages for floods of them.
 //! - `shorten`, `highlights`, `importance`, `patterns`, `truncate`: selection of lines if the text is too
-//!   long.
+//!   long. `filler` uses the rest of the limit for output that is not repetitive.
 //!
 //! The result depends only on the bytes, not on how they are cut into chunks. The text has no newline at
 //! its end. If it has no escape sequences and no repetitions and is short enough, all other characters are
