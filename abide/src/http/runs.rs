@@ -35,7 +35,7 @@ pub async fn run(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let body: RunBody = body.into()?;
-    let heritage = who::heritage(&headers)?;
+    let inherited_limits = who::inherited_limits(&headers)?;
     let from = body.from;
     // Where a command runs this, whoever types is the command's keyboard, not a person's.
     let asking = if body.terminal && who.may_be_seated() {
@@ -44,7 +44,7 @@ pub async fn run(
         Asking::Elsewhere
     };
     let (request, mut launch) = read(body, asking)?;
-    launch.heritage = launch.heritage.or(heritage);
+    launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
     let mut running = Running {
         pending: state.handle.call(who.caller(), request, Some(launch)).await,
         handle: state.handle,
@@ -104,7 +104,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
             StdinKind::Open => Stdin::Open,
         },
         pty: body.pty.map(|size| (size.cols, size.rows)),
-        heritage: body.heritage.map(Into::into),
+        inherited_limits: body.inherited_limits.map(Into::into),
         secrets: Arc::default(),
     };
     let run = Run {

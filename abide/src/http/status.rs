@@ -51,9 +51,9 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         "database": {"trouble": state.handle.published().storage().as_deref()},
         "http": http(&state),
         "places": {
-            "state": shown(&state.daemon.places.state),
-            "runtime": shown(&state.daemon.places.runtime),
-            "config": shown(&state.daemon.places.config),
+            "state": shown(&state.daemon.paths.state),
+            "runtime": shown(&state.daemon.paths.runtime),
+            "config": shown(&state.daemon.paths.config),
         },
     }))
 }
@@ -65,7 +65,7 @@ fn shown(path: &Path) -> String {
 
 /// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
 fn http(state: &State) -> Value {
-    let token = state.daemon.places.token();
+    let token = state.daemon.paths.token();
     match &state.daemon.tcp {
         Tcp::Off => Value::Null,
         Tcp::At(address) => json!({"address": address, "token_file": shown(&token)}),

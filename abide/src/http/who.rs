@@ -271,9 +271,10 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
 }
 
 /// What commands inherit of whoever asks.
-pub fn heritage(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
-    let heritage: Option<wire::Heritage> = json(headers, wire::HERITAGE_HEADER)?;
-    Ok(heritage.map(Into::into))
+pub fn inherited_limits(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
+    let inherited_limits: Option<wire::InheritedLimits> =
+        json(headers, wire::INHERITED_LIMITS_HEADER)?;
+    Ok(inherited_limits.map(Into::into))
 }
 
 /// How files were when whoever asks began to wait.

@@ -66,7 +66,7 @@ pub struct Context {
     /// A person calls, who may know of every agent's sessions.
     pub sees_all: bool,
     /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
-    pub heritage: Option<InheritedLimits>,
+    pub inherited_limits: Option<InheritedLimits>,
     /// How files were when the caller began to wait for a change of them; the others are looked at now.
     pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
 }

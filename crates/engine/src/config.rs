@@ -15,7 +15,7 @@ pub use wakers::{Secret, WakerConfig, WakesFor, WakingWay, Webhook};
 
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Paths {
     /// Sessions, database, the daemon's own log.
     pub state: PathBuf,
     /// Sockets and the lock.
@@ -24,7 +24,7 @@ pub struct Places {
     pub config: PathBuf,
 }
 
-impl Places {
+impl Paths {
     /// The folders that the environment names: `ABIDE_DIR`, else the XDG folders.
     pub fn from_env() -> Result<Self, ConfigError> {
         if let Some(dir) = env::var_os("ABIDE_DIR").filter(|d| !d.is_empty()) {
@@ -39,7 +39,7 @@ impl Places {
             .join("abide");
         // Not in XDG_RUNTIME_DIR: not everybody who starts us hands that on (Codex does not), and two
         // daemons that do not find each other would keep one and the same state.
-        Ok(Places {
+        Ok(Paths {
             runtime: state.join("run"),
             config: xdg.config_dir().join("abide/config.toml"),
             state,
@@ -48,7 +48,7 @@ impl Places {
 
     /// Everything under one folder.
     pub fn under(dir: &Path) -> Self {
-        Places {
+        Paths {
             state: dir.to_owned(),
             runtime: dir.join("run"),
             config: dir.join("config.toml"),
@@ -57,7 +57,7 @@ impl Places {
 
     /// The one folder that everything is under, where there is one.
     pub fn one_folder(&self) -> Option<&Path> {
-        (*self == Places::under(&self.state)).then_some(self.state.as_path())
+        (*self == Paths::under(&self.state)).then_some(self.state.as_path())
     }
 
     /// One folder per session.
@@ -138,10 +138,10 @@ pub struct Config {
     /// Processes and threads that a session may have at once, where its control group counts them. 0: any number.
     pub max_processes: u32,
     /// Keepers started in advance.
-    pub spare_keepers: usize,
+    pub idle_keepers: usize,
     /// Where HTTP is served over TCP: an address such as `127.0.0.1:8931` (port 0: any that is
     /// free), or `off`.
-    pub http: TcpDoor,
+    pub http: HttpListen,
     /// Whether `http` may name an address that other machines can reach.
     pub http_beyond_loopback: bool,
     /// A file of certificates (PEM) to trust besides the machine's own, for `until.url` and webhooks.
@@ -153,21 +153,21 @@ pub struct Config {
 /// Where HTTP is served over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum TcpDoor {
+pub enum HttpListen {
     /// Nowhere.
     Off,
     /// At this address.
     At(SocketAddr),
 }
 
-impl TryFrom<String> for TcpDoor {
+impl TryFrom<String> for HttpListen {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
         if text == "off" {
-            return Ok(TcpDoor::Off);
+            return Ok(HttpListen::Off);
         }
-        text.parse().map(TcpDoor::At).map_err(|_| {
+        text.parse().map(HttpListen::At).map_err(|_| {
             format!(
                 "`http` must be an address such as \"127.0.0.1:8931\", or \"off\"; got {text:?}"
             )
@@ -200,8 +200,8 @@ impl Default for Config {
             kill_grace: 2.0,
             containment: Containment::Auto,
             max_processes: 8_192,
-            spare_keepers: 4,
-            http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
+            idle_keepers: 4,
+            http: HttpListen::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
             ca_file: None,
             wakers: Vec::new(),
@@ -259,13 +259,13 @@ impl Config {
                 self.kill_grace
             ));
         }
-        if self.spare_keepers > 64 {
+        if self.idle_keepers > 64 {
             return Err(format!(
-                "`spare_keepers` must be 0 to 64; got {}",
-                self.spare_keepers
+                "`idle_keepers` must be 0 to 64; got {}",
+                self.idle_keepers
             ));
         }
-        if let TcpDoor::At(address) = self.http
+        if let HttpListen::At(address) = self.http
             && address.ip().is_unspecified()
         {
             return Err(format!(
@@ -273,7 +273,7 @@ impl Config {
                  address they call; got {address}"
             ));
         }
-        if let TcpDoor::At(address) = self.http
+        if let HttpListen::At(address) = self.http
             && !address.ip().is_loopback()
             && !self.http_beyond_loopback
         {
@@ -301,7 +301,7 @@ pub fn wants_colour() -> bool {
 
 /// What a service manager hands to the process that it starts, said by variables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handed {
+pub struct SocketActivation {
     /// How many sockets are open for it, from descriptor 3 on.
     pub sockets: i32,
     /// Where it may say that it is ready.
@@ -309,7 +309,7 @@ pub struct Handed {
 }
 
 /// Variables that are meant for this process alone.
-const HANDED: [&str; 4] = [
+const SERVICE_MANAGER_VARIABLES: [&str; 4] = [
     "LISTEN_PID",
     "LISTEN_FDS",
     "LISTEN_FDNAMES",
@@ -317,11 +317,11 @@ const HANDED: [&str; 4] = [
 ];
 
 /// What was handed to this very process.
-pub fn handed() -> Handed {
+pub fn socket_activation() -> SocketActivation {
     let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
     let ours = number("LISTEN_PID") == Some(std::process::id());
     let sockets = number("LISTEN_FDS").filter(|_| ours);
-    Handed {
+    SocketActivation {
         sockets: sockets
             .and_then(|count| i32::try_from(count).ok())
             .unwrap_or(0),
@@ -332,7 +332,11 @@ pub fn handed() -> Handed {
 /// The variables that commands inherit where their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os()
-        .filter(|(name, _)| !HANDED.iter().any(|handed| name == handed))
+        .filter(|(name, _)| {
+            !SERVICE_MANAGER_VARIABLES
+                .iter()
+                .any(|variable| name == variable)
+        })
         .collect()
 }
 
@@ -384,12 +388,12 @@ mod tests {
     #[test]
     fn http_stays_on_this_machine_unless_told_otherwise() {
         let loopback = |config: Config| match config.http {
-            TcpDoor::At(address) => address.ip().is_loopback(),
-            TcpDoor::Off => false,
+            HttpListen::At(address) => address.ip().is_loopback(),
+            HttpListen::Off => false,
         };
         assert!(loopback(Config::default()));
         assert!(read("http = \"[::1]:8931\"").is_ok_and(loopback));
-        assert_eq!(read("http = \"off\"").unwrap().http, TcpDoor::Off);
+        assert_eq!(read("http = \"off\"").unwrap().http, HttpListen::Off);
         for open in ["192.0.2.7:80", "[2001:db8::1]:0"] {
             let refused = read(&format!("http = \"{open}\"")).unwrap_err();
             assert!(refused.contains("http_beyond_loopback"), "{refused}");

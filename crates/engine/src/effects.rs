@@ -312,7 +312,7 @@ impl Performer {
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: containment_choice(config.containment),
             max_processes: config.max_processes,
-            inherited: launch.heritage,
+            inherited: launch.inherited_limits,
             secret_fingerprints: launch.secrets.to_bytes(),
         };
         self.handle.remember_secrets(id, launch.secrets);

@@ -67,7 +67,7 @@ pub struct Launch {
     /// A terminal of this many columns and rows.
     pub pty: Option<(u16, u16)>,
     /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
-    pub heritage: Option<InheritedLimits>,
+    pub inherited_limits: Option<InheritedLimits>,
     /// What is secret in its environment and must not be shown.
     pub secrets: Arc<SecretFingerprints>,
 }
@@ -87,7 +87,7 @@ impl Launch {
             env,
             stdin,
             pty: None,
-            heritage: None,
+            inherited_limits: None,
             secrets,
         }
     }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, boot_id};
-use crate::config::{Config, Places};
+use crate::config::{Config, Paths};
 use crate::event_loop::{Seams, drive};
 use crate::handle::{Handle, Means};
 use crate::keepers::Keepers;
@@ -39,12 +39,12 @@ pub struct Runtime {
 impl Runtime {
     /// Finds what an earlier one left under `places` and goes on with it. `program` is an abide binary:
     /// the keepers are made of it.
-    pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
+    pub fn start(paths: &Paths, config: Config, program: PathBuf) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Made by us first, so that the database and what it keeps beside it are closed to others. Where it
         // cannot be made, it cannot be opened either.
-        let _ = private_file::open(&places.database());
-        let (opened, trouble) = open_database(places)?;
+        let _ = private_file::open(&paths.database());
+        let (opened, trouble) = open_database(paths)?;
         let Opened {
             store,
             past,
@@ -60,10 +60,10 @@ impl Runtime {
             prober.know(timer, until);
         }
         let pool = match Accelerator::KeeperPool.is_on() {
-            true => config.spare_keepers,
+            true => config.idle_keepers,
             false => 0,
         };
-        let keepers = Keepers::new(places.sessions(), program, pool, events);
+        let keepers = Keepers::new(paths.sessions(), program, pool, events);
         let (again, wanted_again) = mpsc::channel(AGAIN);
         let means = Means {
             keepers: keepers.clone(),
@@ -171,8 +171,8 @@ impl Runtime {
 const LONGEST_DATABASE: usize = 500;
 
 /// Opens the database, and says what is wrong with it where the daemon can go on all the same.
-fn open_database(places: &Places) -> anyhow::Result<(Opened, Option<String>)> {
-    let path = places.database();
+fn open_database(paths: &Paths) -> anyhow::Result<(Opened, Option<String>)> {
+    let path = paths.database();
     let length = path.as_os_str().len();
     if length > LONGEST_DATABASE {
         bail!(

@@ -187,7 +187,7 @@ fn launch(wanted: &Command) -> Launch {
         env,
         stdin: Stdin::None,
         pty: None,
-        heritage: None,
+        inherited_limits: None,
         secrets: Arc::default(),
     }
 }

@@ -205,7 +205,7 @@ impl Attempt {
                 None => Stdin::None,
             },
             pty: None,
-            heritage: None,
+            inherited_limits: None,
             secrets: Arc::default(),
         };
         let caller = Caller {
