@@ -27,7 +27,7 @@ pub fn serve(
     let mut ready = ready.map(File::from);
     descriptors::as_many_as_allowed();
     oom::protect_this_process();
-    secret::keep_memory();
+    secret::set_not_dumpable();
     mark::note_own();
     allocator::keep_large_blocks_apart();
     let sockets =

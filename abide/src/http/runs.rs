@@ -26,7 +26,7 @@ use super::who::{self, Who};
 use super::wire::{OsText, RunBody, StdinKind};
 use crate::tools::question_facts;
 use abide_engine::config;
-use abide_engine::{Handle, Launch, Pending, SessionView, Stdin, Step};
+use abide_engine::{CallStep, CallUpdate, Handle, Launch, Pending, SessionView, Stdin};
 
 pub async fn run(
     Shared(state): Shared<State>,
@@ -152,7 +152,7 @@ impl Running {
     /// Waits for the first word, so that a refusal still is an answer of its own.
     async fn be_accepted(&mut self) -> Result<(), Problem> {
         let step = self.pending.next().await.ok_or_else(Problem::stopping)?;
-        if let Step::Done(Outcome::Refused(refusal)) = &step {
+        if let CallStep::Done(Outcome::Refused(refusal)) = &step {
             return Err(Problem::from(refusal));
         }
         self.hear(step).await;
@@ -211,16 +211,18 @@ impl Running {
         }
     }
 
-    async fn hear(&mut self, step: Step) {
+    async fn hear(&mut self, step: CallStep) {
         match step {
-            Step::Accepted(session) => self.begin(session),
+            CallStep::Update(CallUpdate::Accepted(session)) => self.begin(session),
             // Only a person's terminal shows it.
-            Step::Asked(question) if self.asking.reaches_a_person() => self
+            CallStep::Update(CallUpdate::Asked(question)) if self.asking.reaches_a_person() => self
                 .ready
                 .push_back(Frame::Question(question_facts(&question))),
-            Step::Asked(_) => {}
-            Step::Closed(question) => self.ready.push_back(Frame::Closed(frame::closed(question))),
-            Step::Done(Outcome::Running(
+            CallStep::Update(CallUpdate::Asked(_)) => {}
+            CallStep::Update(CallUpdate::Closed(question)) => {
+                self.ready.push_back(Frame::Closed(frame::closed(question)))
+            }
+            CallStep::Done(Outcome::Running(
                 session,
                 WhyRunning::NobodyToAsk | WhyRunning::Standby,
             )) => {
@@ -232,7 +234,7 @@ impl Running {
                 };
                 self.pending = self.handle.call(self.who.caller(), request, None).await;
             }
-            Step::Done(outcome) => self.settle(outcome),
+            CallStep::Done(outcome) => self.settle(outcome),
         }
     }
 

@@ -25,7 +25,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
             .iter()
             .filter(|view| view.visible_to(who.agent.as_ref()))
     };
-    let running = seen().filter(|view| view.runs()).count();
+    let running = seen().filter(|view| view.is_running()).count();
     let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
     let background = seen().filter(|view| left(&view.state.phase)).count();
     let questions = state.handle.published().questions();
@@ -48,7 +48,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         "questions": {"open": open.count()},
         "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),
-        "database": {"trouble": state.handle.published().storage().as_deref()},
+        "database": {"trouble": state.handle.published().storage_fault().as_deref()},
         "http": http(&state),
         "places": {
             "state": shown(&state.daemon.paths.state),

@@ -58,49 +58,52 @@ pub struct Client {
 }
 
 /// Conversations that are remembered of one agent and kind; the one that was silent longest is forgotten.
-const CONVERSATIONS: usize = 64;
+const MAX_CONVERSATIONS: usize = 64;
 /// Connections that are remembered of one conversation: it may have been closed and taken up again.
-const FRONTS: usize = 8;
+const MAX_CONNECTIONS: usize = 8;
 
 /// All that is known of them.
 #[derive(Default)]
 pub struct Clients {
     /// The one that spoke last stands last.
-    known: Mutex<HashMap<(String, ClientKind), Vec<Known>>>,
+    known: Mutex<HashMap<(String, ClientKind), Vec<ClientRecord>>>,
     /// The connections that are there now, and whose they are.
     connected: Mutex<HashMap<String, String>>,
     /// Told when a conversation has a new connection.
-    came: Notify,
+    connection_added: Notify,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct ClientRecord {
     #[serde(flatten)]
     client: Client,
     /// The connections by which it was heard of, the last one last.
     #[serde(default)]
-    fronts: Vec<String>,
+    connections: Vec<String>,
 }
 
-impl Known {
+impl ClientRecord {
     /// Takes note of a connection. Returns whether that is news.
-    fn came_by(&mut self, front: Option<&str>) -> bool {
-        let Some(front) = front.filter(|front| self.fronts.last().is_none_or(|last| last != front))
-        else {
+    fn add_connection(&mut self, connection: Option<&str>) -> bool {
+        let Some(connection) = connection.filter(|connection| {
+            self.connections
+                .last()
+                .is_none_or(|last| last != connection)
+        }) else {
             return false;
         };
-        self.fronts.retain(|known| known != front);
-        self.fronts.push(front.to_owned());
-        let old = self.fronts.len().saturating_sub(FRONTS);
-        self.fronts.drain(..old);
+        self.connections.retain(|known| known != connection);
+        self.connections.push(connection.to_owned());
+        let old = self.connections.len().saturating_sub(MAX_CONNECTIONS);
+        self.connections.drain(..old);
         true
     }
 }
 
 /// A connection that is there for as long as this is held.
-pub struct Connected(Arc<Clients>, String);
+pub struct ConnectionGuard(Arc<Clients>, String);
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut connected = self.0.connected.lock().expect("no holder panics");
         connected.remove(&self.1);
@@ -111,7 +114,7 @@ impl Clients {
     /// Those that were kept. One that cannot be read is as good as unknown.
     pub fn new(rows: Vec<ClientRow>) -> Arc<Self> {
         let read = |row: ClientRow| {
-            let known: Vec<Known> = match serde_json::from_str(&row.facts) {
+            let known: Vec<ClientRecord> = match serde_json::from_str(&row.facts) {
                 Ok(known) => known,
                 // Earlier versions kept one.
                 Err(_) => vec![serde_json::from_str(&row.facts).ok()?],
@@ -122,26 +125,26 @@ impl Clients {
         Arc::new(Clients {
             known: Mutex::new(rows.into_iter().filter_map(read).collect()),
             connected: Mutex::default(),
-            came: Notify::new(),
+            connection_added: Notify::new(),
         })
     }
 
     /// A connection is there, until the guard is dropped.
-    pub fn connected(self: &Arc<Self>, agent: &str, connection: &str) -> Connected {
+    pub fn add_connection(self: &Arc<Self>, agent: &str, connection: &str) -> ConnectionGuard {
         let mut connected = self.connected.lock().expect("no holder panics");
         connected.insert(connection.to_owned(), agent.to_owned());
-        Connected(self.clone(), connection.to_owned())
+        ConnectionGuard(self.clone(), connection.to_owned())
     }
 
     /// The connections of an agent that are there now.
-    pub fn connected_of(&self, agent: &str) -> Vec<String> {
+    pub fn connections_of(&self, agent: &str) -> Vec<String> {
         let connected = self.connected.lock().expect("no holder panics");
         let own = connected.iter().filter(|(_, whose)| *whose == agent);
         own.map(|(connection, _)| connection.clone()).collect()
     }
 
     /// An agent speaks through this client. Returns what is to be kept, where that is news.
-    pub fn heard(
+    pub fn record(
         &self,
         agent: &str,
         client: Client,
@@ -154,18 +157,18 @@ impl Clients {
         let was_last = place.is_some_and(|place| place + 1 == all.len());
         let before = place.map(|place| all.remove(place));
         let same = before.as_ref().is_some_and(|known| known.client == client);
-        let mut now = Known {
+        let mut now = ClientRecord {
             client,
-            fronts: before.map(|known| known.fronts).unwrap_or_default(),
+            connections: before.map(|known| known.connections).unwrap_or_default(),
         };
-        let came_anew = now.came_by(connection);
-        if came_anew {
-            self.came.notify_one();
+        let is_new = now.add_connection(connection);
+        if is_new {
+            self.connection_added.notify_one();
         }
         all.push(now);
-        let old = all.len().saturating_sub(CONVERSATIONS);
+        let old = all.len().saturating_sub(MAX_CONVERSATIONS);
         all.drain(..old);
-        if was_last && same && !came_anew {
+        if was_last && same && !is_new {
             return None;
         }
         Some(ClientRow {
@@ -176,8 +179,8 @@ impl Clients {
     }
 
     /// Waits until a conversation has a new connection.
-    pub async fn came(&self) {
-        self.came.notified().await;
+    pub async fn new_connection(&self) {
+        self.connection_added.notified().await;
     }
 
     /// The agents that are known here.
@@ -198,13 +201,14 @@ impl Clients {
     pub fn folder_of(&self, kind: ClientKind, session: &str) -> Option<PathBuf> {
         let known = self.known.lock().expect("no holder panics");
         let mut all = known.values().flatten();
-        let is = |known: &&Known| known.client.kind == kind && known.client.session == session;
+        let is =
+            |known: &&ClientRecord| known.client.kind == kind && known.client.session == session;
         all.find(is).map(|known| known.client.cwd.clone())
     }
 
     /// The client of this session, or without one that through which an agent last spoke, and whether
     /// it is there now.
-    pub fn of(
+    pub fn find(
         &self,
         agent: &str,
         kind: ClientKind,
@@ -218,9 +222,9 @@ impl Clients {
         };
         let connected = self.connected.lock().expect("no holder panics");
         let live = known
-            .fronts
+            .connections
             .iter()
-            .any(|front| connected.contains_key(front));
+            .any(|connection| connected.contains_key(connection));
         Some((known.client.clone(), live))
     }
 }
@@ -242,36 +246,36 @@ mod tests {
     #[test]
     fn the_last_one_counts_and_outlives_a_restart() {
         let clients = Clients::new(Vec::new());
-        let there = clients.connected("a", "front");
-        assert!(clients.heard("a", client("1"), Some("front")).is_some());
-        let row = clients.heard("a", client("2"), Some("front"));
-        assert!(clients.heard("a", client("2"), Some("front")).is_none());
+        let there = clients.add_connection("a", "front");
+        assert!(clients.record("a", client("1"), Some("front")).is_some());
+        let row = clients.record("a", client("2"), Some("front"));
+        assert!(clients.record("a", client("2"), Some("front")).is_none());
         let kind = ClientKind::ClaudeCode;
-        assert_eq!(clients.of("a", kind, None), Some((client("2"), true)));
-        assert_eq!(clients.of("b", kind, None), None);
+        assert_eq!(clients.find("a", kind, None), Some((client("2"), true)));
+        assert_eq!(clients.find("b", kind, None), None);
         drop(there);
-        assert_eq!(clients.of("a", kind, None), Some((client("2"), false)));
+        assert_eq!(clients.find("a", kind, None), Some((client("2"), false)));
         let later = Clients::new(row.into_iter().collect());
-        assert_eq!(later.of("a", kind, None), Some((client("2"), false)));
+        assert_eq!(later.find("a", kind, None), Some((client("2"), false)));
     }
 
     #[test]
     fn each_conversation_is_found_by_its_own_name_only() {
         let clients = Clients::new(Vec::new());
         let kind = ClientKind::ClaudeCode;
-        clients.heard("a", client("1"), Some("f1"));
-        clients.heard("a", client("2"), Some("f2"));
+        clients.record("a", client("1"), Some("f1"));
+        clients.record("a", client("2"), Some("f2"));
         // The first was closed and taken up again.
-        let row = clients.heard("a", client("1"), Some("f3"));
+        let row = clients.record("a", client("1"), Some("f3"));
         let later = Clients::new(row.into_iter().collect());
-        let there = later.connected("a", "f2");
+        let there = later.add_connection("a", "f2");
         for (session, live) in [("1", false), ("2", true)] {
-            let found = later.of("a", kind, Some(session));
+            let found = later.find("a", kind, Some(session));
             assert_eq!(found, Some((client(session), live)), "{session}");
         }
         drop(there);
-        assert_eq!(later.of("a", kind, None), Some((client("1"), false)));
-        assert_eq!(later.of("a", kind, Some("9")), None);
+        assert_eq!(later.find("a", kind, None), Some((client("1"), false)));
+        assert_eq!(later.find("a", kind, Some("9")), None);
         let both = ["2", "1"].map(|session| kind.conversation(session));
         assert_eq!(later.conversations("a", kind), both);
         assert_eq!(kind.session_of(&both[0]), Some("2"));
@@ -287,10 +291,10 @@ mod tests {
             facts: serde_json::to_string(&client("old")).expect("JSON"),
         };
         let clients = Clients::new(vec![row]);
-        assert_eq!(clients.of("a", kind, None), Some((client("old"), false)));
-        for n in 0..CONVERSATIONS {
-            clients.heard("a", client(&n.to_string()), Some(&format!("f{n}")));
+        assert_eq!(clients.find("a", kind, None), Some((client("old"), false)));
+        for n in 0..MAX_CONVERSATIONS {
+            clients.record("a", client(&n.to_string()), Some(&format!("f{n}")));
         }
-        assert_eq!(clients.of("a", kind, Some("old")), None);
+        assert_eq!(clients.find("a", kind, Some("old")), None);
     }
 }

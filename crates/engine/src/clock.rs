@@ -52,21 +52,21 @@ fn millis(clock: ClockId) -> u64 {
 
 /// Waits until the monotonic clock shows `until`. The runtime's own timer runs on the same clock.
 pub async fn sleep_until(clock: &dyn Clock, until: Option<Mono>) {
-    Bell::new().until(clock, until).await;
+    MonotonicTimer::new().until(clock, until).await;
 }
 
 /// Waits for readings of the monotonic clock, of which the next one changes all the time.
-pub struct Bell {
+pub struct MonotonicTimer {
     sleep: Pin<Box<tokio::time::Sleep>>,
-    rings: Option<Mono>,
+    armed: Option<Mono>,
 }
 
-impl Bell {
+impl MonotonicTimer {
     /// One that is not set.
     pub fn new() -> Self {
-        Bell {
-            sleep: Box::pin(span_of(Duration::ZERO)),
-            rings: None,
+        MonotonicTimer {
+            sleep: Box::pin(sleep_for(Duration::ZERO)),
+            armed: None,
         }
     }
 
@@ -76,29 +76,29 @@ impl Bell {
         let Some(until) = until else {
             return std::future::pending().await;
         };
-        if self.rings.is_none_or(|rings| rings > until) {
+        if self.armed.is_none_or(|armed| armed > until) {
             let left = until.since(clock.now().mono);
             // One more, because readings are cut to whole milliseconds and an alarm must never be early.
-            self.sleep = Box::pin(span_of(Duration::from_millis(left.0 + 1)));
-            self.rings = Some(until);
+            self.sleep = Box::pin(sleep_for(Duration::from_millis(left.0 + 1)));
+            self.armed = Some(until);
         }
         self.sleep.as_mut().await;
-        self.rings = None;
+        self.armed = None;
     }
 }
 
-impl Default for Bell {
+impl Default for MonotonicTimer {
     fn default() -> Self {
-        Bell::new()
+        MonotonicTimer::new()
     }
 }
 
 /// Waits for a span of time; for back-off and for settling, never to let something happen.
 pub async fn pause(span: Duration) {
-    span_of(span).await;
+    sleep_for(span).await;
 }
 
-fn span_of(span: Duration) -> tokio::time::Sleep {
+fn sleep_for(span: Duration) -> tokio::time::Sleep {
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that waits for time"
@@ -114,29 +114,29 @@ pub fn boot_id() -> u128 {
 
 /// An alarm of the kernel's. The runtime's own stand still while the machine sleeps and know nothing
 /// of a calendar that is set.
-pub struct Alarm {
+pub struct TimerFd {
     fd: AsyncFd<OwnedFd>,
     armed: Option<Boot>,
 }
 
-impl Alarm {
+impl TimerFd {
     /// One that goes off at a reading of boot time.
     pub fn at_boot_time() -> io::Result<Self> {
         Self::new(TimerfdClockId::Boottime)
     }
 
     /// One that goes off whenever the calendar is set.
-    pub fn on_calendar_set() -> io::Result<Self> {
-        let alarm = Self::new(TimerfdClockId::Realtime)?;
-        alarm.await_calendar()?;
-        Ok(alarm)
+    pub fn on_clock_set() -> io::Result<Self> {
+        let timer = Self::new(TimerfdClockId::Realtime)?;
+        timer.arm_for_clock_set()?;
+        Ok(timer)
     }
 
     fn new(clock: TimerfdClockId) -> io::Result<Self> {
         let fd = timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
         let fd = unsafe { AsyncFd::register(fd)? };
-        Ok(Alarm { fd, armed: None })
+        Ok(TimerFd { fd, armed: None })
     }
 
     /// Waits until boot time shows `at`. Can be let go of and called again.
@@ -147,17 +147,17 @@ impl Alarm {
         if self.armed != Some(at) && self.set(at.0, TimerfdTimerFlags::ABSTIME).is_ok() {
             self.armed = Some(at);
         }
-        self.goes_off().await;
+        self.fired().await;
         self.armed = None;
     }
 
     /// Waits until the calendar is set.
-    pub async fn calendar(&mut self) {
-        self.goes_off().await;
-        let _ = self.await_calendar();
+    pub async fn clock_set(&mut self) {
+        self.fired().await;
+        let _ = self.arm_for_clock_set();
     }
 
-    async fn goes_off(&self) {
+    async fn fired(&self) {
         loop {
             let Ok(mut ready) = self.fd.readable().await else {
                 return std::future::pending().await;
@@ -171,7 +171,7 @@ impl Alarm {
         }
     }
 
-    fn await_calendar(&self) -> io::Result<()> {
+    fn arm_for_clock_set(&self) -> io::Result<()> {
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         self.set(i64::MAX.cast_unsigned() / 1_000_000, flags)
     }

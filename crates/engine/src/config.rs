@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-pub use wakers::{Secret, WakerConfig, WakesFor, WakingWay, Webhook};
+pub use wakers::{Secret, WakerConfig, WakerKind, WakesFor, Webhook};
 
 /// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,7 +295,7 @@ pub fn agent_from_env() -> String {
 }
 
 /// Whether whoever reads the terminal wants colours.
-pub fn wants_colour() -> bool {
+pub fn colour_enabled() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
 }
 

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 /// Limit of concurrent lookups.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 /// Result of a lookup: addresses, or why there are none.
 type Resolved = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
@@ -19,7 +19,7 @@ type Resolved = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 type PendingLookup = watch::Receiver<Option<Resolved>>;
 
 static LOOKUPS: LazyLock<Mutex<HashMap<String, PendingLookup>>> = LazyLock::new(Mutex::default);
-static PERMITS: Semaphore = Semaphore::const_new(AT_ONCE);
+static PERMITS: Semaphore = Semaphore::const_new(MAX_CONCURRENT);
 
 /// Connects to a host by its name or its address.
 pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -29,11 +29,11 @@ pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Addresses of a host, without a port. Dropping this future cancels no lookup: others may wait for it.
-async fn addresses(host: &str, look: fn(&str) -> Resolved) -> io::Result<Vec<SocketAddr>> {
+async fn addresses(host: &str, resolver: fn(&str) -> Resolved) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![(address, 0).into()]);
     }
-    let mut pending = lookup(host, look);
+    let mut pending = lookup(host, resolver);
     let resolved = match pending.wait_for(Option::is_some).await {
         Ok(resolved) => resolved.clone(),
         // The daemon stops.
@@ -45,7 +45,7 @@ async fn addresses(host: &str, look: fn(&str) -> Resolved) -> io::Result<Vec<Soc
 }
 
 /// Joins the lookup of this name, or starts one.
-fn lookup(host: &str, look: fn(&str) -> Resolved) -> PendingLookup {
+fn lookup(host: &str, resolver: fn(&str) -> Resolved) -> PendingLookup {
     let mut lookups = lookups();
     if let Some(pending) = lookups.get(host) {
         return pending.clone();
@@ -63,7 +63,7 @@ fn lookup(host: &str, look: fn(&str) -> Resolved) -> PendingLookup {
         let resolved = tokio::task::spawn_blocking(move || {
             // Held until the resolver returns, even if no caller waits any more.
             let _permit = permit;
-            look(&host)
+            resolver(&host)
         });
         let resolved = resolved.await.ok();
         drop(guard);
@@ -114,17 +114,17 @@ mod tests {
 
     #[test]
     fn a_name_server_that_is_silent_takes_few_threads() {
-        const THREADS: usize = AT_ONCE + 1;
+        const THREADS: usize = MAX_CONCURRENT + 1;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(THREADS)
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let name = |n: usize| format!("silent{}.invalid", n % (2 * AT_ONCE));
-            let asking: Vec<_> = (0..6 * AT_ONCE)
+            let name = |n: usize| format!("silent{}.invalid", n % (2 * MAX_CONCURRENT));
+            let asking: Vec<_> = (0..6 * MAX_CONCURRENT)
                 .map(|n| tokio::spawn(async move { addresses(&name(n), silent).await }))
                 .collect();
-            while ASKED.load(Ordering::SeqCst) < AT_ONCE {
+            while ASKED.load(Ordering::SeqCst) < MAX_CONCURRENT {
                 tokio::task::yield_now().await;
             }
             // There is room for others, and whoever needs no server asks none.
@@ -132,7 +132,7 @@ mod tests {
             assert_eq!(other.expect("a thread"), 7);
             let known = addresses("127.0.0.1", silent).await.expect("an address");
             assert_eq!(known, [SocketAddr::from(([127, 0, 0, 1], 0))]);
-            assert_eq!(ASKED.load(Ordering::SeqCst), AT_ONCE);
+            assert_eq!(ASKED.load(Ordering::SeqCst), MAX_CONCURRENT);
             *ANSWERS.0.lock().expect("no holder panics") = true;
             ANSWERS.1.notify_all();
             for (n, asked) in asking.into_iter().enumerate() {
@@ -140,9 +140,13 @@ mod tests {
                 assert_eq!(fault.to_string(), name(n));
             }
             // Each name was looked up once for all who wanted it.
-            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE);
+            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * MAX_CONCURRENT);
             let _ = addresses(&name(0), silent).await;
-            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE + 1, "and again");
+            assert_eq!(
+                ASKED.load(Ordering::SeqCst),
+                2 * MAX_CONCURRENT + 1,
+                "and again"
+            );
         });
     }
     #[test]

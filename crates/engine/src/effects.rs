@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use crate::clock::pause;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
-use crate::handle::{Handle, Launch, News, Stdin};
-use crate::keepers::{Keepers, Recalled};
+use crate::handle::{CallUpdate, Handle, Launch, Stdin};
+use crate::keepers::{Keepers, RecoveredDetails};
 use crate::published_state::{QuestionView, SessionView};
 use crate::store::{Store, StoreFault};
 use abide_session::changed_limits::ChangedLimits;
@@ -35,29 +35,29 @@ const CPU_SAMPLE: Duration = Duration::from_millis(50);
 const LAST_LINES: usize = 20;
 
 /// Calls to be told of a question once the facts beside it have been gathered.
-type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<News>>>>>;
+type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUpdate>>>>>;
 
 pub(super) struct Performer {
     handle: Handle,
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
-    details: HashMap<SessionId, Detail>,
+    details: HashMap<SessionId, SessionDetail>,
     /// Sessions of whose end somebody has heard in this turn.
-    heard: Vec<SessionId>,
-    asking: Askers,
+    delivered_endings: Vec<SessionId>,
+    subscribers: QuestionSubscribers,
 }
 
 /// What is known of a session beside what the core knows.
-struct Detail {
+struct SessionDetail {
     cwd: PathBuf,
     pty: bool,
     deadline: Option<Millis>,
     /// What is wrong with its record.
     damage: Option<Arc<str>>,
     /// It was started by this daemon.
-    fresh: bool,
+    started_here: bool,
     /// That somebody has heard of its end has been noted.
-    heard: bool,
+    ending_delivered: bool,
 }
 
 impl Performer {
@@ -67,8 +67,8 @@ impl Performer {
             store,
             keepers,
             details: HashMap::new(),
-            heard: Vec::new(),
-            asking: Askers::default(),
+            delivered_endings: Vec::new(),
+            subscribers: QuestionSubscribers::default(),
         }
     }
 
@@ -94,8 +94,8 @@ impl Performer {
         // for an answer comes before those.
         let mut changed = Vec::new();
         for effect in effects {
-            if tells_followers(&effect) {
-                self.tell_changed(&mut changed);
+            if notifies_followers(&effect) {
+                self.broadcast_changes(&mut changed);
             }
             match effect {
                 Effect::Record(_) => {}
@@ -112,10 +112,10 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
-                Effect::Force { session, end } => self.keepers.force(session, end),
+                Effect::Force { session, end } => self.keepers.end_forcibly(session, end),
                 Effect::Remove { session } => self.remove(session),
                 Effect::SetDeadline { session, deadline } => {
-                    self.deadline_moved(engine, session, deadline, now);
+                    self.deadline_changed(engine, session, deadline, now);
                     self.keepers
                         .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
@@ -125,13 +125,13 @@ impl Performer {
                     inactivity,
                     unasked_until,
                 } => {
-                    let moved = ChangedLimits {
+                    let limits = ChangedLimits {
                         idle,
                         inactivity,
                         deadline: self.details.get(&session).and_then(|of| of.deadline),
                         unasked_until,
                     };
-                    self.keepers.keep_limits(session, moved);
+                    self.keepers.write_limits(session, limits);
                 }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
@@ -139,11 +139,11 @@ impl Performer {
                 }
                 Effect::Ask { question } => self.ask(engine, question),
                 Effect::Close { question, closing } => {
-                    self.asking
+                    self.subscribers
                         .lock()
                         .expect("no holder panics")
                         .remove(&question);
-                    self.handle.published().close(question, closing);
+                    self.handle.published().close_question(question, closing);
                 }
                 // What is shown is how things are at the end of the turn: once is enough.
                 Effect::Publish { session } => {
@@ -152,32 +152,32 @@ impl Performer {
                         changed.push(session);
                     }
                 }
-                Effect::Tell { call, update } => self.tell(calls, call, update),
-                Effect::Probe { timer, until } => self.handle.prober().probe(timer, until),
-                Effect::Rest { timer } => self.handle.prober().rest(timer),
-                Effect::Unprobe { timer } => drop(self.handle.prober().forget(timer)),
-                Effect::PublishTimer { timer } => self.handle.published().timer(timer),
+                Effect::Tell { call, update } => self.send_update(calls, call, update),
+                Effect::Probe { timer, until } => self.handle.prober().start(timer, until),
+                Effect::Rest { timer } => self.handle.prober().pause(timer),
+                Effect::Unprobe { timer } => drop(self.handle.prober().remove(timer)),
+                Effect::PublishTimer { timer } => self.handle.published().timer_changed(timer),
                 Effect::Posted { agent, message } => {
-                    self.handle.published().message(agent, message)
+                    self.handle.published().message_posted(agent, message)
                 }
                 Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
         }
-        self.tell_changed(&mut changed);
-        if !self.heard.is_empty() {
+        self.broadcast_changes(&mut changed);
+        if !self.delivered_endings.is_empty() {
             // First those who wait get their answers.
             tokio::task::yield_now().await;
         }
-        for id in self.heard.drain(..) {
+        for id in self.delivered_endings.drain(..) {
             // A folder that is gone needs no mark.
             let _ = folder::mark_heard(&self.keepers.folder(id));
         }
         Ok(())
     }
 
-    fn tell_changed(&self, sessions: &mut Vec<SessionId>) {
+    fn broadcast_changes(&self, sessions: &mut Vec<SessionId>) {
         for id in sessions.drain(..) {
-            self.handle.published().changed(id);
+            self.handle.published().session_changed(id);
         }
     }
 
@@ -188,7 +188,7 @@ impl Performer {
         let mut records = Vec::new();
         for effect in effects.iter_mut() {
             if let Effect::Record(record) = effect {
-                self.add_what_was_seen(record);
+                self.add_last_observation(record);
                 records.push(record.clone());
             }
         }
@@ -196,12 +196,12 @@ impl Performer {
             return Ok(true);
         }
         effects.retain(|effect| !matches!(effect, Effect::Record(_)));
-        let seen = numbers_seen(&records);
+        let seen = seen_message_numbers(&records);
         let gone = |_| StoreFault::Broken("its writer is gone".into());
         match self.store.commit(records).await.map_err(gone)? {
             Ok(()) => {
                 for number in seen {
-                    self.handle.published().handled(number);
+                    self.handle.published().message_updated(number);
                 }
                 Ok(true)
             }
@@ -211,7 +211,7 @@ impl Performer {
             }
             // Nothing was written, so nothing is unknown either, and commands need no database.
             Err(fault @ StoreFault::Damaged(_)) => {
-                self.handle.published().storage_trouble(&format!(
+                self.handle.published().set_storage_fault(&format!(
                     "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and \
                      take over what can be read"
                 ));
@@ -222,15 +222,19 @@ impl Performer {
     }
 
     /// Where the time ran out before a condition held, the last look at it is worth remembering.
-    fn add_what_was_seen(&self, record: &mut Record) {
+    fn add_last_observation(&self, record: &mut Record) {
         if let Record::Timer(timer::Record::Ended {
             id, reason, status, ..
         }) = record
             && reason.is_none()
             && matches!(status, Status::Completed { .. })
         {
-            let saw = self.handle.prober().saw(*id).filter(|saw| !saw.is_empty());
-            *reason = saw.map(Into::into);
+            let seen = self
+                .handle
+                .prober()
+                .last_seen(*id)
+                .filter(|seen| !seen.is_empty());
+            *reason = seen.map(Into::into);
         }
     }
 
@@ -242,10 +246,10 @@ impl Performer {
         };
         let sent = calls
             .remove(&call)
-            .map(|open| open.slot.answer.send(outcome));
+            .map(|open| open.reply.outcome.send(outcome));
         // The caller is gone: messages in the answer stay unread, and an ending in it becomes a message.
         if !matches!(sent, Some(Ok(()))) {
-            self.handle.gone(call);
+            self.handle.caller_gone(call);
             if let Some(session) = ended {
                 self.handle.answer_lost(session);
             }
@@ -275,13 +279,13 @@ impl Performer {
         );
         self.details.insert(
             id,
-            Detail {
+            SessionDetail {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
                 damage: None,
-                fresh: true,
-                heard: false,
+                started_here: true,
+                ending_delivered: false,
             },
         );
         let frame = frame::Launch {
@@ -357,29 +361,31 @@ impl Performer {
             cpu_percent: 0,
             state: question,
         };
-        self.handle.published().show(Arc::new(first.clone()));
-        let (asking, handle) = (self.asking.clone(), self.handle.clone());
-        asking
+        self.handle
+            .published()
+            .add_question(Arc::new(first.clone()));
+        let (subscribers, handle) = (self.subscribers.clone(), self.handle.clone());
+        subscribers
             .lock()
             .expect("no holder panics")
             .entry(id)
             .or_default();
         tokio::spawn(async move {
             pause(CPU_SAMPLE).await;
-            let view = Arc::new(looked_again(first, meta.as_ref()));
+            let view = Arc::new(with_cpu_sample(first, meta.as_ref()));
             // Closed meanwhile: there is nothing to show any more.
-            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else {
+            let Some(calls) = subscribers.lock().expect("no holder panics").remove(&id) else {
                 return;
             };
-            handle.published().ask(view.clone());
+            handle.published().announce_question(view.clone());
             for slot in calls {
-                let _ = slot.try_send(News::Asked(view.clone()));
+                let _ = slot.try_send(CallUpdate::Asked(view.clone()));
             }
         });
     }
 
     /// A limit that counts from now is shown as it counts from the session's start.
-    fn deadline_moved(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
+    fn deadline_changed(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
         let created = engine.session(id).map(|session| session.created);
         if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
             let ran = Millis(now.wall.0.saturating_sub(created.0));
@@ -395,21 +401,21 @@ impl Performer {
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {
-            let Recalled {
+            let RecoveredDetails {
                 cwd,
                 pty,
                 deadline,
                 secrets,
                 damage,
-            } = self.keepers.recalled(id);
+            } = self.keepers.take_recovered_details(id);
             self.handle.remember_secrets(id, Arc::new(secrets));
-            Detail {
+            SessionDetail {
                 cwd,
                 pty,
                 deadline,
                 damage,
-                fresh: false,
-                heard: is_over(state) && !engine.is_unheard(id),
+                started_here: false,
+                ending_delivered: is_over(state) && !engine.is_unheard(id),
             }
         });
         self.handle.published().publish(SessionView {
@@ -422,12 +428,14 @@ impl Performer {
             deadline: detail.deadline,
             damage: detail.damage.clone(),
         });
-        if is_over(state) && !detail.heard && !engine.is_unheard(id) {
-            detail.heard = true;
-            self.heard.push(id);
+        if is_over(state) && !detail.ending_delivered && !engine.is_unheard(id) {
+            detail.ending_delivered = true;
+            self.delivered_endings.push(id);
         }
         match state.phase {
-            Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
+            Phase::Running { .. } if detail.pty => {
+                self.handle.screens().track(id, detail.started_here)
+            }
             Phase::Failed { .. } => self.keepers.forget(id),
             Phase::Starting
             | Phase::Running { .. }
@@ -436,25 +444,25 @@ impl Performer {
         }
     }
 
-    fn tell(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
+    fn send_update(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
         let Some(open) = calls.get(&call) else { return };
-        let news = match update {
-            Update::Accepted(session) => News::Accepted(session),
-            Update::Closed(question) => News::Closed(question),
+        let update = match update {
+            Update::Accepted(session) => CallUpdate::Accepted(session),
+            Update::Closed(question) => CallUpdate::Closed(question),
             Update::Asked(question) => {
-                let mut asking = self.asking.lock().expect("no holder panics");
-                if let Some(waiting) = asking.get_mut(&question) {
-                    waiting.push(open.slot.news.clone());
+                let mut subscribers = self.subscribers.lock().expect("no holder panics");
+                if let Some(waiting) = subscribers.get_mut(&question) {
+                    waiting.push(open.reply.updates.clone());
                     return;
                 }
                 let Some(view) = self.handle.published().question(question) else {
                     return;
                 };
-                News::Asked(view)
+                CallUpdate::Asked(view)
             }
         };
         // A door that does not listen to its news still gets its answer.
-        let _ = open.slot.news.try_send(news);
+        let _ = open.reply.updates.try_send(update);
     }
 }
 
@@ -463,7 +471,7 @@ fn is_over(session: &Session) -> bool {
 }
 
 /// The second look, which tells how busy the command is.
-fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
+fn with_cpu_sample(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
     let (Some(before), Some(meta)) = (first.facts, meta) else {
         return first;
     };
@@ -490,7 +498,7 @@ fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
 }
 
 /// Messages that these records say have been seen.
-fn numbers_seen(records: &[Record]) -> Vec<u64> {
+fn seen_message_numbers(records: &[Record]) -> Vec<u64> {
     let numbers = records.iter().filter_map(|record| match record {
         Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
         _ => None,
@@ -499,7 +507,7 @@ fn numbers_seen(records: &[Record]) -> Vec<u64> {
 }
 
 /// Whether whoever follows hears of it at once.
-fn tells_followers(effect: &Effect) -> bool {
+fn notifies_followers(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::Ask { .. }

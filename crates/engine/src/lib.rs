@@ -33,7 +33,8 @@ pub mod wakers;
 pub mod web;
 
 pub use handle::{
-    Attached, Handle, Input, Launch, Pending, Present, SendAgain, Stdin, Step, Watcher,
+    AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, Launch, Pending,
+    ResendRequest, Stdin, WatcherGuard,
 };
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
 pub use runtime::Runtime;

@@ -30,23 +30,23 @@ impl Candidates {
     }
 
     /// The one that ended last, where none is left.
-    pub fn last_of_none_left(&self) -> Option<&SessionView> {
+    pub fn last_ended(&self) -> Option<&SessionView> {
         self.last.as_deref().filter(|_| self.alive.is_empty())
     }
 
     /// A look at all sessions there are.
-    pub fn look_at_all(&mut self, mut all: Vec<Arc<SessionView>>) {
+    pub fn update_all(&mut self, mut all: Vec<Arc<SessionView>>) {
         self.alive
             .retain(|id| all.iter().any(|view| view.id == *id));
         all.sort_by_key(|view| ended_at(view));
         for view in all {
-            self.look_at(view);
+            self.update(view);
         }
     }
 
     /// A look at one that has changed. Any session of the agent that runs may be the one that is waited for; of
     /// those that have ended, only the ones that it had left running.
-    pub fn look_at(&mut self, view: Arc<SessionView>) {
+    pub fn update(&mut self, view: Arc<SessionView>) {
         let state = &view.state;
         if state.agent != self.agent || state.started_by.is_try() {
             return;
@@ -140,9 +140,9 @@ mod tests {
     fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
         let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
         for view in views {
-            candidates.look_at(Arc::new(view));
+            candidates.update(Arc::new(view));
         }
-        let last = candidates.last_of_none_left()?;
+        let last = candidates.last_ended()?;
         Some(last.id.0.bits())
     }
 
@@ -189,8 +189,8 @@ mod tests {
     fn of_several_the_one_that_ended_last_is_told() {
         let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
-        candidates.look_at_all(all.map(Arc::new).to_vec());
-        let last = candidates.last_of_none_left().expect("none is left");
+        candidates.update_all(all.map(Arc::new).to_vec());
+        let last = candidates.last_ended().expect("none is left");
         assert_eq!(last.id, SessionId::from_bits(1));
     }
 }

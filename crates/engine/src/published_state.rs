@@ -70,7 +70,7 @@ impl SessionView {
     }
 
     /// Whether the leader still runs (or is about to).
-    pub fn runs(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         matches!(self.state.phase, Phase::Starting | Phase::Running { .. })
     }
 
@@ -121,7 +121,7 @@ pub enum Change {
     /// A message waits for its agent.
     Message(Agent, MessageId),
     /// Look the message with this number up again: it was seen, or its agent was woken for it.
-    Handled(u64),
+    MessageUpdated(u64),
 }
 
 /// How far a follower may fall behind before it has to look everything up again.
@@ -205,7 +205,7 @@ impl PublishedState {
     }
 
     /// Tells whoever follows that a session was published or forgotten.
-    pub(super) fn changed(&self, id: SessionId) {
+    pub(super) fn session_changed(&self, id: SessionId) {
         let _ = self.changes.send(Change::Session(id));
     }
 
@@ -224,7 +224,7 @@ impl PublishedState {
     }
 
     /// Shows an open question in lists.
-    pub(super) fn show(&self, view: Arc<QuestionView>) {
+    pub(super) fn add_question(&self, view: Arc<QuestionView>) {
         self.questions
             .write()
             .expect("no holder panics")
@@ -232,13 +232,13 @@ impl PublishedState {
     }
 
     /// Shows it and tells everybody who follows.
-    pub(super) fn ask(&self, view: Arc<QuestionView>) {
-        self.show(view.clone());
+    pub(super) fn announce_question(&self, view: Arc<QuestionView>) {
+        self.add_question(view.clone());
         let _ = self.changes.send(Change::Asked(view));
         self.questions_changed.send_replace(());
     }
 
-    pub(super) fn close(&self, id: QuestionId, closing: Closing) {
+    pub(super) fn close_question(&self, id: QuestionId, closing: Closing) {
         self.questions
             .write()
             .expect("no holder panics")
@@ -264,7 +264,7 @@ impl PublishedState {
 
     /// Something is wrong with the database. It is said once in the log, and to everybody who asks how the daemon
     /// is.
-    pub(super) fn storage_trouble(&self, sentence: &str) {
+    pub(super) fn set_storage_fault(&self, sentence: &str) {
         let mut known = self.storage.lock().expect("no holder panics");
         if known.as_deref() != Some(sentence) {
             tracing::error!("{sentence}");
@@ -273,20 +273,20 @@ impl PublishedState {
     }
 
     /// What is wrong with the database.
-    pub fn storage(&self) -> Option<Arc<str>> {
+    pub fn storage_fault(&self) -> Option<Arc<str>> {
         self.storage.lock().expect("no holder panics").clone()
     }
 
-    pub(super) fn timer(&self, id: TimerId) {
+    pub(super) fn timer_changed(&self, id: TimerId) {
         let _ = self.changes.send(Change::Timer(id));
     }
 
-    pub(super) fn message(&self, agent: Agent, id: MessageId) {
+    pub(super) fn message_posted(&self, agent: Agent, id: MessageId) {
         let _ = self.changes.send(Change::Message(agent, id));
     }
 
     /// Something has become of a message.
-    pub fn handled(&self, number: u64) {
-        let _ = self.changes.send(Change::Handled(number));
+    pub fn message_updated(&self, number: u64) {
+        let _ = self.changes.send(Change::MessageUpdated(number));
     }
 }

@@ -14,8 +14,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, boot_id};
 use crate::config::{Config, Paths};
-use crate::event_loop::{Seams, drive};
-use crate::handle::{Handle, Means};
+use crate::event_loop::{LoopParts, run};
+use crate::handle::{Handle, HandleParts};
 use crate::keepers::Keepers;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
@@ -26,13 +26,13 @@ use crate::{entropy, retention, wakers};
 /// Things that may wait to be stepped through.
 const INBOX: usize = 4_096;
 /// Messages that may wait to be sent again.
-const AGAIN: usize = 64;
+const RESEND_QUEUE: usize = 64;
 
 /// The engine without doors: what the daemon serves, and what a program can hold within itself.
 pub struct Runtime {
     /// The way to call it.
     pub handle: Handle,
-    driving: tokio::task::JoinHandle<Result<(), StoreFault>>,
+    event_loop: tokio::task::JoinHandle<Result<(), StoreFault>>,
     recovered: Option<oneshot::Receiver<()>>,
 }
 
@@ -44,50 +44,50 @@ impl Runtime {
         // Made by us first, so that the database and what it keeps beside it are closed to others. Where it
         // cannot be made, it cannot be opened either.
         let _ = private_file::open(&paths.database());
-        let (opened, trouble) = open_database(paths)?;
+        let (opened, fault) = open_database(paths)?;
         let Opened {
             store,
-            past,
+            reader,
             questions,
-            kept,
+            state,
             conditions,
         } = opened;
-        let (events, happened) = mpsc::channel(INBOX);
+        let (events, event_queue) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
         let web = Arc::new(Web::new(config.ca_file.clone()));
         let prober = Prober::new(events.clone(), web.clone());
         for (timer, until) in conditions {
-            prober.know(timer, until);
+            prober.register(timer, until);
         }
         let pool = match Accelerator::KeeperPool.is_on() {
             true => config.idle_keepers,
             false => 0,
         };
         let keepers = Keepers::new(paths.sessions(), program, pool, events);
-        let (again, wanted_again) = mpsc::channel(AGAIN);
-        let means = Means {
+        let (resend, resend_requests) = mpsc::channel(RESEND_QUEUE);
+        let parts = HandleParts {
             keepers: keepers.clone(),
-            clients: Clients::new(past.clients().unwrap_or_default()),
-            past,
+            clients: Clients::new(reader.clients().unwrap_or_default()),
+            store_reader: reader,
             prober,
             store: store.clone(),
-            again,
+            resend,
         };
-        let handle = Handle::new(inbox, means, config);
-        if let Some(trouble) = trouble {
-            handle.published().storage_trouble(&trouble);
+        let handle = Handle::new(inbox, parts, config);
+        if let Some(fault) = fault {
+            handle.published().set_storage_fault(&fault);
         }
         handle
             .prober()
-            .show_sessions(Arc::new(SessionAccess(handle.clone())));
+            .set_sessions(Arc::new(SessionAccess(handle.clone())));
         let found = keepers.recover();
-        let unheard: Vec<Event> = found
+        let undelivered: Vec<Event> = found
             .iter()
             .filter(|found| {
                 let phase = &found.session.phase;
                 matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
             })
-            .filter(|found| !found.heard)
+            .filter(|found| !found.ending_delivered)
             .map(|found| Event::Unheard { session: found.id })
             .collect();
         let mut recovered: Vec<Event> = found
@@ -105,44 +105,44 @@ impl Runtime {
         );
         let agents = handle.clients().agents();
         recovered.extend(agents.iter().map(|agent| handle.resumable(agent)));
-        recovered.push(Event::StateLoaded(Box::new(kept)));
+        recovered.push(Event::StateLoaded(Box::new(state)));
         recovered.push(Event::Recovered);
-        recovered.extend(unheard);
-        keepers.warm_up();
-        tokio::spawn(wakers::keep_awake(
+        recovered.extend(undelivered);
+        keepers.fill_pool();
+        tokio::spawn(wakers::run(
             handle.clone(),
             clock.clone(),
             web,
-            wanted_again,
+            resend_requests,
         ));
         let engine = Engine::new(entropy::bits());
-        let (ready, all_is_seen) = oneshot::channel();
+        let (ready, recovered_published) = oneshot::channel();
         let (tell, is_ready) = oneshot::channel();
-        let tidying = retention::keep_tidy(handle.clone(), clock.clone(), store.clone());
+        let retention = retention::run(handle.clone(), clock.clone(), store.clone());
         tokio::spawn(async move {
             // Nothing of the past can be chosen from before all of it can be seen.
-            if all_is_seen.await.is_ok() {
+            if recovered_published.await.is_ok() {
                 let _ = tell.send(());
-                tidying.await;
+                retention.await;
             }
         });
-        let seams = Seams {
+        let parts = LoopParts {
             clock,
             store,
             keepers,
             ready,
         };
-        let driving = tokio::spawn(drive(
+        let event_loop = tokio::spawn(run(
             engine,
             recovered,
             calls,
-            happened,
+            event_queue,
             handle.clone(),
-            seams,
+            parts,
         ));
         Ok(Runtime {
             handle,
-            driving,
+            event_loop,
             recovered: Some(is_ready),
         })
     }
@@ -158,8 +158,8 @@ impl Runtime {
 
     /// Until somebody stops it.
     pub async fn stopped(self) -> anyhow::Result<()> {
-        let driven = self.driving.await;
-        self.handle.keepers().leave();
+        let driven = self.event_loop.await;
+        self.handle.keepers().disconnect_all();
         match driven {
             Ok(ended) => Ok(ended?),
             Err(e) => Err(e).context("the loop has failed"),
@@ -168,15 +168,15 @@ impl Runtime {
 }
 
 /// The longest path, in bytes, that a database can have with what is written beside it.
-const LONGEST_DATABASE: usize = 500;
+const MAX_DATABASE_PATH: usize = 500;
 
 /// Opens the database, and says what is wrong with it where the daemon can go on all the same.
 fn open_database(paths: &Paths) -> anyhow::Result<(Opened, Option<String>)> {
     let path = paths.database();
     let length = path.as_os_str().len();
-    if length > LONGEST_DATABASE {
+    if length > MAX_DATABASE_PATH {
         bail!(
-            "the path of the database has {length} bytes, and at most {LONGEST_DATABASE} can be opened; \
+            "the path of the database has {length} bytes, and at most {MAX_DATABASE_PATH} can be opened; \
              choose a folder with a shorter path by ABIDE_DIR"
         );
     }

@@ -15,7 +15,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 use abide_session::log::{Log, Piece};
 
 /// Bytes searched at once. A line longer than this is searched in parts.
-const BLOCK: usize = 256 << 10;
+const BLOCK_SIZE: usize = 256 << 10;
 /// Memory that a compiled pattern may take.
 const PATTERN_SIZE: usize = 1 << 20;
 /// Depth of nesting in a pattern.
@@ -23,7 +23,7 @@ const PATTERN_DEPTH: u32 = 64;
 /// Longest pattern, in bytes.
 const PATTERN_LENGTH: usize = 4 << 10;
 /// Most bytes of a line that are shown, around its match.
-const SHOWN: usize = 1_000;
+const MAX_LINE_BYTES: usize = 1_000;
 
 /// A pattern that can be searched for.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ impl Pattern {
     }
 
     /// Whether a text holds a match.
-    pub fn is_in(&self, text: &[u8]) -> bool {
+    pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
 }
@@ -115,7 +115,7 @@ pub struct Search {
     /// Lines to bring before and after each match.
     pub context: usize,
     /// Most matching lines to bring; further ones are counted.
-    pub most: usize,
+    pub max_lines: usize,
     /// Only lines after the one of this number are looked for.
     pub after: u64,
 }
@@ -135,7 +135,7 @@ pub struct Line {
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Finds {
+pub struct SearchResult {
     /// In order.
     pub lines: Vec<Line>,
     /// All lines that match, those included that were not brought.
@@ -151,21 +151,25 @@ pub struct Finds {
 }
 
 /// Searches a log. `stop` is asked now and then whether to go on.
-pub fn search(log: &Log, search: &Search, mut stop: impl FnMut() -> bool) -> io::Result<Finds> {
-    let mut seeker = Seeker::new(search);
+pub fn search(
+    log: &Log,
+    search: &Search,
+    mut stop: impl FnMut() -> bool,
+) -> io::Result<SearchResult> {
+    let mut searcher = Searcher::new(search);
     let mut pieces = log.pieces(0, None);
     while let Some(piece) = pieces.next_within(usize::MAX)? {
         match piece {
             Piece::Chunk(chunk) => {
-                if seeker.feed(&chunk.bytes) && seeker.number > search.after && stop() {
-                    seeker.finds.stopped = true;
+                if searcher.feed(&chunk.bytes) && searcher.number > search.after && stop() {
+                    searcher.result.stopped = true;
                     break;
                 }
             }
-            Piece::Gap { from, to } => seeker.gap(to - from),
+            Piece::Gap { from, to } => searcher.gap(to - from),
         }
     }
-    Ok(seeker.finish())
+    Ok(searcher.finish())
 }
 
 /// Which part of a line comes next.
@@ -180,11 +184,11 @@ enum Part {
 }
 
 /// Takes a log in, chunk by chunk.
-pub struct Seeker<'a> {
+pub struct Searcher<'a> {
     search: &'a Search,
     buffer: Vec<u8>,
     clean: Vec<u8>,
-    finds: Finds,
+    result: SearchResult,
     /// The number of the line at the start of the buffer.
     number: u64,
     /// That line has begun in an earlier block.
@@ -195,14 +199,14 @@ pub struct Seeker<'a> {
     after: usize,
 }
 
-impl<'a> Seeker<'a> {
+impl<'a> Searcher<'a> {
     /// Nothing searched yet.
     pub fn new(search: &'a Search) -> Self {
-        Seeker {
+        Searcher {
             search,
-            buffer: Vec::with_capacity(BLOCK),
+            buffer: Vec::with_capacity(BLOCK_SIZE),
             clean: Vec::new(),
-            finds: Finds::default(),
+            result: SearchResult::default(),
             number: 1,
             part: Part::First,
             before: VecDeque::new(),
@@ -212,9 +216,9 @@ impl<'a> Seeker<'a> {
 
     /// Takes more of the log; says whether a block was searched.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
-        self.finds.searched += bytes.len() as u64;
+        self.result.searched += bytes.len() as u64;
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() < BLOCK {
+        if self.buffer.len() < BLOCK_SIZE {
             return false;
         }
         let end = memrchr(b'\n', &self.buffer).map_or(self.buffer.len(), |at| at + 1);
@@ -224,7 +228,7 @@ impl<'a> Seeker<'a> {
 
     /// Bytes are missing here: what came before is a line of its own.
     pub fn gap(&mut self, bytes: u64) {
-        self.finds.missing += bytes;
+        self.result.missing += bytes;
         if !self.buffer.is_empty() {
             self.buffer.push(b'\n');
         }
@@ -232,10 +236,10 @@ impl<'a> Seeker<'a> {
     }
 
     /// The end of the log.
-    pub fn finish(mut self) -> Finds {
+    pub fn finish(mut self) -> SearchResult {
         self.block(self.buffer.len());
-        self.finds.total = self.number - 1 + u64::from(self.part != Part::First);
-        self.finds
+        self.result.total = self.number - 1 + u64::from(self.part != Part::First);
+        self.result
     }
 
     /// Searches the first `end` bytes of the buffer.
@@ -265,7 +269,7 @@ impl<'a> Seeker<'a> {
                 break;
             };
             let start = memrchr(b'\n', &block[at..found]).map_or(at, |newline| at + newline + 1);
-            self.pass(&block[at..start]);
+            self.unmatched_lines(&block[at..start]);
             let end =
                 memchr(b'\n', &block[start..]).map_or(block.len(), |length| start + length + 1);
             let line = &block[start..end];
@@ -275,13 +279,13 @@ impl<'a> Seeker<'a> {
                 self.advance(line, Part::Found);
             } else {
                 // It matched only in its surroundings.
-                self.passed_line(text);
+                self.context_line(text);
                 self.advance(line, Part::More);
             }
             at = end;
         }
         if at < block.len() {
-            self.pass(&block[at..]);
+            self.unmatched_lines(&block[at..]);
         }
     }
 
@@ -310,25 +314,27 @@ impl<'a> Seeker<'a> {
         if self.part == Part::Found || self.number <= self.search.after {
             return;
         }
-        self.finds.matches += 1;
-        if self.finds.matches > self.search.most as u64 {
+        self.result.matches += 1;
+        if self.result.matches > self.search.max_lines as u64 {
             self.before.clear();
             self.after = 0;
             return;
         }
-        self.finds.lines.extend(self.before.drain(..));
-        self.finds.lines.push(shown(self.number, true, text, place));
+        self.result.lines.extend(self.before.drain(..));
+        self.result
+            .lines
+            .push(shown(self.number, true, text, place));
         self.after = self.search.context;
     }
 
     /// A line that does not match but may be context.
-    fn passed_line(&mut self, text: &[u8]) {
+    fn context_line(&mut self, text: &[u8]) {
         if self.part != Part::First || self.search.context == 0 {
             return;
         }
         if self.after > 0 {
             self.after -= 1;
-            self.finds.lines.push(shown(self.number, false, text, 0));
+            self.result.lines.push(shown(self.number, false, text, 0));
         } else {
             if self.before.len() == self.search.context {
                 self.before.pop_front();
@@ -338,15 +344,15 @@ impl<'a> Seeker<'a> {
     }
 
     /// Lines that do not match. Only those are looked at that are context.
-    fn pass(&mut self, lines: &[u8]) {
-        if self.search.context == 0 || self.finds.matches > self.search.most as u64 {
+    fn unmatched_lines(&mut self, lines: &[u8]) {
+        if self.search.context == 0 || self.result.matches > self.search.max_lines as u64 {
             self.skip(lines);
             return;
         }
         let mut rest = lines;
         while self.after > 0 && !rest.is_empty() {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            self.passed_line(without_end(&rest[..end]));
+            self.context_line(without_end(&rest[..end]));
             self.advance(&rest[..end], Part::More);
             rest = &rest[end..];
         }
@@ -361,7 +367,7 @@ impl<'a> Seeker<'a> {
         let mut rest = &rest[kept..];
         while !rest.is_empty() {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            self.passed_line(without_end(&rest[..end]));
+            self.context_line(without_end(&rest[..end]));
             self.advance(&rest[..end], Part::More);
             rest = &rest[end..];
         }
@@ -398,13 +404,13 @@ fn without_end(line: &[u8]) -> &[u8] {
 }
 
 fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
-    let (from, to) = if text.len() <= SHOWN {
+    let (from, to) = if text.len() <= MAX_LINE_BYTES {
         (0, text.len())
     } else {
-        let from = place.saturating_sub(SHOWN / 4);
-        let to = (from + SHOWN).min(text.len());
+        let from = place.saturating_sub(MAX_LINE_BYTES / 4);
+        let to = (from + MAX_LINE_BYTES).min(text.len());
         (
-            char_start(text, to.saturating_sub(SHOWN)),
+            char_start(text, to.saturating_sub(MAX_LINE_BYTES)),
             char_start(text, to),
         )
     };
@@ -429,23 +435,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn find(pattern: &str, context: usize, chunks: &[&[u8]]) -> Finds {
+    fn find(pattern: &str, context: usize, chunks: &[&[u8]]) -> SearchResult {
         let search = Search {
             pattern: Pattern::new(pattern).unwrap(),
             context,
-            most: 1_000,
+            max_lines: 1_000,
             after: 0,
         };
-        let mut seeker = Seeker::new(&search);
+        let mut searcher = Searcher::new(&search);
         for chunk in chunks {
-            seeker.feed(chunk);
+            searcher.feed(chunk);
         }
-        seeker.finish()
+        searcher.finish()
     }
 
-    fn brief(finds: &Finds) -> Vec<String> {
+    fn summary(result: &SearchResult) -> Vec<String> {
         let sign = |line: &Line| if line.matches { ':' } else { '-' };
-        finds
+        result
             .lines
             .iter()
             .map(|line| {
@@ -462,8 +468,8 @@ mod tests {
     #[test]
     fn lines_are_found_with_their_numbers_and_surroundings() {
         let log = b"one\r\ntwo\r\n\x1b[31mthree\x1b[0m\r\nfour\r\nfive\r\nthree again\nlast";
-        assert_eq!(brief(&find("^three$", 0, &[log])), ["3:three"]);
-        let finds = find("three", 1, &[log]);
+        assert_eq!(summary(&find("^three$", 0, &[log])), ["3:three"]);
+        let result = find("three", 1, &[log]);
         let wanted = [
             "2-two",
             "3:three",
@@ -472,18 +478,18 @@ mod tests {
             "6:three again",
             "7-last",
         ];
-        assert_eq!(brief(&finds), wanted);
-        assert_eq!((finds.matches, finds.total), (2, 7));
-        assert_eq!(brief(&find("last", 0, &[log])), ["7:last"]);
-        assert_eq!(brief(&find("^$", 0, &[b"a\n\nb\n"])), ["2:"]);
+        assert_eq!(summary(&result), wanted);
+        assert_eq!((result.matches, result.total), (2, 7));
+        assert_eq!(summary(&find("last", 0, &[log])), ["7:last"]);
+        assert_eq!(summary(&find("^$", 0, &[b"a\n\nb\n"])), ["2:"]);
         assert_eq!(find("nothing like it", 3, &[log]).lines, []);
     }
 
     #[test]
     fn a_match_never_reaches_beyond_its_line() {
         let log = b"a\nb\nab\n";
-        assert_eq!(brief(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
-        assert_eq!(brief(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
+        assert_eq!(summary(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
+        assert_eq!(summary(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
         assert_eq!(find("[^x]+", 0, &[log]).matches, 3);
     }
 
@@ -492,13 +498,13 @@ mod tests {
         let search = Search {
             pattern: Pattern::new("x").unwrap(),
             context: 1,
-            most: 2,
+            max_lines: 2,
             after: 0,
         };
-        let mut seeker = Seeker::new(&search);
-        seeker.feed(&b"x\n".repeat(1_000));
-        let finds = seeker.finish();
-        assert_eq!((finds.lines.len(), finds.matches), (2, 1_000));
+        let mut searcher = Searcher::new(&search);
+        searcher.feed(&b"x\n".repeat(1_000));
+        let result = searcher.finish();
+        assert_eq!((result.lines.len(), result.matches), (2, 1_000));
     }
 
     #[test]
@@ -506,30 +512,35 @@ mod tests {
         let search = Search {
             pattern: Pattern::new("x").unwrap(),
             context: 0,
-            most: 2,
+            max_lines: 2,
             after: 3,
         };
-        let mut seeker = Seeker::new(&search);
-        seeker.feed(&b"x\n".repeat(6));
-        let finds = seeker.finish();
-        assert_eq!(brief(&finds), ["4:x", "5:x"]);
-        assert_eq!((finds.matches, finds.total), (3, 6));
+        let mut searcher = Searcher::new(&search);
+        searcher.feed(&b"x\n".repeat(6));
+        let result = searcher.finish();
+        assert_eq!(summary(&result), ["4:x", "5:x"]);
+        assert_eq!((result.matches, result.total), (3, 6));
     }
 
     #[test]
     fn a_line_longer_than_any_block_is_brought_once_and_short() {
-        let mut log = b"x".repeat(3 * BLOCK);
+        let mut log = b"x".repeat(3 * BLOCK_SIZE);
         log.extend_from_slice(b"needle");
-        log.extend(b"y".repeat(2 * BLOCK));
+        log.extend(b"y".repeat(2 * BLOCK_SIZE));
         log.extend_from_slice(b"needle\nnext needle\n");
         let chunks: Vec<&[u8]> = log.chunks(10_000).collect();
-        let finds = find("needle", 0, &chunks);
-        assert_eq!(finds.matches, 2);
-        assert_eq!(finds.total, 2);
-        assert_eq!(finds.lines[0].number, 1);
-        assert!(finds.lines[0].text.len() <= SHOWN);
-        assert!(finds.lines[0].text.windows(6).any(|part| part == b"needle"));
-        assert_eq!(finds.lines[1].number, 2);
+        let result = find("needle", 0, &chunks);
+        assert_eq!(result.matches, 2);
+        assert_eq!(result.total, 2);
+        assert_eq!(result.lines[0].number, 1);
+        assert!(result.lines[0].text.len() <= MAX_LINE_BYTES);
+        assert!(
+            result.lines[0]
+                .text
+                .windows(6)
+                .any(|part| part == b"needle")
+        );
+        assert_eq!(result.lines[1].number, 2);
     }
 
     #[test]
@@ -554,7 +565,7 @@ mod tests {
         ) {
             let log = lines.join("\n").into_bytes();
             let chunks: Vec<&[u8]> = log.chunks(cut).collect();
-            let finds = find(pattern, context, &chunks);
+            let result = find(pattern, context, &chunks);
             let whole = Pattern::new(pattern).unwrap();
             let mut clean = Vec::new();
             tokenizer::strip_escapes(&log, &mut clean);
@@ -562,16 +573,16 @@ mod tests {
             if clean.is_empty() || clean.ends_with(b"\n") {
                 all.pop();
             }
-            let hits: Vec<usize> = (0..all.len()).filter(|at| whole.is_in(all[*at])).collect();
+            let hits: Vec<usize> = (0..all.len()).filter(|at| whole.matches(all[*at])).collect();
             let near = |at: &usize| hits.iter().any(|hit| hit.abs_diff(*at) <= context);
             let wanted: Vec<(u64, bool, &[u8])> = (0..all.len())
                 .filter(near)
                 .map(|at| (at as u64 + 1, hits.contains(&at), all[at]))
                 .collect();
             let got: Vec<(u64, bool, &[u8])> =
-                finds.lines.iter().map(|line| (line.number, line.matches, &line.text[..])).collect();
+                result.lines.iter().map(|line| (line.number, line.matches, &line.text[..])).collect();
             prop_assert_eq!(got, wanted);
-            prop_assert_eq!(finds.total, all.len() as u64);
+            prop_assert_eq!(result.total, all.len() as u64);
         }
     }
 }

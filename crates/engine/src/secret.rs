@@ -9,12 +9,12 @@ use super::entropy;
 pub use abide_session::private_file::write;
 
 /// Bytes in a token; twice as many digits are written.
-const TOKEN: usize = 32;
+const TOKEN_BYTES: usize = 32;
 
 /// The token in the file at `path`, made where there is none. One that others could have read, or
 /// that is none of ours, is replaced.
 pub fn token(path: &Path) -> io::Result<String> {
-    match kept(path) {
+    match read_token(path) {
         Ok(Some(token)) => return Ok(token),
         Ok(None) => tracing::warn!(
             "{} could be read by others or held no token; it holds a new one now",
@@ -23,25 +23,25 @@ pub fn token(path: &Path) -> io::Result<String> {
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
         Err(fault) => return Err(fault),
     }
-    let token = random::<TOKEN>();
+    let token = random_hex::<TOKEN_BYTES>();
     write(path, &token)?;
     Ok(token)
 }
 
 /// So many random bytes, as digits.
-pub fn random<const BYTES: usize>() -> String {
+pub fn random_hex<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     entropy::fill(&mut bytes);
-    digits(&bytes)
+    hex(&bytes)
 }
 
 /// Bytes as digits.
-pub fn digits(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares in a time that says nothing about where the two differ.
-pub fn same(left: &[u8], right: &[u8]) -> bool {
+pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     let differ = left.iter().zip(right).fold(0, |differ, (left, right)| {
         std::hint::black_box(differ | (left ^ right))
     });
@@ -57,19 +57,19 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     ours.then(|| std::fs::read(path)).transpose()
 }
 
-fn kept(path: &Path) -> io::Result<Option<String>> {
+fn read_token(path: &Path) -> io::Result<Option<String>> {
     let Some(text) = read(path)? else {
         return Ok(None);
     };
     let text = text.trim_ascii();
-    let whole = text.len() == 2 * TOKEN && text.iter().all(u8::is_ascii_hexdigit);
+    let whole = text.len() == 2 * TOKEN_BYTES && text.iter().all(u8::is_ascii_hexdigit);
     Ok(whole.then(|| String::from_utf8_lossy(text).into_owned()))
 }
 
 /// Lets nobody but root look into the memory of this process, alive or as a dump after a crash: the
 /// variables of commands pass through it, and a command runs as the same user. What it starts can be looked
 /// into as ever.
-pub fn keep_memory() {
+pub fn set_not_dumpable() {
     let wanted = rustix::process::DumpableBehavior::NotDumpable;
     if let Err(fault) = rustix::process::set_dumpable_behavior(wanted) {
         tracing::warn!("the memory of this process can be looked into: {fault}");

@@ -29,11 +29,11 @@ pub fn socket_owner(theirs: SocketAddr, ours: SocketAddr) -> SocketOwner {
     let Some(inode) = socket(net, theirs, ours, owner) else {
         return SocketOwner::None;
     };
-    let seen = having_open(proc, inode);
+    let seen = processes_with_socket(proc, inode);
     if !seen.is_empty() {
         return SocketOwner::Seen(seen);
     }
-    let closed = closed_to_us(proc, owner);
+    let closed = unreadable_processes(proc, owner);
     // An end that was closed while we looked was perhaps held by one of those that we could see.
     match socket(net, theirs, ours, owner) {
         Some(still) if still == inode && !closed.is_empty() => SocketOwner::Hidden(closed),
@@ -71,10 +71,14 @@ pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
 fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u64> {
     let mut tables = Vec::new();
     if from.is_ipv4() {
-        tables.push(("tcp", key(from), key(to)));
+        tables.push(("tcp", table_address(from), table_address(to)));
     }
     // A socket made for both families is in the table of the newer one, whatever it speaks.
-    tables.push(("tcp6", key(mapped(from)), key(mapped(to))));
+    tables.push((
+        "tcp6",
+        table_address(to_ipv6(from)),
+        table_address(to_ipv6(to)),
+    ));
     tables.into_iter().find_map(|(table, from, to)| {
         let rows = std::fs::read_to_string(net.join(table)).ok()?;
         rows.lines().find_map(|row| {
@@ -89,7 +93,7 @@ fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u6
     })
 }
 
-fn mapped(address: SocketAddr) -> SocketAddr {
+fn to_ipv6(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),
         IpAddr::V6(_) => address,
@@ -97,7 +101,7 @@ fn mapped(address: SocketAddr) -> SocketAddr {
 }
 
 /// An address as the kernel's tables print it: words of the machine's own byte order.
-fn key(address: SocketAddr) -> String {
+fn table_address(address: SocketAddr) -> String {
     let words = |octets: &[u8]| -> String {
         octets
             .chunks_exact(4)
@@ -115,14 +119,14 @@ fn key(address: SocketAddr) -> String {
 }
 
 /// The processes under `proc` that have this socket open, as far as they can be looked at.
-fn having_open(proc: &Path, inode: u64) -> Vec<i32> {
+fn processes_with_socket(proc: &Path, inode: u64) -> Vec<i32> {
     let mut all = processes(proc);
-    all.retain(|pid| has_open(proc, *pid, inode));
+    all.retain(|pid| has_socket_open(proc, *pid, inode));
     all
 }
 
 /// True if a process has this socket open, as far as its descriptors can be read.
-pub fn has_open(proc: &Path, pid: i32, inode: u64) -> bool {
+pub fn has_socket_open(proc: &Path, pid: i32, inode: u64) -> bool {
     let Ok(open) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
         return false;
     };
@@ -133,7 +137,7 @@ pub fn has_open(proc: &Path, pid: i32, inode: u64) -> bool {
 }
 
 /// The processes of `owner` under `proc` that do not show what they have open.
-fn closed_to_us(proc: &Path, owner: u32) -> Vec<i32> {
+fn unreadable_processes(proc: &Path, owner: u32) -> Vec<i32> {
     let closed = |pid: &i32| {
         let open = std::fs::read_dir(proc.join(pid.to_string()).join("fd"));
         open.is_err_and(|fault| fault.kind() != ErrorKind::NotFound)
@@ -213,14 +217,14 @@ mod tests {
         std::fs::write(process("6", 8), "").unwrap();
         std::fs::create_dir(process("8", 7)).unwrap();
         process("9", 7);
-        assert_eq!(closed_to_us(proc.path(), 7), [5]);
+        assert_eq!(unreadable_processes(proc.path(), 7), [5]);
     }
 
     #[test]
     fn both_families_are_looked_through() {
         let net = tempfile::tempdir().unwrap();
-        let key4 = key("127.0.0.1:256".parse().unwrap());
-        let key6 = key("[::ffff:127.0.0.1]:256".parse().unwrap());
+        let key4 = table_address("127.0.0.1:256".parse().unwrap());
+        let key6 = table_address("[::ffff:127.0.0.1]:256".parse().unwrap());
         assert_eq!(key4.len(), 13);
         assert!(key4.ends_with(":0100"), "{key4}");
         let row = |key: &str, inode: u64| {

@@ -1,12 +1,12 @@
 //! The database: what must survive and is not in a session's own folder. One writer, one
 //! transaction a turn, synced before anybody is told.
 
-mod deliver;
-mod journal;
-mod list;
+mod checkpoint;
+mod damage;
+mod deliveries;
 mod read;
-mod rescue;
 mod schema;
+mod timer_list;
 mod wal;
 mod write;
 mod writer;
@@ -24,11 +24,11 @@ use abide_core::{Question, QuestionId, Record, TimerId};
 use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
-pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
-use journal::Copier;
-pub use list::{Day, Ended, MessageCounts, Order, TimerPage, TimersWanted};
-pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
-pub use rescue::{check, journal_is_damaged, open, set_aside};
+use checkpoint::Checkpointer;
+pub use damage::{check, damaged_copies, journal_is_damaged, open};
+pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
+pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
+pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
 use writer::Writer;
 
@@ -38,10 +38,10 @@ pub trait Store: Send + Sync {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
     /// Notes something about wakers.
-    fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>>;
+    fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
     /// Removes a limited number of ended timers and seen messages from before `ms`; says how many.
-    fn tidy(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
+    fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
 }
 
 /// The database failed. Nothing of what was to be written is there.
@@ -99,36 +99,36 @@ impl From<rusqlite::Error> for StoreFault {
 /// SQLite with a thread of its own, which does whatever may take long.
 pub struct Sqlite {
     writer: Arc<Writer>,
-    copier: Arc<Copier>,
+    checkpointer: Arc<Checkpointer>,
     jobs: std_mpsc::SyncSender<Job>,
     /// How many notes are among them.
-    notes: Arc<AtomicUsize>,
+    waker_records: Arc<AtomicUsize>,
 }
 
 enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
-    Note(Note, oneshot::Sender<Result<(), StoreFault>>),
-    Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
+    WakerRecord(WakerRecord, oneshot::Sender<Result<(), StoreFault>>),
+    Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
 /// Notes that may be queued for the writer: of many clients that come at once, each is one.
-const NOTES: usize = 1_024;
+const MAX_WAKER_RECORDS: usize = 1_024;
 /// What may be queued in all. The loop awaits each turn, and so does who tidies: however many notes wait,
 /// there is room for these.
-const QUEUE: usize = NOTES + 2;
+const MAX_JOBS: usize = MAX_WAKER_RECORDS + 2;
 /// How long another program may hold the database before that is a failure.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a database holds that is not over yet.
 pub struct Opened {
     /// The way to write.
     pub store: Arc<dyn Store>,
     /// The way to read what is over, and all texts.
-    pub past: Past,
+    pub reader: StoreReader,
     /// Questions that are open.
     pub questions: Vec<(QuestionId, Question)>,
     /// Timers and messages.
-    pub kept: StoredState,
+    pub state: StoredState,
     /// What the timers wait for.
     pub conditions: Vec<(TimerId, Until)>,
 }
@@ -140,48 +140,54 @@ impl Sqlite {
         schema::migrate(&mut db)?;
         let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
         let questions = read::open_questions(&db)?;
-        let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
-        let past = Past::new(connect(path)?, connect(path)?, shuffle);
+        let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
+        let reader = StoreReader::new(connect(path)?, connect(path)?, shuffle);
         let writer = Arc::new(Writer::new(db)?);
-        let copier = Arc::new(Copier::start(connect(path)?, writer.clone())?);
-        let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
-        let notes = Arc::new(AtomicUsize::new(0));
-        let (serving, asking, noted) = (writer.clone(), copier.clone(), notes.clone());
+        let checkpointer = Arc::new(Checkpointer::start(connect(path)?, writer.clone())?);
+        let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
+        let waker_records = Arc::new(AtomicUsize::new(0));
+        let (serving, asking, queued_records) =
+            (writer.clone(), checkpointer.clone(), waker_records.clone());
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&serving, &asking, &queue, &noted))
+            .spawn(move || serve(&serving, &asking, &queue, &queued_records))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         let store = Sqlite {
             writer,
-            copier,
+            checkpointer,
             jobs,
-            notes,
+            waker_records,
         };
         Ok(Opened {
             store: Arc::new(store),
-            past,
+            reader,
             questions,
-            kept,
+            state,
             conditions,
         })
     }
 }
 
-fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>, notes: &AtomicUsize) {
+fn serve(
+    writer: &Writer,
+    checkpointer: &Checkpointer,
+    queue: &std_mpsc::Receiver<Job>,
+    waker_records: &AtomicUsize,
+) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(writer.commit(&records))),
-            Job::Note(note, done) => {
-                notes.fetch_sub(1, Ordering::Relaxed);
-                drop(done.send(writer.with(|db| deliver::note(db, &note))));
+            Job::WakerRecord(record, done) => {
+                waker_records.fetch_sub(1, Ordering::Relaxed);
+                drop(done.send(writer.with(|db| deliveries::write_waker_record(db, &record))));
             }
-            Job::Tidy(before, done) => {
-                drop(done.send(writer.with(|db| write::tidy(db, before))));
+            Job::Prune(before, done) => {
+                drop(done.send(writer.with(|db| write::prune(db, before))));
             }
         }
         // Whoever waits has been answered first.
-        if writer.journal.is_long() {
-            copier.ask();
+        if writer.wal_size.needs_checkpoint() {
+            checkpointer.request();
         }
     }
 }
@@ -189,10 +195,10 @@ fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>, note
 impl Store for Sqlite {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        if let Some(result) = self.writer.commit_in_passing(&records) {
+        if let Some(result) = self.writer.try_commit_inline(&records) {
             let _ = done.send(result);
-            if self.writer.journal.is_long() {
-                self.copier.ask();
+            if self.writer.wal_size.needs_checkpoint() {
+                self.checkpointer.request();
             }
             return answer;
         }
@@ -201,27 +207,27 @@ impl Store for Sqlite {
         answer
     }
 
-    fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
+    fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
         // Where there are too many, `done` is dropped, which the receiver sees as a failure.
-        if self.notes.fetch_add(1, Ordering::Relaxed) >= NOTES
-            || self.jobs.try_send(Job::Note(note, done)).is_err()
+        if self.waker_records.fetch_add(1, Ordering::Relaxed) >= MAX_WAKER_RECORDS
+            || self.jobs.try_send(Job::WakerRecord(record, done)).is_err()
         {
-            self.notes.fetch_sub(1, Ordering::Relaxed);
+            self.waker_records.fetch_sub(1, Ordering::Relaxed);
         }
         answer
     }
 
-    fn tidy(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
+    fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
         let (done, answer) = oneshot::channel();
-        let _ = self.jobs.try_send(Job::Tidy(before_ms, done));
+        let _ = self.jobs.try_send(Job::Prune(before_ms, done));
         answer
     }
 }
 
 /// Does all of something in one transaction, or nothing. What begins and ends it is prepared once: to
 /// read those words again takes longer than many a transaction.
-fn at_once<T>(
+fn in_transaction<T>(
     db: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreFault>,
 ) -> Result<T, StoreFault> {
@@ -245,7 +251,7 @@ fn connect(path: &Path) -> Result<Connection, StoreFault> {
     let db = Connection::open(path)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    db.busy_timeout(BUSY_PATIENCE)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)
 }
@@ -263,8 +269,8 @@ mod tests {
         let store = Sqlite::open(&path, 1).expect("a database").store;
         let other = connect(&path).expect("a connection");
         other.execute_batch("BEGIN IMMEDIATE").expect("it is held");
-        let note = || store.note(Note::WakerBack("w".into()));
-        let notes: Vec<_> = (0..2 * NOTES).map(|_| note()).collect();
+        let note = || store.write_waker_record(WakerRecord::Enabled("w".into()));
+        let waker_records: Vec<_> = (0..2 * MAX_WAKER_RECORDS).map(|_| note()).collect();
         let (question, at) = (QuestionId::from_bits(1), Wall(0));
         let closing = Closing::Withdrawn;
         let committed = store.commit(vec![Record::Closed {
@@ -275,10 +281,15 @@ mod tests {
         other.execute_batch("ROLLBACK").expect("it is free");
         let committed = committed.blocking_recv();
         assert!(matches!(committed, Ok(Ok(()))), "{committed:?}");
-        let made = notes.into_iter().map(oneshot::Receiver::blocking_recv);
+        let made = waker_records
+            .into_iter()
+            .map(oneshot::Receiver::blocking_recv);
         // A note for which the database was held too long has failed, but it was taken.
         let taken = made.filter(Result::is_ok).count();
-        assert!((NOTES..2 * NOTES).contains(&taken), "{taken}");
+        assert!(
+            (MAX_WAKER_RECORDS..2 * MAX_WAKER_RECORDS).contains(&taken),
+            "{taken}"
+        );
         assert!(matches!(note().blocking_recv(), Ok(Ok(()))));
     }
 }

@@ -47,8 +47,8 @@ pub struct Address {
 
 impl Address {
     /// Reads `http://…` or `https://…`. `None`: it is neither, or names no host or no port.
-    pub fn read(text: &str) -> Option<Self> {
-        let uri: Uri = encoded(text.trim()).parse().ok()?;
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = percent_encoded(text.trim()).parse().ok()?;
         let tls = match uri.scheme_str()? {
             "http" => false,
             "https" => true,
@@ -56,7 +56,7 @@ impl Address {
         };
         let authority = uri.authority()?.as_str();
         let (login, place) = match authority.rsplit_once('@') {
-            Some((login, place)) => (Some(decoded(login)), place),
+            Some((login, place)) => (Some(percent_decoded(login)), place),
             None => (None, authority),
         };
         // The library takes a port that is none for one that is not given.
@@ -143,7 +143,10 @@ impl Web {
             let _ = line.await;
         });
         let line = AbortOnDropHandle::new(line);
-        let response = sender.send_request(request).await.map_err(|e| whole(&e))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|e| error_chain(&e))?;
         Ok(Answer {
             response,
             _line: line,
@@ -217,7 +220,7 @@ fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
 
 /// An address in which whatever cannot be sent as it is, such as a blank or an `ü` in its path, is written
 /// as its bytes. A host is left alone.
-fn encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     let host = text.find("://").map_or(0, |at| at + 3);
     let path = text[host..].find(['/', '?', '#']);
     let path = path.map_or(text.len(), |at| host + at);
@@ -232,7 +235,7 @@ fn encoded(text: &str) -> String {
 }
 
 /// Text in which `%40` and the like stand for what has a meaning of its own in an address.
-fn decoded(text: &str) -> String {
+fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -246,9 +249,9 @@ fn decoded(text: &str) -> String {
 }
 
 /// A fault with what caused it, which the library leaves to be asked for.
-fn whole(fault: &dyn std::error::Error) -> String {
+fn error_chain(fault: &dyn std::error::Error) -> String {
     match fault.source() {
-        Some(cause) => format!("{fault}: {}", whole(cause)),
+        Some(cause) => format!("{fault}: {}", error_chain(cause)),
         None => fault.to_string(),
     }
 }
@@ -277,19 +280,23 @@ mod tests {
             ),
             ("http://[::1]:80/", false, "::1", 80, "/"),
         ] {
-            let address = Address::read(text).expect(text);
+            let address = Address::parse(text).expect(text);
             assert_eq!((address.tls, address.host.as_str()), (tls, host), "{text}");
             assert_eq!(
                 (address.port, address.path.as_str()),
                 (port, path),
                 "{text}"
             );
-            assert_eq!(Address::read(&address.to_string()), Some(address), "{text}");
+            assert_eq!(
+                Address::parse(&address.to_string()),
+                Some(address),
+                "{text}"
+            );
         }
-        let known = Address::read("http://ann:p%40ss%@a.example/x").expect("an address");
+        let known = Address::parse("http://ann:p%40ss%@a.example/x").expect("an address");
         assert_eq!(known.login.as_deref(), Some("ann:p@ss%"));
         assert_eq!(known.to_string(), "http://a.example/x", "it is not shown");
-        let odd = Address::read("http://[::1]:8080/grün %20?q=a b#c").expect("an address");
+        let odd = Address::parse("http://[::1]:8080/grün %20?q=a b#c").expect("an address");
         assert_eq!((odd.host.as_str(), odd.port), ("::1", 8080));
         assert_eq!(odd.path, "/gr%C3%BCn%20%20?q=a%20b");
         for none in [
@@ -298,13 +305,13 @@ mod tests {
             "http://a:b/",
             "http://a:/",
         ] {
-            assert_eq!(Address::read(none), None, "{none}");
+            assert_eq!(Address::parse(none), None, "{none}");
         }
         for nonsense in ["", "localhost:80", "ftp://x", "https://", "http:///x", "/x"] {
-            assert_eq!(Address::read(nonsense), None, "{nonsense}");
+            assert_eq!(Address::parse(nonsense), None, "{nonsense}");
         }
         assert_eq!(
-            Address::read("http://[::1]:80/").unwrap().authority(),
+            Address::parse("http://[::1]:80/").unwrap().authority(),
             "[::1]"
         );
     }

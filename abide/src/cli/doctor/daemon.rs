@@ -78,7 +78,7 @@ fn database(
             "`abide stop`, then run any command: the next daemon sets it aside and copies what can be read",
         );
     }
-    match store::set_aside(&path).last() {
+    match store::damaged_copies(&path).last() {
         None => Finding::good("database", "whole"),
         Some(aside) => Finding::warning(
             "database",

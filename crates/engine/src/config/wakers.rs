@@ -13,12 +13,12 @@ use crate::web::Address;
 
 /// One way to wake one agent, or all.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "RawWaker")]
 pub struct WakerConfig {
     /// Which agent; `*`: every one.
     pub agent: String,
     /// By what.
-    pub way: WakingWay,
+    pub kind: WakerKind,
     /// For which messages.
     pub wakes_for: WakesFor,
     /// Where a command runs; the client's own folder where that is known, else the home folder.
@@ -42,7 +42,7 @@ pub enum WakesFor {
 
 /// By what an agent is woken.
 #[derive(Clone, Debug, PartialEq)]
-pub enum WakingWay {
+pub enum WakerKind {
     /// A command; `{text}` and `{agent}` are filled in. Where no word has `{text}`, the message is its
     /// input. It has worked with exit code 0, or by still running after ten seconds.
     Command(Vec<String>),
@@ -69,7 +69,7 @@ pub struct Webhook {
 #[derive(Clone, PartialEq)]
 pub enum Secret {
     /// This.
-    Here(Vec<u8>),
+    Inline(Vec<u8>),
     /// What stands in this file.
     File(PathBuf),
 }
@@ -78,7 +78,7 @@ pub enum Secret {
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Secret::Here(_) => f.write_str("Here"),
+            Secret::Inline(_) => f.write_str("Here"),
             Secret::File(path) => f.debug_tuple("File").field(path).finish(),
         }
     }
@@ -88,18 +88,18 @@ impl Secret {
     /// The bytes to sign with, or why there are none.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         match self {
-            Secret::Here(bytes) => Ok(bytes.clone()),
+            Secret::Inline(bytes) => Ok(bytes.clone()),
             Secret::File(path) => {
                 let bad = |why: String| format!("`wakers.secret_file` {}: {why}", path.display());
                 let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-                read_secret(text.trim()).map_err(bad)
+                parse_secret(text.trim()).map_err(bad)
             }
         }
     }
 }
 
 /// `whsec_` and base64, as Standard Webhooks has it.
-fn read_secret(text: &str) -> Result<Vec<u8>, String> {
+fn parse_secret(text: &str) -> Result<Vec<u8>, String> {
     let bytes = text
         .strip_prefix("whsec_")
         .and_then(|code| BASE64_STANDARD.decode(code).ok());
@@ -116,7 +116,7 @@ fn read_secret(text: &str) -> Result<Vec<u8>, String> {
 /// As it stands in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RawWaker {
     agent: Option<String>,
     command: Option<Vec<String>>,
     webhook: Option<String>,
@@ -134,12 +134,12 @@ struct Written {
     r#for: Option<WakesFor>,
 }
 
-impl TryFrom<Written> for WakerConfig {
+impl TryFrom<RawWaker> for WakerConfig {
     type Error = String;
 
-    fn try_from(mut written: Written) -> Result<Self, String> {
-        let way = written.way()?;
-        let after = written.after.unwrap_or(2.0);
+    fn try_from(mut raw: RawWaker) -> Result<Self, String> {
+        let kind = raw.parse_kind()?;
+        let after = raw.after.unwrap_or(2.0);
         if !(0.0..=86_400.0).contains(&after) {
             return Err(format!(
                 "`wakers.after` must be 0 to 86400 seconds; got {after}"
@@ -147,50 +147,50 @@ impl TryFrom<Written> for WakerConfig {
         }
         // Messages to a web server and to a person's desktop cost no model anything; the others start
         // turns that somebody pays for.
-        let (usual, wakes_for) = match way {
-            WakingWay::Webhook(_) => (3_600, WakesFor::All),
-            WakingWay::Desktop => (60, WakesFor::All),
-            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => {
+        let (default_per_hour, wakes_for) = match kind {
+            WakerKind::Webhook(_) => (3_600, WakesFor::All),
+            WakerKind::Desktop => (60, WakesFor::All),
+            WakerKind::Command(_) | WakerKind::ClaudeCode | WakerKind::Codex => {
                 (12, WakesFor::Asked)
             }
         };
-        let most_per_hour = written.most_per_hour.unwrap_or(usual);
+        let most_per_hour = raw.most_per_hour.unwrap_or(default_per_hour);
         if !(1..=3_600).contains(&most_per_hour) {
             return Err(format!(
                 "`wakers.most_per_hour` must be 1 to 3600; got {most_per_hour}"
             ));
         }
         Ok(WakerConfig {
-            agent: written.agent.unwrap_or_else(|| "*".into()),
-            way,
-            wakes_for: written.r#for.unwrap_or(wakes_for),
-            cwd: written.cwd,
+            agent: raw.agent.unwrap_or_else(|| "*".into()),
+            kind,
+            wakes_for: raw.r#for.unwrap_or(wakes_for),
+            cwd: raw.cwd,
             after,
             most_per_hour,
         })
     }
 }
 
-impl Written {
-    fn way(&mut self) -> Result<WakingWay, String> {
-        let mut ways = Vec::new();
+impl RawWaker {
+    fn parse_kind(&mut self) -> Result<WakerKind, String> {
+        let mut kinds = Vec::new();
         if let Some(command) = self.command.take() {
             if command.first().is_none_or(String::is_empty) {
                 return Err("`wakers.command` needs at least one word, the program to run".into());
             }
-            ways.push(WakingWay::Command(command));
+            kinds.push(WakerKind::Command(command));
         }
         if let Some(address) = self.webhook.take() {
-            ways.push(WakingWay::Webhook(self.signed(&address)?));
+            kinds.push(WakerKind::Webhook(self.parse_webhook(&address)?));
         }
-        ways.extend(self.desktop.then_some(WakingWay::Desktop));
-        ways.extend(self.claude_code.then_some(WakingWay::ClaudeCode));
-        ways.extend(self.codex.then_some(WakingWay::Codex));
+        kinds.extend(self.desktop.then_some(WakerKind::Desktop));
+        kinds.extend(self.claude_code.then_some(WakerKind::ClaudeCode));
+        kinds.extend(self.codex.then_some(WakerKind::Codex));
         if self.secret.is_some() || self.secret_file.is_some() {
             return Err("`wakers.secret` and `wakers.secret_file` go with `webhook`".into());
         }
-        match (ways.pop(), ways.is_empty()) {
-            (Some(way), true) => Ok(way),
+        match (kinds.pop(), kinds.is_empty()) {
+            (Some(kind), true) => Ok(kind),
             _ => Err(
                 "each of `[[wakers]]` needs exactly one of `command`, `webhook`, \
                  `desktop = true`, `claude_code = true` and `codex = true`"
@@ -199,11 +199,11 @@ impl Written {
         }
     }
 
-    fn signed(&mut self, address: &str) -> Result<Webhook, String> {
+    fn parse_webhook(&mut self, address: &str) -> Result<Webhook, String> {
         let secret = match (self.secret.take(), self.secret_file.take()) {
             (Some(text), None) => {
-                let read = read_secret(&text).map_err(|why| format!("`wakers.secret`: {why}"));
-                Secret::Here(read?)
+                let read = parse_secret(&text).map_err(|why| format!("`wakers.secret`: {why}"));
+                Secret::Inline(read?)
             }
             (None, Some(path)) => Secret::File(path),
             _ => {
@@ -212,7 +212,7 @@ impl Written {
                 );
             }
         };
-        let address = Address::read(address).ok_or_else(|| {
+        let address = Address::parse(address).ok_or_else(|| {
             format!(
                 "`wakers.webhook` must be an address such as https://example.com/hook; got \
                  {address:?}"
@@ -222,21 +222,21 @@ impl Written {
     }
 }
 
-impl WakingWay {
+impl WakerKind {
     /// Whether the agent itself gets to read what is sent.
-    pub const fn tells_the_agent(&self) -> bool {
+    pub const fn reaches_agent(&self) -> bool {
         match self {
-            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => true,
-            WakingWay::Webhook(_) | WakingWay::Desktop => false,
+            WakerKind::Command(_) | WakerKind::ClaudeCode | WakerKind::Codex => true,
+            WakerKind::Webhook(_) | WakerKind::Desktop => false,
         }
     }
 
     /// The kind of clients that it wakes.
     pub const fn client(&self) -> Option<ClientKind> {
         match self {
-            WakingWay::ClaudeCode => Some(ClientKind::ClaudeCode),
-            WakingWay::Codex => Some(ClientKind::Codex),
-            WakingWay::Command(_) | WakingWay::Webhook(_) | WakingWay::Desktop => None,
+            WakerKind::ClaudeCode => Some(ClientKind::ClaudeCode),
+            WakerKind::Codex => Some(ClientKind::Codex),
+            WakerKind::Command(_) | WakerKind::Webhook(_) | WakerKind::Desktop => None,
         }
     }
 }
@@ -249,31 +249,31 @@ impl WakerConfig {
 
     /// Whether this agent is woken by it in this conversation when something comes that it asked for.
     pub fn wakes(&self, agent: &str, conversation: Option<&Conversation>) -> bool {
-        let way = match (&self.way, self.way.client()) {
+        let kind = match (&self.kind, self.kind.client()) {
             (_, Some(kind)) => conversation.is_some_and(|of| kind.session_of(of).is_some()),
-            (WakingWay::Command(_), None) => true,
+            (WakerKind::Command(_), None) => true,
             (_, None) => false,
         };
-        way && self.is_for(agent)
+        kind && self.is_for(agent)
     }
 
     /// What it is called where deliveries are shown. A path may be a secret and is left out.
     pub fn name(&self) -> String {
-        match &self.way {
-            WakingWay::Command(words) => format!("command {}", words[0]),
-            WakingWay::Webhook(hook) => {
+        match &self.kind {
+            WakerKind::Command(words) => format!("command {}", words[0]),
+            WakerKind::Webhook(hook) => {
                 let scheme = if hook.address.tls { "https" } else { "http" };
                 format!("webhook {scheme}://{}", hook.address.authority())
             }
-            WakingWay::Desktop => "desktop".into(),
-            WakingWay::ClaudeCode => "claude_code".into(),
-            WakingWay::Codex => "codex".into(),
+            WakerKind::Desktop => "desktop".into(),
+            WakerKind::ClaudeCode => "claude_code".into(),
+            WakerKind::Codex => "codex".into(),
         }
     }
 
     /// Names it in the database: another one as soon as whom or how it wakes is changed.
     pub fn id(&self) -> String {
-        let digest = Sha256::digest(format!("{} {:?}", self.agent, self.way).as_bytes());
+        let digest = Sha256::digest(format!("{} {:?}", self.agent, self.kind).as_bytes());
         digest[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))

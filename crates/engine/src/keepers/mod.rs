@@ -1,10 +1,10 @@
 //! The daemon's side of the keepers: the fork server that makes them, a pool of idle keepers, and one link
 //! to each keeper that lives. Sessions of an earlier daemon are found through their directories.
 
-mod forced;
+mod connection;
+mod failed_keeper;
 mod fork_server;
-mod found;
-mod link;
+mod recovery;
 mod starting;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +19,7 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use link::{Follower, LogProgress};
+pub use connection::{Follower, LogProgress};
 
 use crate::clock::{Clock, SystemClock, pause};
 use crate::stream::Stream;
@@ -28,12 +28,12 @@ use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::crash_point;
 use abide_session::folder;
 use abide_session::frame::{Launch, Once, ToKeeper};
+use connection::KeeperConnection;
 use fork_server::ForkServer;
-use link::Link;
-use starting::Starting;
+use starting::PendingStarts;
 
 /// Idle keepers beyond the target that are kept while calls follow each other closely.
-const SURPLUS: usize = 12;
+const MAX_SURPLUS: usize = 12;
 
 /// Time without an ended session after which keepers are recycled, unless a command is started before.
 const RECYCLE_DELAY: Duration = Duration::from_millis(5);
@@ -41,7 +41,7 @@ const RECYCLE_DELAY: Duration = Duration::from_millis(5);
 /// Keepers whose session is over and that have not yet prepared for the next one.
 #[derive(Default)]
 struct DeferredRecycling {
-    links: Vec<Arc<Link>>,
+    connections: Vec<Arc<KeeperConnection>>,
     /// Time at which the last of them was added.
     since: Mono,
     /// A task that recycles them is scheduled.
@@ -49,12 +49,12 @@ struct DeferredRecycling {
 }
 
 /// Bytes that must be free before a command is started, so that its first output is not lost.
-const ROOM: u64 = 64 << 10;
+const MIN_FREE: u64 = 64 << 10;
 /// Free bytes that are not used up within a moment.
-const MUCH: u64 = 1 << 30;
-const MOMENT: Millis = Millis(500);
+const PLENTY_FREE: u64 = 1 << 30;
+const FREE_CHECK_INTERVAL: Millis = Millis(500);
 /// Error if less is free.
-const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
+const DISK_FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
 
 /// Error if a keeper exits before its command was started.
@@ -69,33 +69,33 @@ pub struct Keepers {
     fork_server: Mutex<Option<ForkServer>>,
     idle: Mutex<VecDeque<SessionId>>,
     deferred: Mutex<DeferredRecycling>,
-    links: Mutex<HashMap<SessionId, Arc<Link>>>,
-    held: Mutex<HashMap<SessionId, Containment>>,
+    connections: Mutex<HashMap<SessionId, Arc<KeeperConnection>>>,
+    containment: Mutex<HashMap<SessionId, Containment>>,
     /// Why the last keeper that was wanted could not be made.
     keeper_fault: Mutex<Option<String>>,
     /// Facts that were read of sessions of an earlier daemon, until they are needed.
-    recalled: Mutex<HashMap<SessionId, Recalled>>,
-    starting: Starting,
+    recovered: Mutex<HashMap<SessionId, RecoveredDetails>>,
+    starting: PendingStarts,
     /// When much was free on the disk.
-    much_free: Mutex<Option<Mono>>,
-    leaving: CancellationToken,
+    plenty_free_at: Mutex<Option<Mono>>,
+    shutdown: CancellationToken,
 }
 
 /// A session of an earlier daemon.
-pub struct Found {
+pub struct RecoveredSession {
     /// Session id.
     pub id: SessionId,
     /// State of the session.
     pub session: Session,
     /// True once a client has received the ending.
-    pub heard: bool,
+    pub ending_delivered: bool,
     /// Time of the hard limit, as far as the directory tells.
     pub deadline: Option<Mono>,
 }
 
 /// Facts about a session of an earlier daemon.
 #[derive(Debug, Default)]
-pub struct Recalled {
+pub struct RecoveredDetails {
     /// Working directory.
     pub cwd: PathBuf,
     /// True if the session has a terminal.
@@ -124,22 +124,22 @@ impl Keepers {
             fork_server: Mutex::default(),
             idle: Mutex::default(),
             deferred: Mutex::default(),
-            links: Mutex::default(),
-            held: Mutex::default(),
+            connections: Mutex::default(),
+            containment: Mutex::default(),
             keeper_fault: Mutex::default(),
-            recalled: Mutex::default(),
-            starting: Starting::default(),
-            much_free: Mutex::default(),
-            leaving: CancellationToken::new(),
+            recovered: Mutex::default(),
+            starting: PendingStarts::default(),
+            plenty_free_at: Mutex::default(),
+            shutdown: CancellationToken::new(),
         })
     }
 
     /// Starts keepers in advance, up to the target.
-    pub fn warm_up(self: &Arc<Self>) {
+    pub fn fill_pool(self: &Arc<Self>) {
         while self.idle.lock().expect("no holder panics").len() < self.idle_target {
-            let id = self.fresh();
+            let id = self.start_keeper();
             // What cannot be made now is made when it is needed, or then it is said why not.
-            if self.link(id).is_none() {
+            if self.connection(id).is_none() {
                 return;
             }
             self.idle.lock().expect("no holder panics").push_back(id);
@@ -147,12 +147,12 @@ impl Keepers {
     }
 
     /// Releases idle keepers beyond the target, which a busy time has left.
-    pub fn trim(&self) {
+    pub fn trim_pool(&self) {
         let mut idle = self.idle.lock().expect("no holder panics");
         let surplus = idle.len().saturating_sub(self.idle_target);
         for id in idle.drain(..surplus) {
-            if let Some(link) = self.link(id) {
-                link.close();
+            if let Some(connection) = self.connection(id) {
+                connection.close();
             }
         }
     }
@@ -160,7 +160,10 @@ impl Keepers {
     /// Position of the ready idle keeper that ran last: its memory is most likely still in the caches.
     fn next_ready(&self, idle: &VecDeque<SessionId>) -> Option<usize> {
         let now = SystemClock.mono();
-        let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
+        let is_ready = |id: &SessionId| {
+            self.connection(*id)
+                .is_some_and(|connection| connection.is_ready(now))
+        };
         idle.iter().rposition(is_ready)
     }
 
@@ -172,12 +175,12 @@ impl Keepers {
         }
         while let Some(id) = idle.pop_front() {
             // One that was killed is of no use.
-            if self.link(id).is_some() {
+            if self.connection(id).is_some() {
                 return id;
             }
         }
         drop(idle);
-        self.fresh()
+        self.start_keeper()
     }
 
     /// Removes a keeper that has exited from the pool of idle keepers.
@@ -188,18 +191,18 @@ impl Keepers {
 
     /// Gives an id back that was not needed.
     pub fn release(&self, id: SessionId) {
-        if self.link(id).is_some() {
+        if self.connection(id).is_some() {
             self.idle.lock().expect("no holder panics").push_front(id);
         }
     }
 
     /// Has the keeper start the command. What comes of it arrives as an event.
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
-        match (self.link(id), self.disk_is_full()) {
-            (Some(link), false) => {
+        match (self.connection(id), self.disk_is_full()) {
+            (Some(connection), false) => {
                 // Before it is told: it may be heard of at once.
-                self.starting.begun(self, id);
-                link.send(&ToKeeper::Start(Box::new(launch)));
+                self.starting.add(self, id);
+                connection.send(&ToKeeper::Start(Box::new(launch)));
                 // While the command runs, there is time for the others.
                 self.recycle_deferred();
             }
@@ -207,25 +210,25 @@ impl Keepers {
                 let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
                 self.fail(id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
             }
-            (link, true) => {
-                self.fail(id, FULL);
-                link.inspect(|link| link.close());
+            (connection, true) => {
+                self.fail(id, DISK_FULL);
+                connection.inspect(|connection| connection.close());
             }
         }
-        self.warm_up();
+        self.fill_pool();
     }
 
     /// Whether nothing that a command writes could be kept. Much that was free a moment ago is not all gone
     /// now, so then the disk is not asked again.
     fn disk_is_full(&self) -> bool {
         let now = SystemClock.mono();
-        let mut much = self.much_free.lock().expect("no holder panics");
-        if much.is_some_and(|seen| now.since(seen) < MOMENT) {
+        let mut much = self.plenty_free_at.lock().expect("no holder panics");
+        if much.is_some_and(|seen| now.since(seen) < FREE_CHECK_INTERVAL) {
             return false;
         }
         let free = self.free_on_disk();
-        *much = free.is_none_or(|free| free >= MUCH).then_some(now);
-        free.is_some_and(|free| free < ROOM)
+        *much = free.is_none_or(|free| free >= PLENTY_FREE).then_some(now);
+        free.is_some_and(|free| free < MIN_FREE)
     }
 
     /// Bytes that can be written, where that is known.
@@ -264,10 +267,10 @@ impl Keepers {
 
     /// Tells a keeper something; one that is gone has nothing left to be told.
     pub fn send(&self, id: SessionId, frame: &ToKeeper) {
-        if let Some(link) = self.link(id) {
+        if let Some(connection) = self.connection(id) {
             match frame {
-                ToKeeper::Watch { beyond } => link.watch(*beyond),
-                frame => link.send(frame),
+                ToKeeper::Watch { beyond } => connection.watch(*beyond),
+                frame => connection.send(frame),
             }
             if matches!(frame, ToKeeper::Signal { .. }) {
                 crash_point("signal.post_send");
@@ -276,13 +279,13 @@ impl Keepers {
     }
 
     /// Ends a session that should have ended by now, where its keeper does not.
-    pub fn force(self: &Arc<Self>, id: SessionId, end: End) {
-        tokio::spawn(forced::end(self.clone(), id, end));
+    pub fn end_forcibly(self: &Arc<Self>, id: SessionId, end: End) {
+        tokio::spawn(failed_keeper::end_session(self.clone(), id, end));
     }
 
     /// Writes limits down that were moved: the next daemon goes by them too.
-    pub fn keep_limits(&self, id: SessionId, moved: ChangedLimits) {
-        if let Err(fault) = changed_limits::write(&self.folder(id), moved) {
+    pub fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
+        if let Err(fault) = changed_limits::write(&self.folder(id), limits) {
             tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
         }
     }
@@ -290,26 +293,26 @@ impl Keepers {
     /// Writes to the command's input; waits while the command does not take it. What has a name is
     /// written once, however often it is said.
     pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
-        let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
-        link.input(bytes, once).await
+        let connection = self.connection(id).ok_or(io::ErrorKind::BrokenPipe)?;
+        connection.input(bytes, once).await
     }
 
     /// Types an answer that the terminal owes the command. Where the command has more input waiting
     /// than it takes, the answer is dropped: it would come too late to be one.
-    pub fn answer(&self, id: SessionId, bytes: &[u8]) {
-        if let Some(link) = self.link(id) {
-            link.answer(bytes);
+    pub fn send_reply(&self, id: SessionId, bytes: &[u8]) {
+        if let Some(connection) = self.connection(id) {
+            connection.send_reply(bytes);
         }
     }
 
     /// Follows a session's output by its length.
     pub fn follow(&self, id: SessionId) -> Option<Follower> {
-        self.link(id).map(Follower::new)
+        self.connection(id).map(Follower::new)
     }
 
     /// The same for a reader that a caller waits for: it is told of new bytes before the core and the screens are.
-    pub fn follow_closely(&self, id: SessionId) -> Option<Follower> {
-        self.link(id).map(Follower::close)
+    pub fn follow_with_priority(&self, id: SessionId) -> Option<Follower> {
+        self.connection(id).map(Follower::with_priority)
     }
 
     /// The session's folder.
@@ -319,7 +322,7 @@ impl Keepers {
 
     /// By what means its tree is held, once known.
     pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
-        self.held
+        self.containment
             .lock()
             .expect("no holder panics")
             .get(&id)
@@ -327,44 +330,50 @@ impl Keepers {
     }
 
     /// Facts about a session of an earlier daemon.
-    pub fn recalled(&self, id: SessionId) -> Recalled {
-        let mut recalled = self.recalled.lock().expect("no holder panics");
-        recalled.remove(&id).unwrap_or_default()
+    pub fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {
+        let mut recovered = self.recovered.lock().expect("no holder panics");
+        recovered.remove(&id).unwrap_or_default()
     }
 
     /// Lets go of a session that never came to be.
     pub fn forget(&self, id: SessionId) {
-        self.links.lock().expect("no holder panics").remove(&id);
+        self.connections
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
     }
 
     /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
     /// and is not taken for their end.
-    pub fn leave(&self) {
-        self.leaving.cancel();
+    pub fn disconnect_all(&self) {
+        self.shutdown.cancel();
         self.fork_server.lock().expect("no holder panics").take();
         self.idle.lock().expect("no holder panics").clear();
         self.deferred
             .lock()
             .expect("no holder panics")
-            .links
+            .connections
             .clear();
-        self.links.lock().expect("no holder panics").clear();
+        self.connections.lock().expect("no holder panics").clear();
     }
 
     /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
     /// the others are read or, where nobody saw them, said to be lost.
-    pub fn recover(self: &Arc<Self>) -> Vec<Found> {
-        found::recover(self)
+    pub fn recover(self: &Arc<Self>) -> Vec<RecoveredSession> {
+        recovery::recover(self)
     }
 
     /// Removes what is left of a session that has ended.
     pub fn remove(&self, id: SessionId) -> io::Result<()> {
-        self.held.lock().expect("no holder panics").remove(&id);
+        self.containment
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
         std::fs::remove_dir_all(self.folder(id))
     }
 
-    fn link(&self, id: SessionId) -> Option<Arc<Link>> {
-        self.links
+    fn connection(&self, id: SessionId) -> Option<Arc<KeeperConnection>> {
+        self.connections
             .lock()
             .expect("no holder panics")
             .get(&id)
@@ -374,24 +383,27 @@ impl Keepers {
     /// When the hard limit of a session of an earlier daemon is reached that was created at this time. Only its keeper
     /// knows exactly: while the machine slept, the limit did not run.
     fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
-        let limit = (self.recalled.lock().expect("no holder panics").get(&id))
+        let limit = (self.recovered.lock().expect("no holder panics").get(&id))
             .and_then(|of| of.deadline)?;
         let now = SystemClock.now();
         let ran = now.wall.0.saturating_sub(created.0);
         Some(now.mono + Millis(limit.0.saturating_sub(ran)))
     }
 
-    fn recall(&self, id: SessionId, recalled: Recalled) {
-        let mut all = self.recalled.lock().expect("no holder panics");
-        all.insert(id, recalled);
+    fn set_recovered_details(&self, id: SessionId, recovered: RecoveredDetails) {
+        let mut all = self.recovered.lock().expect("no holder panics");
+        all.insert(id, recovered);
     }
 
-    fn hold(&self, id: SessionId, by: Containment) {
-        self.held.lock().expect("no holder panics").insert(id, by);
+    fn set_containment(&self, id: SessionId, by: Containment) {
+        self.containment
+            .lock()
+            .expect("no holder panics")
+            .insert(id, by);
     }
 
     /// An id that no session has or had.
-    fn unused(&self) -> SessionId {
+    fn unused_id(&self) -> SessionId {
         loop {
             let id = SessionId::from_bits(entropy::bits());
             if !self.folder(id).exists() {
@@ -401,8 +413,8 @@ impl Keepers {
     }
 
     /// A new keeper under a new id.
-    fn fresh(self: &Arc<Self>) -> SessionId {
-        let id = self.unused();
+    fn start_keeper(self: &Arc<Self>) -> SessionId {
+        let id = self.unused_id();
         match self.make(&self.folder(id)) {
             Ok(stream) => self.adopt(id, stream, true),
             Err(e) => {
@@ -415,29 +427,32 @@ impl Keepers {
 
     /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. That is far cheaper
     /// than to fork another. `None`: there are enough idle keepers.
-    fn reassign(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
+    fn reassign(
+        self: &Arc<Self>,
+        connection: &KeeperConnection,
+    ) -> Option<(SessionId, Arc<KeeperConnection>)> {
         let idle = self.idle.lock().expect("no holder panics").len();
-        if self.idle_target == 0 || idle >= self.idle_target + SURPLUS {
+        if self.idle_target == 0 || idle >= self.idle_target + MAX_SURPLUS {
             return None;
         }
-        let link = Arc::new(link.reassign()?);
-        let id = self.unused();
+        let connection = Arc::new(connection.reassign()?);
+        let id = self.unused_id();
         let folder = self.folder(id).into_os_string().into_vec();
-        link.hold(&ToKeeper::Renew { folder });
-        self.defer_recycle(link.clone());
-        self.links
+        connection.queue(&ToKeeper::Renew { folder });
+        self.defer_recycle(connection.clone());
+        self.connections
             .lock()
             .expect("no holder panics")
-            .insert(id, link.clone());
+            .insert(id, connection.clone());
         self.idle.lock().expect("no holder panics").push_back(id);
-        Some((id, link))
+        Some((id, connection))
     }
 
     /// Delays the recycling of a keeper: a client that was answered may send its next call at once, and that
     /// needs the CPU more.
-    fn defer_recycle(self: &Arc<Self>, link: Arc<Link>) {
+    fn defer_recycle(self: &Arc<Self>, connection: Arc<KeeperConnection>) {
         let mut deferred = self.deferred.lock().expect("no holder panics");
-        deferred.links.push(link);
+        deferred.connections.push(connection);
         deferred.since = SystemClock.mono();
         if !std::mem::replace(&mut deferred.scheduled, true) {
             tokio::spawn(self.clone().recycle_when_quiet());
@@ -449,10 +464,10 @@ impl Keepers {
             pause(RECYCLE_DELAY).await;
             let mut deferred = self.deferred.lock().expect("no holder panics");
             let quiet = SystemClock.mono().since(deferred.since);
-            if deferred.links.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
+            if deferred.connections.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
                 deferred.scheduled = false;
                 drop(deferred);
-                self.starting.tidy_later(&self);
+                self.starting.stop_watch_later(&self);
                 return self.recycle_deferred();
             }
         }
@@ -460,29 +475,29 @@ impl Keepers {
 
     fn recycle_deferred(&self) {
         let mut deferred = self.deferred.lock().expect("no holder panics");
-        for link in std::mem::take(&mut deferred.links) {
-            link.release();
+        for connection in std::mem::take(&mut deferred.connections) {
+            connection.send_queued();
         }
     }
 
     fn make(&self, folder: &Path) -> io::Result<Stream> {
         let mut fork_server = self.fork_server.lock().expect("no holder panics");
         // A fork server that has died is replaced once; a second failure is the machine's.
-        let mut again = true;
+        let mut may_retry = true;
         loop {
-            let born = match fork_server.as_mut() {
+            let made = match fork_server.as_mut() {
                 Some(fork_server) => fork_server.make(folder),
                 None => ForkServer::start(&self.program)
                     .and_then(|started| fork_server.insert(started).make(folder)),
             };
-            match born {
+            match made {
                 Ok(stream) => return Ok(stream),
                 // Another one would take even more of them.
-                Err(e) if is_want_of_files(&e) => return Err(e),
+                Err(e) if is_out_of_descriptors(&e) => return Err(e),
                 Err(e) => {
                     tracing::warn!("the fork server failed: {e}");
                     *fork_server = None;
-                    if !std::mem::take(&mut again) {
+                    if !std::mem::take(&mut may_retry) {
                         return Err(e);
                     }
                 }
@@ -490,13 +505,18 @@ impl Keepers {
         }
     }
 
-    fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, ours: bool) {
-        let link = Arc::new(Link::new(stream));
-        self.links
+    fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, made_here: bool) {
+        let connection = Arc::new(KeeperConnection::new(stream));
+        self.connections
             .lock()
             .expect("no holder panics")
-            .insert(id, link.clone());
-        tokio::spawn(link::attend(self.clone(), id, link, ours));
+            .insert(id, connection.clone());
+        tokio::spawn(connection::read_connection(
+            self.clone(),
+            id,
+            connection,
+            made_here,
+        ));
     }
 
     fn connect(&self, id: SessionId) -> io::Result<Stream> {
@@ -515,13 +535,13 @@ fn hello() -> Vec<u8> {
 }
 
 /// True if the limit of open files of this process or of the machine is reached.
-fn is_want_of_files(fault: &io::Error) -> bool {
+fn is_out_of_descriptors(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Describes why a keeper could not be made, and what to do.
 fn keeper_fault(fault: &io::Error) -> String {
-    if is_want_of_files(fault) {
+    if is_out_of_descriptors(fault) {
         return "too_many_open_files: the daemon can open no more of them; end some sessions, or let it \
                 have more (`ulimit -n`)"
             .into();

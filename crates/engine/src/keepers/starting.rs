@@ -15,30 +15,30 @@ use abide_session::folder::{self, EndingFile};
 use abide_session::tree;
 
 /// Time limit of a start, and the interval of checks.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_secs(20);
 /// The same where nobody stands still, and there are only too many for the machine.
-const PATIENCE_IN_A_CROWD: Duration = Duration::from_secs(120);
+const BUSY_START_LIMIT: Duration = Duration::from_secs(120);
 
 /// How soon after a start nobody is woken any more where there are no others. Not at once: the next one may be about to
 /// begin, and to watch over it anew takes longer than to go on.
-const LATER: Duration = Duration::from_millis(500);
+const WATCH_LINGER: Duration = Duration::from_millis(500);
 
 /// Those that may not have started yet.
 #[derive(Default)]
-pub(super) struct Starting(Mutex<Waiting>);
+pub(super) struct PendingStarts(Mutex<StartTable>);
 
 #[derive(Default)]
-struct Waiting {
+struct StartTable {
     begun: Vec<(Mono, SessionId)>,
     /// Ends whoever looks after them.
     watch: Option<AbortHandle>,
     /// It will be seen whether that is to be done.
-    tidying: bool,
+    stop_scheduled: bool,
 }
 
-impl Starting {
+impl PendingStarts {
     /// A command is being started.
-    pub fn begun(&self, keepers: &Arc<Keepers>, id: SessionId) {
+    pub fn add(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.push((SystemClock.mono(), id));
         if waiting.watch.is_none() {
@@ -48,27 +48,27 @@ impl Starting {
     }
 
     /// Removes a session whose command was started or cannot be started.
-    pub fn over(&self, id: SessionId) {
+    pub fn remove(&self, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, begun)| *begun != id);
     }
 
     /// Where there is none any more, nobody is woken for them after a while.
-    pub fn tidy_later(&self, keepers: &Arc<Keepers>) {
+    pub fn stop_watch_later(&self, keepers: &Arc<Keepers>) {
         let mut waiting = self.0.lock().expect("no holder panics");
         let unneeded = waiting.begun.is_empty() && waiting.watch.is_some();
-        if unneeded && !std::mem::replace(&mut waiting.tidying, true) {
+        if unneeded && !std::mem::replace(&mut waiting.stop_scheduled, true) {
             let keepers = keepers.clone();
             tokio::spawn(async move {
-                pause(LATER).await;
-                keepers.starting.tidy();
+                pause(WATCH_LINGER).await;
+                keepers.starting.stop_watch();
             });
         }
     }
 
-    fn tidy(&self) {
+    fn stop_watch(&self) {
         let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.tidying = false;
+        waiting.stop_scheduled = false;
         if waiting.begun.is_empty()
             && let Some(watch) = waiting.watch.take()
         {
@@ -82,19 +82,19 @@ impl Starting {
         let waiting = self.0.lock().expect("no holder panics");
         let all = waiting.begun.iter();
         all.map(|(begun, id)| (now.since(*begun), *id))
-            .filter(|(waited, _)| *waited >= millis(PATIENCE))
+            .filter(|(waited, _)| *waited >= millis(START_LIMIT))
             .collect()
     }
 
     /// Lets go of those that are not waited for any more. Whether there are others to look after.
-    fn let_go(&self, given_up: &[SessionId]) -> bool {
+    fn remove_all(&self, abandoned: &[SessionId]) -> bool {
         let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.begun.retain(|(_, id)| !given_up.contains(id));
-        let others = !waiting.begun.is_empty();
-        if !others {
+        waiting.begun.retain(|(_, id)| !abandoned.contains(id));
+        let any_left = !waiting.begun.is_empty();
+        if !any_left {
             waiting.watch = None;
         }
-        others
+        any_left
     }
 }
 
@@ -106,36 +106,36 @@ fn millis(time: Duration) -> Millis {
 async fn watch(keepers: Arc<Keepers>) {
     loop {
         tokio::select! {
-            () = keepers.leaving.cancelled() => return,
-            () = pause(PATIENCE) => {}
+            () = keepers.shutdown.cancelled() => return,
+            () = pause(START_LIMIT) => {}
         }
         let overdue = keepers.starting.overdue().into_iter();
-        let given_up = overdue.filter(|(waited, id)| is_given_up(&keepers, *waited, *id));
-        let given_up: Vec<SessionId> = given_up.map(|(_, id)| id).collect();
-        if !keepers.starting.let_go(&given_up) {
+        let abandoned = overdue.filter(|(waited, id)| abandon_if_overdue(&keepers, *waited, *id));
+        let abandoned: Vec<SessionId> = abandoned.map(|(_, id)| id).collect();
+        if !keepers.starting.remove_all(&abandoned) {
             return;
         }
     }
 }
 
 /// Gives up a command that was waited for in vain, unless it can be seen to come.
-fn is_given_up(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
-    let Some(link) = keepers.link(id) else {
+fn abandon_if_overdue(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
+    let Some(connection) = keepers.connection(id) else {
         return true;
     };
-    if waited < millis(PATIENCE_IN_A_CROWD) && link.is_on_its_way() {
+    if waited < millis(BUSY_START_LIMIT) && connection.is_starting_slowly() {
         return false;
     }
-    link.give_up_unless_started();
+    connection.abandon_start();
     true
 }
 
 /// The keeper of a command that did not start has been killed: what to say of it. The next daemon says it
 /// too.
-pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
+pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId) {
     let path = keepers.folder(id);
     let at = SystemClock.now().wall;
-    let said = tokio::task::spawn_blocking(move || {
+    let fault = tokio::task::spawn_blocking(move || {
         let meta = folder::read_meta(&path).ok().flatten();
         let _ = meta.as_ref().map(tree::end_orphans);
         let cwd = meta.map(|meta| meta.cwd);
@@ -150,7 +150,7 @@ pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
         }
         sentence
     });
-    keepers.failed_at(id, &said.await.unwrap_or_else(|_| sentence(b"")), at);
+    keepers.failed_at(id, &fault.await.unwrap_or_else(|_| sentence(b"")), at);
 }
 
 fn sentence(cwd: &[u8]) -> String {

@@ -26,7 +26,7 @@ pub enum Condition {
         #[serde(with = "as_text")]
         session: SessionId,
         /// How.
-        want: SessionWant,
+        want: SessionCondition,
     },
     /// A command ends with code 0.
     Command(Command),
@@ -114,7 +114,7 @@ impl Fingerprint {
 /// How a session is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SessionWant {
+pub enum SessionCondition {
     /// Its leader has ended.
     Ended,
     /// It has written this.

@@ -12,95 +12,108 @@ use regex::bytes::Regex;
 use tokio::sync::Notify;
 
 use super::condition::{File, FileState, Fingerprint};
-use super::inotify::{COMING_AND_GOING, EVERYTHING, Watch, Watcher};
+use super::inotify::{ALL_CHANGES, NAME_CHANGES, Watch, Watcher};
 use super::pattern::{self, OVERLAP, Window};
-use super::{Slots, Tools};
+use super::{Observations, ProbeServices};
 use crate::clock::pause;
 
 /// Some file systems tell nothing; so often one looks in any case.
-const UNTOLD: Duration = Duration::from_secs(5);
+const WATCHED_INTERVAL: Duration = Duration::from_secs(5);
 /// Where the kernel will not watch, one looks by oneself.
-const UNWATCHED: Duration = Duration::from_millis(250);
+const UNWATCHED_INTERVAL: Duration = Duration::from_millis(250);
 /// A file that is written all the time is not read more often than this.
 const SETTLE: Duration = Duration::from_millis(5);
 /// Links that are followed on the way to a file, as many as the kernel follows.
-const LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 /// So much is read at once.
-const PAGE: u64 = 256 << 10;
+const READ_SIZE: u64 = 256 << 10;
 
-pub(super) async fn until_so(wanted: &File, tools: &Tools, slots: &Slots) -> String {
-    slots.begin(|| format!("file {} has not been looked at yet", wanted.path.display()));
-    let mut look = Look::of(wanted);
+pub(super) async fn until_holds(
+    condition: &File,
+    services: &ProbeServices,
+    observations: &Observations,
+) -> String {
+    observations.set_if_empty(|| {
+        format!(
+            "file {} has not been looked at yet",
+            condition.path.display()
+        )
+    });
+    let mut probe = FileProbe::of(condition);
     let changed = Arc::new(Notify::new());
     loop {
-        let (watcher, told) = (tools.watcher.clone(), changed.clone());
-        let looked;
-        (look, looked) = aside(tools, look, move |look| {
+        let (watcher, told) = (services.watcher.clone(), changed.clone());
+        let observed;
+        (probe, observed) = run_blocking(services, probe, move |probe| {
             // Watch first and look then, so that nothing happens unseen between the two. What is watched
             // already stays so.
-            let watches = std::mem::take(&mut look.watches);
-            look.watches = watches.renewed(&look.wanted.path, &watcher, &told);
-            look.now()
+            let watches = std::mem::take(&mut probe.watches);
+            probe.watches = watches.renewed(&probe.condition.path, &watcher, &told);
+            probe.now()
         })
         .await;
-        match looked {
+        match observed {
             Ok(seen) => {
-                slots.say(seen.as_str());
+                observations.set(seen.as_str());
                 return seen;
             }
-            Err(why) => slots.say(why),
+            Err(why) => observations.set(why),
         }
-        let untold = if look.watches.near { UNTOLD } else { UNWATCHED };
+        let interval = if probe.watches.local {
+            WATCHED_INTERVAL
+        } else {
+            UNWATCHED_INTERVAL
+        };
         tokio::select! {
             () = changed.notified() => pause(SETTLE).await,
-            () = pause(untold) => {}
+            () = pause(interval) => {}
         }
     }
 }
 
 /// Whether it is so at this moment.
-pub(super) async fn holds_now(wanted: &File, tools: &Tools) -> bool {
-    let (_, looked) = aside(tools, Look::of(wanted), Look::now).await;
-    looked.is_ok()
+pub(super) async fn holds_now(condition: &File, services: &ProbeServices) -> bool {
+    let (_, observed) = run_blocking(services, FileProbe::of(condition), FileProbe::now).await;
+    observed.is_ok()
 }
 
 /// What is seen of a file: what was wanted, or why it is not that.
-type Looked = Result<String, String>;
+type Observation = Result<String, String>;
 
 /// One who looks at a file again and again.
-struct Look {
-    wanted: File,
+struct FileProbe {
+    condition: File,
     pattern: Option<Regex>,
-    reading: Reading,
+    position: ReadPosition,
     watches: Watches,
 }
 
-impl Look {
-    fn of(wanted: &File) -> Self {
-        let pattern = wanted.matches.as_deref();
-        Look {
+impl FileProbe {
+    fn of(condition: &File) -> Self {
+        let pattern = condition.matches.as_deref();
+        FileProbe {
             pattern: pattern.and_then(|text| pattern::pattern(text).ok()),
-            wanted: wanted.clone(),
-            reading: Reading::default(),
+            condition: condition.clone(),
+            position: ReadPosition::default(),
             watches: Watches::default(),
         }
     }
 
-    fn now(&mut self) -> Looked {
-        look(&self.wanted, self.pattern.as_ref(), &mut self.reading)
+    fn now(&mut self) -> Observation {
+        probe(&self.condition, self.pattern.as_ref(), &mut self.position)
     }
 }
 
 /// Whoever looks at a file may wait for long, or for ever, where it lies across a network: that is done on
 /// a thread of its own.
-async fn aside(
-    tools: &Tools,
-    mut look: Look,
-    act: impl FnOnce(&mut Look) -> Looked + Send + 'static,
-) -> (Look, Looked) {
-    let looking = tools.aside(move || {
-        let looked = act(&mut look);
-        (look, looked)
+async fn run_blocking(
+    services: &ProbeServices,
+    mut probe: FileProbe,
+    act: impl FnOnce(&mut FileProbe) -> Observation + Send + 'static,
+) -> (FileProbe, Observation) {
+    let looking = services.run_blocking(move || {
+        let observed = act(&mut probe);
+        (probe, observed)
     });
     looking.await
 }
@@ -110,7 +123,7 @@ async fn aside(
 struct Watches {
     all: Vec<Arc<Watch>>,
     /// The file, or the nearest folder to it that is there, is among them.
-    near: bool,
+    local: bool,
 }
 
 impl Watches {
@@ -119,33 +132,33 @@ impl Watches {
     /// From the top down: what comes before its folder is watched is found there, what comes later is told.
     fn renewed(self, path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Self {
         let mut fresh = Watches::default();
-        let mut ways = Vec::from([path.to_owned()]);
+        let mut paths = Vec::from([path.to_owned()]);
         let mut links = 0;
-        while let Some(way) = ways.pop() {
-            let mut steps: Vec<&Path> = way.ancestors().collect();
-            while let Some(folder) = steps.pop() {
-                let next = steps.last().copied();
+        while let Some(path) = paths.pop() {
+            let mut backoff: Vec<&Path> = path.ancestors().collect();
+            while let Some(folder) = backoff.pop() {
+                let next = backoff.last().copied();
                 let Some((next, name)) = next.and_then(|next| Some((next, next.file_name()?)))
                 else {
                     continue;
                 };
-                let is_nearest = next == way || !next.exists();
+                let is_nearest = next == path || !next.exists();
                 let what = match is_nearest {
-                    true => EVERYTHING,
+                    true => ALL_CHANGES,
                     // What is above matters only when it goes.
-                    false => COMING_AND_GOING,
+                    false => NAME_CHANGES,
                 };
                 let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
-                fresh.near |= watch.is_some() && is_nearest;
+                fresh.local |= watch.is_some() && is_nearest;
                 fresh.take(watch);
-                if let Some(target) = link(next).filter(|_| links < LINKS) {
+                if let Some(target) = symlink_target(next).filter(|_| links < MAX_SYMLINKS) {
                     links += 1;
-                    ways.push(folder.join(target));
+                    paths.push(folder.join(target));
                 }
             }
         }
-        let itself = watcher.watch(path, None, EVERYTHING, changed);
-        fresh.near |= itself.is_some();
+        let itself = watcher.watch(path, None, ALL_CHANGES, changed);
+        fresh.local |= itself.is_some();
         fresh.take(itself);
         fresh
     }
@@ -156,16 +169,20 @@ impl Watches {
 }
 
 /// Where a link points to, where it is one.
-fn link(path: &Path) -> Option<PathBuf> {
+fn symlink_target(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
 /// One look: what was seen, or why that is not enough.
-fn look(wanted: &File, pattern: Option<&Regex>, reading: &mut Reading) -> Result<String, String> {
-    let path = wanted.path.display();
-    let now = Fingerprint::of(&wanted.path)
+fn probe(
+    condition: &File,
+    pattern: Option<&Regex>,
+    position: &mut ReadPosition,
+) -> Result<String, String> {
+    let path = condition.path.display();
+    let now = Fingerprint::of(&condition.path)
         .map_err(|e| format!("file {path} cannot be looked at: {e}"))?;
-    match (&wanted.is, now) {
+    match (&condition.is, now) {
         (FileState::Gone, None) => return Ok(format!("file {path} is gone")),
         (FileState::Gone, Some(_)) => return Err(format!("file {path} is still there")),
         (FileState::Present, None) => return Err(format!("file {path} is not there")),
@@ -178,18 +195,18 @@ fn look(wanted: &File, pattern: Option<&Regex>, reading: &mut Reading) -> Result
         (FileState::Present, Some(_)) | (FileState::Changed { .. }, _) => {}
     }
     let Some(pattern) = pattern else {
-        let how = match (&wanted.is, now) {
+        let how = match (&condition.is, now) {
             (FileState::Changed { .. }, None) => "is gone",
             (FileState::Changed { .. }, Some(_)) => "has changed",
             _ => "is there",
         };
         return Ok(format!("file {path} {how}"));
     };
-    match reading.find(&wanted.path, pattern) {
+    match position.find(&condition.path, pattern) {
         Ok(Some(found)) => Ok(format!("file {path} has {found:?} in it")),
         Ok(None) => Err(format!(
             "file {path} is there, without a match in its {} bytes",
-            reading.at
+            position.at
         )),
         Err(e) => Err(format!("file {path} cannot be read: {e}")),
     }
@@ -197,12 +214,12 @@ fn look(wanted: &File, pattern: Option<&Regex>, reading: &mut Reading) -> Result
 
 /// How far a file has been read. A file that is another one, or shorter, is read from its start.
 #[derive(Default)]
-struct Reading {
+struct ReadPosition {
     inode: u64,
     at: u64,
 }
 
-impl Reading {
+impl ReadPosition {
     fn find(&mut self, path: &Path, pattern: &Regex) -> std::io::Result<Option<String>> {
         let mut file = Open::open(path)?;
         let found = file.metadata()?;
@@ -210,7 +227,7 @@ impl Reading {
             return Err(std::io::Error::other("it is not a plain file"));
         }
         if found.ino() != self.inode || found.len() < self.at {
-            *self = Reading {
+            *self = ReadPosition {
                 inode: found.ino(),
                 at: 0,
             };
@@ -224,7 +241,7 @@ impl Reading {
             _ => Window::cut(),
         };
         loop {
-            let more = file.by_ref().take(PAGE).read_to_end(window.end())?;
+            let more = file.by_ref().take(READ_SIZE).read_to_end(window.end())?;
             self.at += more as u64;
             let found = window.find(pattern);
             if found.is_some() || more == 0 {
@@ -250,9 +267,9 @@ mod tests {
             (root.path().join("none"), "is gone"),
         ] {
             let (is, matches) = (FileState::Gone, None);
-            let wanted = File { path, is, matches };
-            let looked = look(&wanted, None, &mut Reading::default());
-            let said = looked.unwrap_or_else(|why| why);
+            let condition = File { path, is, matches };
+            let observed = probe(&condition, None, &mut ReadPosition::default());
+            let said = observed.unwrap_or_else(|why| why);
             assert!(said.contains(seen), "{said}");
         }
     }
@@ -265,7 +282,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
             let watches = Watches::default().renewed(path, &watcher, &changed);
-            assert!(watches.near, "{}", path.display());
+            assert!(watches.local, "{}", path.display());
             change();
             changed.notified().await;
         });

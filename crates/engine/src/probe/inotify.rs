@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::clock::pause;
 
 /// Names that come and go, and rights that change. This is told seldom, even of a busy folder.
-pub(super) const COMING_AND_GOING: WatchFlags = WatchFlags::CREATE
+pub(super) const NAME_CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
@@ -25,7 +25,7 @@ pub(super) const COMING_AND_GOING: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::MOVE_SELF);
 
 /// That, and what is written.
-pub(super) const EVERYTHING: WatchFlags = COMING_AND_GOING
+pub(super) const ALL_CHANGES: WatchFlags = NAME_CHANGES
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE);
 
@@ -41,7 +41,7 @@ struct Queue {
 
 #[derive(Default)]
 struct Watches {
-    places: HashMap<i32, Vec<Interest>>,
+    interests: HashMap<i32, Vec<Interest>>,
     /// How many places are just being added, each of which may turn out to be one that is known.
     adding: usize,
 }
@@ -54,9 +54,9 @@ struct Interest {
 }
 
 /// Changes after which whoever else wants to do something comes first: in a busy folder they never end.
-const AT_ONCE: usize = 128;
+const MAX_BATCH: usize = 128;
 /// How long that has time.
-const BREATH: Duration = Duration::from_millis(1);
+const BATCH_PAUSE: Duration = Duration::from_millis(1);
 
 /// A place that is watched, for as long as this lives.
 pub(super) struct Watch {
@@ -96,7 +96,7 @@ impl Watcher {
             name,
             watch: Arc::downgrade(&watch),
         };
-        let here = watches.places.entry(descriptor).or_default();
+        let here = watches.interests.entry(descriptor).or_default();
         here.push(interest);
         queue.forget_unused(&mut watches);
         drop(watches);
@@ -107,7 +107,7 @@ impl Watcher {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut watches = self.queue.lock();
-        let Some(others) = watches.places.get_mut(&self.descriptor) else {
+        let Some(others) = watches.interests.get_mut(&self.descriptor) else {
             return;
         };
         others.retain(|other| other.watch.strong_count() > 0);
@@ -136,7 +136,7 @@ impl Queue {
     }
 
     fn forget(&self, watches: &mut Watches, descriptor: i32) {
-        watches.places.remove(&descriptor);
+        watches.interests.remove(&descriptor);
         let _ = inotify::remove_watch(self.fd.get_ref(), descriptor);
     }
 
@@ -145,7 +145,7 @@ impl Queue {
         if watches.adding > 0 {
             return;
         }
-        let unused = watches.places.iter().filter(|(_, who)| who.is_empty());
+        let unused = watches.interests.iter().filter(|(_, who)| who.is_empty());
         let unused: Vec<i32> = unused.map(|(descriptor, _)| *descriptor).collect();
         for descriptor in unused {
             self.forget(watches, descriptor);
@@ -159,20 +159,20 @@ impl Queue {
                 return;
             };
             let mut reader = inotify::Reader::new(self.fd.get_ref(), &mut buffer);
-            let mut told = 0;
+            let mut handled = 0;
             while let Ok(event) = reader.next() {
                 self.changed(event.wd(), event.file_name(), event.events());
-                told += 1;
-                if told >= AT_ONCE && reader.is_buffer_empty() {
+                handled += 1;
+                if handled >= MAX_BATCH && reader.is_buffer_empty() {
                     break;
                 }
             }
-            if told < AT_ONCE {
+            if handled < MAX_BATCH {
                 ready.clear_ready();
             } else {
                 // There may be more, and it is not waited for.
                 drop(ready);
-                pause(BREATH).await;
+                pause(BATCH_PAUSE).await;
             }
         }
     }
@@ -186,13 +186,13 @@ impl Queue {
         };
         let here: Vec<Arc<Watch>> = match lost {
             true => watches
-                .places
+                .interests
                 .values()
                 .flatten()
                 .filter_map(|one| one.watch.upgrade())
                 .collect(),
             false => watches
-                .places
+                .interests
                 .get(&descriptor)
                 .into_iter()
                 .flatten()
@@ -201,7 +201,7 @@ impl Queue {
                 .collect(),
         };
         if what.contains(ReadFlags::IGNORED) {
-            watches.places.remove(&descriptor);
+            watches.interests.remove(&descriptor);
         }
         // The last holder of a watch takes the lock when it lets go.
         drop(watches);
@@ -228,7 +228,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
             let name = Some("last".into());
-            let watch = watcher.watch(folder.path(), name, EVERYTHING, &changed);
+            let watch = watcher.watch(folder.path(), name, ALL_CHANGES, &changed);
             let _watch = watch.expect("a watch");
             for n in 0..FILES {
                 std::fs::write(folder.path().join(n.to_string()), "").expect("a file");

@@ -4,14 +4,14 @@
 //! Each condition is looked for by a task of its own. What it saw last is kept for when the time
 //! runs out. A condition that can no longer hold ends the search, with the reason.
 
+mod backoff;
 mod command;
 mod condition;
 mod file;
 mod inotify;
-mod openers;
-mod pace;
 mod pattern;
 mod port;
+mod port_candidates;
 mod session;
 mod url;
 
@@ -29,30 +29,30 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 pub use command::LIMIT as TRY_LIMIT;
-pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionCondition, Url};
 pub use pattern::pattern;
-pub use session::{Closing, Openers, Sessions, Tried};
+pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
 
 use super::clock::pause;
 use super::entropy;
 use super::web::Web;
+use backoff::ActiveProbes;
 use inotify::Watcher;
-use pace::Pace;
 
 /// When one of several holds no longer while another begins to, all are looked for again after this.
-const AGAIN: Duration = Duration::from_millis(100);
+const RECHECK_DELAY: Duration = Duration::from_millis(100);
 
 /// A future that others may hold.
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Looks for conditions.
 pub struct Prober {
-    watched: Mutex<HashMap<TimerId, Watched>>,
+    probes: Mutex<HashMap<TimerId, TimerProbe>>,
     events: mpsc::Sender<Event>,
-    tools: Arc<Tools>,
+    services: Arc<ProbeServices>,
 }
 
-struct Watched {
+struct TimerProbe {
     condition: Arc<Condition>,
     owner: Arc<Owner>,
     task: Option<AbortHandle>,
@@ -102,28 +102,31 @@ impl Owner {
 
 /// What one search for a condition is made with.
 #[derive(Clone, Copy)]
-struct Search<'a> {
-    tools: &'a Tools,
+struct ProbeContext<'a> {
+    services: &'a ProbeServices,
     owner: &'a Owner,
 }
 
 /// What the probes share.
-struct Tools {
+struct ProbeServices {
     sessions: OnceLock<Arc<dyn Sessions>>,
     watcher: Watcher,
     web: Arc<Web>,
-    pace: Pace,
-    aside: Arc<Semaphore>,
+    active: ActiveProbes,
+    blocking: Arc<Semaphore>,
 }
 
 /// Looks on threads of their own at once. Some may wait for ever, where a file server is gone; there are
 /// more threads than these, and others need them.
-const ASIDE: usize = 128;
+const MAX_BLOCKING: usize = 128;
 
-impl Tools {
+impl ProbeServices {
     /// Does something that may take long on a thread of its own.
-    async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let place = self.aside.clone().acquire_owned().await;
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let place = self.blocking.clone().acquire_owned().await;
         let working = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()
@@ -140,63 +143,63 @@ impl Prober {
     /// What holds is told to `events`; web servers are asked through `web`.
     pub fn new(events: mpsc::Sender<Event>, web: Arc<Web>) -> Arc<Self> {
         Arc::new(Prober {
-            watched: Mutex::default(),
+            probes: Mutex::default(),
             events,
-            tools: Arc::new(Tools {
+            services: Arc::new(ProbeServices {
                 sessions: OnceLock::new(),
                 watcher: Watcher::default(),
                 web,
-                pace: Pace::default(),
-                aside: Arc::new(Semaphore::new(ASIDE)),
+                active: ActiveProbes::default(),
+                blocking: Arc::new(Semaphore::new(MAX_BLOCKING)),
             }),
         })
     }
 
     /// Says where sessions can be looked at.
-    pub fn show_sessions(&self, sessions: Arc<dyn Sessions>) {
-        let _ = self.tools.sessions.set(sessions);
+    pub fn set_sessions(&self, sessions: Arc<dyn Sessions>) {
+        let _ = self.services.sessions.set(sessions);
     }
 
     /// Keeps a condition in mind without looking.
-    pub fn know(&self, timer: TimerId, until: Until) {
+    pub fn register(&self, timer: TimerId, until: Until) {
         match serde_json::from_str::<Condition>(&until.condition) {
             Ok(condition) => {
                 let seen = vec![String::new(); condition.leaves()];
-                let watched = Watched {
+                let probes = TimerProbe {
                     condition: Arc::new(condition),
                     owner: Arc::new(Owner::timer(timer, until.agent, until.since)),
                     task: None,
                     seen: Arc::new(Mutex::new(seen)),
                 };
-                let mut all = self.watched.lock().expect("no holder panics");
-                all.insert(timer, watched);
+                let mut all = self.probes.lock().expect("no holder panics");
+                all.insert(timer, probes);
             }
             Err(e) => tracing::error!("the condition of {timer} cannot be read: {e}"),
         }
     }
 
     /// Looks for a condition until it holds, or never will.
-    pub fn probe(&self, timer: TimerId, until: Option<Until>) {
+    pub fn start(&self, timer: TimerId, until: Option<Until>) {
         if let Some(until) = until {
-            self.know(timer, until);
+            self.register(timer, until);
         }
-        let mut all = self.watched.lock().expect("no holder panics");
-        let Some(watched) = all.get_mut(&timer) else {
+        let mut all = self.probes.lock().expect("no holder panics");
+        let Some(probes) = all.get_mut(&timer) else {
             return;
         };
-        watched.stop();
-        let (condition, owner) = (watched.condition.clone(), watched.owner.clone());
-        let (tools, events) = (self.tools.clone(), self.events.clone());
-        let slots = Slots {
-            seen: watched.seen.clone(),
+        probes.stop();
+        let (condition, owner) = (probes.condition.clone(), probes.owner.clone());
+        let (services, events) = (self.services.clone(), self.events.clone());
+        let observations = Observations {
+            seen: probes.seen.clone(),
             first: 0,
         };
         let task = tokio::spawn(async move {
-            let search = Search {
-                tools: &tools,
+            let context = ProbeContext {
+                services: &services,
                 owner: &owner,
             };
-            let decided = match until_decided(&condition, search, slots).await {
+            let decided = match until_decided(&condition, context, observations).await {
                 Ok(held) => Event::Held {
                     timer,
                     seen: held.seen.into(),
@@ -208,85 +211,85 @@ impl Prober {
             };
             let _ = events.send(decided).await;
         });
-        watched.task = Some(task.abort_handle());
+        probes.task = Some(task.abort_handle());
     }
 
     /// Looks for a condition for as long as somebody holds this.
-    pub fn look(&self, condition: Condition, owner: Owner) -> Look {
+    pub fn wait_for(&self, condition: Condition, owner: Owner) -> ConditionWait {
         let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
-        let (tools, slots) = (
-            self.tools.clone(),
-            Slots {
+        let (services, observations) = (
+            self.services.clone(),
+            Observations {
                 seen: seen.clone(),
                 first: 0,
             },
         );
-        let looking = Box::pin(async move {
-            let search = Search {
-                tools: &tools,
+        let probes = Box::pin(async move {
+            let context = ProbeContext {
+                services: &services,
                 owner: &owner,
             };
-            let decided = until_decided(&condition, search, slots).await;
+            let decided = until_decided(&condition, context, observations).await;
             decided.map(|held| held.seen)
         });
-        Look {
-            looking,
-            saw: Saw(seen),
+        ConditionWait {
+            probes,
+            last_seen: LastSeen(seen),
         }
     }
 
     /// Stops looking for a while.
-    pub fn rest(&self, timer: TimerId) {
-        let mut all = self.watched.lock().expect("no holder panics");
-        if let Some(watched) = all.get_mut(&timer) {
-            watched.stop();
+    pub fn pause(&self, timer: TimerId) {
+        let mut all = self.probes.lock().expect("no holder panics");
+        if let Some(probes) = all.get_mut(&timer) {
+            probes.stop();
         }
     }
 
     /// Stops looking for good. Returns what was seen last.
-    pub fn forget(&self, timer: TimerId) -> Option<String> {
-        let mut all = self.watched.lock().expect("no holder panics");
-        let mut watched = all.remove(&timer)?;
-        watched.stop();
-        Some(watched.saw())
+    pub fn remove(&self, timer: TimerId) -> Option<String> {
+        let mut all = self.probes.lock().expect("no holder panics");
+        let mut probes = all.remove(&timer)?;
+        probes.stop();
+        Some(probes.last_seen())
     }
 
     /// What was seen last.
-    pub fn saw(&self, timer: TimerId) -> Option<String> {
-        let all = self.watched.lock().expect("no holder panics");
-        all.get(&timer).map(Watched::saw)
+    pub fn last_seen(&self, timer: TimerId) -> Option<String> {
+        let all = self.probes.lock().expect("no holder panics");
+        all.get(&timer).map(TimerProbe::last_seen)
     }
 }
 
 /// Ends when a condition holds, with what was seen, or when it no longer can, with the reason.
-pub struct Look {
-    looking: Boxed<'static, Result<String, String>>,
-    saw: Saw,
+pub struct ConditionWait {
+    probes: BoxFuture<'static, Result<String, String>>,
+    last_seen: LastSeen,
 }
 
 /// What was seen so far.
 #[derive(Clone)]
-pub struct Saw(Arc<Mutex<Vec<String>>>);
+pub struct LastSeen(Arc<Mutex<Vec<String>>>);
 
-impl Look {
+impl ConditionWait {
     /// What was seen so far, for when it is given up.
-    pub fn saw(&self) -> Saw {
-        self.saw.clone()
+    pub fn last_seen(&self) -> LastSeen {
+        self.last_seen.clone()
     }
 }
 
-impl Future for Look {
+impl Future for ConditionWait {
     type Output = Result<String, String>;
 
     fn poll(
         mut self: Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Self::Output> {
-        self.looking.as_mut().poll(context)
+        self.probes.as_mut().poll(context)
     }
 }
 
-impl Saw {
+impl LastSeen {
     /// What was seen last.
     pub fn last(&self) -> String {
         let seen = self.0.lock().expect("no holder panics");
@@ -299,34 +302,34 @@ impl Saw {
     }
 }
 
-impl Watched {
+impl TimerProbe {
     fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
         }
     }
 
-    fn saw(&self) -> String {
-        Saw(self.seen.clone()).last()
+    fn last_seen(&self) -> String {
+        LastSeen(self.seen.clone()).last()
     }
 }
 /// Where the leaves of a condition say what they saw, in the order in which they are written.
 #[derive(Clone)]
-struct Slots {
+struct Observations {
     seen: Arc<Mutex<Vec<String>>>,
     first: usize,
 }
 
-impl Slots {
+impl Observations {
     /// Says that nothing was seen yet, where that is so.
-    fn begin(&self, what: impl FnOnce() -> String) {
+    fn set_if_empty(&self, what: impl FnOnce() -> String) {
         let mut seen = self.seen.lock().expect("no holder panics");
         if let Some(slot) = seen.get_mut(self.first).filter(|slot| slot.is_empty()) {
             *slot = what();
         }
     }
 
-    fn say(&self, what: impl Into<String>) {
+    fn set(&self, what: impl Into<String>) {
         let mut seen = self.seen.lock().expect("no holder panics");
         if let Some(slot) = seen.get_mut(self.first) {
             *slot = what.into();
@@ -335,7 +338,7 @@ impl Slots {
 
     fn skip(&self, leaves: usize) -> Self {
         let seen = self.seen.clone();
-        Slots {
+        Observations {
             seen,
             first: self.first + leaves,
         }
@@ -361,25 +364,31 @@ type Decided<'a> = Result<Satisfied<'a>, String>;
 /// Waits until a condition holds, or no longer can.
 fn until_decided<'a>(
     condition: &'a Condition,
-    search: Search<'a>,
-    slots: Slots,
-) -> Boxed<'a, Decided<'a>> {
+    context: ProbeContext<'a>,
+    observations: Observations,
+) -> BoxFuture<'a, Decided<'a>> {
     Box::pin(async move {
-        let tools = search.tools;
+        let services = context.services;
         let seen = match condition {
             Condition::Port { host, port } => {
-                port::until_open(host.as_deref(), *port, search, &slots).await?
+                port::until_open(host.as_deref(), *port, context, &observations).await?
             }
-            Condition::Url(wanted) => url::until_answers(wanted, search, &slots).await?,
-            Condition::File(wanted) => file::until_so(wanted, tools, &slots).await,
+            Condition::Url(condition) => {
+                url::until_answers(condition, context, &observations).await?
+            }
+            Condition::File(condition) => {
+                file::until_holds(condition, services, &observations).await
+            }
             Condition::Session { session, want } => {
-                session::until_so(*session, want, tools, &slots).await?
+                session::until_holds(*session, want, services, &observations).await?
             }
-            Condition::Command(wanted) => command::until_succeeds(wanted, search, &slots).await,
-            Condition::Any(parts) => return until_any_holds(parts, search, &slots).await,
-            Condition::All(parts) => return until_all_hold(parts, search, &slots).await,
+            Condition::Command(condition) => {
+                command::until_succeeds(condition, context, &observations).await
+            }
+            Condition::Any(parts) => return until_any_holds(parts, context, &observations).await,
+            Condition::All(parts) => return until_all_hold(parts, context, &observations).await,
         };
-        let place = slots.first;
+        let place = observations.first;
         let by = vec![Leaf { condition, place }];
         Ok(Satisfied { seen, by })
     })
@@ -388,10 +397,10 @@ fn until_decided<'a>(
 /// Waits until one of them holds, or none of them can.
 async fn until_any_holds<'a>(
     parts: &'a [Condition],
-    search: Search<'a>,
-    slots: &Slots,
+    context: ProbeContext<'a>,
+    observations: &Observations,
 ) -> Decided<'a> {
-    let mut open = each(parts, search, slots);
+    let mut open = start_each(parts, context, observations);
     let mut whys = Vec::new();
     while let Some((n, decided)) = open.next().await {
         match decided {
@@ -408,16 +417,16 @@ async fn until_any_holds<'a>(
 /// when the last one does.
 async fn until_all_hold<'a>(
     parts: &'a [Condition],
-    search: Search<'a>,
-    slots: &Slots,
+    context: ProbeContext<'a>,
+    observations: &Observations,
 ) -> Decided<'a> {
     loop {
-        let mut open = each(parts, search, slots);
+        let mut open = start_each(parts, context, observations);
         let mut held = Vec::new();
         while let Some((n, decided)) = open.next().await {
             held.push((n, decided?));
         }
-        if hold_still(in_doubt(&held), search).await {
+        if still_hold(to_recheck(&held), context).await {
             held.sort_by_key(|(n, _)| *n);
             let (seen, by): (Vec<_>, Vec<_>) = held
                 .into_iter()
@@ -426,13 +435,13 @@ async fn until_all_hold<'a>(
             let (seen, by) = (seen.join("; "), by.concat());
             break Ok(Satisfied { seen, by });
         }
-        pause(AGAIN).await;
+        pause(RECHECK_DELAY).await;
     }
 }
 
 /// Which of these, in the order in which they began to hold, may hold no longer: those before the last one,
 /// and the last one itself where its look took a while, since it may have begun before the others held.
-fn in_doubt<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
+fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     match held.split_last() {
         Some((last, earlier)) if !earlier.is_empty() => {
             let last = last.1.by.iter();
@@ -445,29 +454,31 @@ fn in_doubt<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
 }
 
 /// The searches for several conditions, each with its place among them.
-fn each<'a>(
+fn start_each<'a>(
     parts: &'a [Condition],
-    search: Search<'a>,
-    slots: &Slots,
+    context: ProbeContext<'a>,
+    observations: &Observations,
 ) -> FuturesUnordered<impl Future<Output = (usize, Decided<'a>)> + use<'a>> {
     let mut leaves = 0;
     let each = parts.iter().enumerate().map(|(n, part)| {
-        let slots = slots.skip(leaves);
+        let observations = observations.skip(leaves);
         leaves += part.leaves();
-        until_decided(part, search, slots).map(move |decided| (n, decided))
+        until_decided(part, context, observations).map(move |decided| (n, decided))
     });
     each.collect()
 }
 
 /// Whether all of these, which held a moment ago, still do.
-async fn hold_still(leaves: Vec<Leaf<'_>>, search: Search<'_>) -> bool {
-    let tools = search.tools;
+async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
+    let services = context.services;
     for leaf in leaves {
         let holds = match leaf.condition {
             Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
-            Condition::File(wanted) => file::holds_now(wanted, tools).await,
-            Condition::Url(wanted) => url::look(wanted, &tools.web).await.is_ok(),
-            Condition::Command(wanted) => command::look(wanted, search, leaf.place).await.is_ok(),
+            Condition::File(condition) => file::holds_now(condition, services).await,
+            Condition::Url(condition) => url::check(condition, &services.web).await.is_ok(),
+            Condition::Command(condition) => command::try_once(condition, context, leaf.place)
+                .await
+                .is_ok(),
             // What a session has done cannot come undone, and the others have parts instead.
             Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
         };

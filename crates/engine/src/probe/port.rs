@@ -7,54 +7,56 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Search, Slots, openers};
+use super::{Observations, ProbeContext, port_candidates};
 use crate::clock::pause;
 use crate::dns;
 
 /// A try that has heard nothing by then has failed.
-const TRY: Duration = Duration::from_secs(3);
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 pub(super) async fn until_open(
     host: Option<&str>,
     port: u16,
-    search: Search<'_>,
-    slots: &Slots,
+    context: ProbeContext<'_>,
+    observations: &Observations,
 ) -> Result<String, String> {
-    let name = named(host, port);
-    let near = is_near(host);
-    let mut steps = search.tools.pace.begin(near);
-    let mut openers = pin!(openers::gone(openers::of(search, near)));
-    let mut hopeless = None;
-    slots.begin(|| format!("port {name}: no answer yet"));
+    let name = display_name(host, port);
+    let local = is_local(host);
+    let mut backoff = context.services.active.begin(local);
+    let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
+        context, local
+    )));
+    let mut impossible = None;
+    observations.set_if_empty(|| format!("port {name}: no answer yet"));
     loop {
         match open(host, port).await {
             Ok(()) => {
                 let seen = format!("port {name} is open");
-                slots.say(seen.as_str());
+                observations.set(seen.as_str());
                 return Ok(seen);
             }
             Err(e) => {
                 let why = format!("port {name}: {}", reason(&e));
-                slots.say(why.as_str());
+                observations.set(why.as_str());
                 // This look was the last one.
-                if let Some(gone) = hopeless {
+                if let Some(gone) = impossible {
                     return Err(format!("{why}. {gone}"));
                 }
             }
         }
         tokio::select! {
-            gone = &mut openers => hopeless = Some(gone),
-            () = steps.pause() => {}
+            gone = &mut candidates => impossible = Some(gone),
+            () = backoff.pause() => {}
         }
     }
 }
 
-pub(super) fn named(host: Option<&str>, port: u16) -> String {
+pub(super) fn display_name(host: Option<&str>, port: u16) -> String {
     host.map_or_else(|| port.to_string(), |host| format!("{host}:{port}"))
 }
 
 /// Whether a host is this machine.
-pub(super) fn is_near(host: Option<&str>) -> bool {
+pub(super) fn is_local(host: Option<&str>) -> bool {
     let Some(host) = host else { return true };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -82,7 +84,7 @@ pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 
 async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {
     let stream = within(connected).await?;
-    match leads_to_itself(&stream) {
+    match is_self_connected(&stream) {
         true => Err(io::ErrorKind::ConnectionRefused.into()),
         false => Ok(stream),
     }
@@ -90,7 +92,7 @@ async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Re
 
 /// Where nobody listens at a port, the system may lend that very port to whoever looks there, who then
 /// meets nobody but itself.
-fn leads_to_itself(stream: &TcpStream) -> bool {
+fn is_self_connected(stream: &TcpStream) -> bool {
     let own = stream.local_addr().ok();
     own.is_some() && own == stream.peer_addr().ok()
 }
@@ -98,7 +100,7 @@ fn leads_to_itself(stream: &TcpStream) -> bool {
 async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         done = what => done,
-        () = pause(TRY) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 3s")),
+        () = pause(ANSWER_LIMIT) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 3s")),
     }
 }
 
@@ -127,11 +129,11 @@ mod tests {
             socket.bind(any).expect("a port");
             let own = socket.local_addr().expect("an address");
             let alone = socket.connect(own).await.expect("it meets itself");
-            assert!(leads_to_itself(&alone));
+            assert!(is_self_connected(&alone));
             let listener = TcpListener::bind(any).await.expect("a port");
             let there = listener.local_addr().expect("an address");
             let stream = reach(TcpStream::connect(there)).await.expect("a listener");
-            assert!(!leads_to_itself(&stream));
+            assert!(!is_self_connected(&stream));
         });
     }
 }

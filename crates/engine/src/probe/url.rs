@@ -11,73 +11,75 @@ use regex::bytes::{Match, Regex};
 
 use super::condition::Url;
 use super::pattern::{OVERLAP, pattern};
-use super::{Search, Slots, openers, port};
+use super::{Observations, ProbeContext, port, port_candidates};
 use crate::clock::pause;
 use crate::web::{Address, Answer, USER_AGENT, Web};
 
 /// So much of a body is looked at.
-const BODY: usize = 1 << 20;
+const MAX_BODY: usize = 1 << 20;
 /// An answer that is not all there by then has failed.
-const TRY: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) async fn until_answers(
-    wanted: &Url,
-    search: Search<'_>,
-    slots: &Slots,
+    condition: &Url,
+    context: ProbeContext<'_>,
+    observations: &Observations,
 ) -> Result<String, String> {
-    slots.begin(|| format!("{}: no answer yet", wanted.url));
-    let near = port::is_near(Some(&wanted.host));
-    let mut steps = search.tools.pace.begin(near);
-    let mut openers = pin!(openers::gone(openers::of(search, near)));
-    let mut hopeless = None;
+    observations.set_if_empty(|| format!("{}: no answer yet", condition.url));
+    let local = port::is_local(Some(&condition.host));
+    let mut backoff = context.services.active.begin(local);
+    let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
+        context, local
+    )));
+    let mut impossible = None;
     loop {
-        match look(wanted, &search.tools.web).await {
+        match check(condition, &context.services.web).await {
             Ok(seen) => {
-                let seen = format!("{} answered {seen}", wanted.url);
-                slots.say(seen.as_str());
+                let seen = format!("{} answered {seen}", condition.url);
+                observations.set(seen.as_str());
                 return Ok(seen);
             }
-            Err(miss) => {
-                let why = format!("{}: {}", wanted.url, miss.why());
-                slots.say(why.as_str());
+            Err(mismatch) => {
+                let why = format!("{}: {}", condition.url, mismatch.why());
+                observations.set(why.as_str());
                 // This look was the last one, unless something answers that is none of the agent's sessions.
-                if let (Some(gone), Miss::Silent(_)) = (&hopeless, &miss) {
+                if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
                     return Err(format!("{why}. {gone}"));
                 }
             }
         }
         tokio::select! {
-            gone = &mut openers, if hopeless.is_none() => hopeless = Some(gone),
-            () = steps.pause() => {}
+            gone = &mut candidates, if impossible.is_none() => impossible = Some(gone),
+            () = backoff.pause() => {}
         }
     }
 }
 
 /// Why a look did not see what was wanted.
-pub(super) enum Miss {
+pub(super) enum Mismatch {
     /// Nothing answers.
-    Silent(String),
+    NoAnswer(String),
     /// Something else was answered.
     Other(String),
 }
 
-impl Miss {
+impl Mismatch {
     fn why(&self) -> &str {
         match self {
-            Miss::Silent(why) | Miss::Other(why) => why,
+            Mismatch::NoAnswer(why) | Mismatch::Other(why) => why,
         }
     }
 }
 
 /// One look: what was seen, or why that is not enough.
-pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, Miss> {
-    let mut late = pin!(pause(TRY));
+pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch> {
+    let mut late = pin!(pause(ANSWER_LIMIT));
     let mut answer = tokio::select! {
-        answer = ask(wanted, web) => answer.map_err(Miss::Silent)?,
-        () = &mut late => return Err(Miss::Silent("no answer within 10s".into())),
+        answer = request(condition, web) => answer.map_err(Mismatch::NoAnswer)?,
+        () = &mut late => return Err(Mismatch::NoAnswer("no answer within 10s".into())),
     };
     let status = answer.response.status();
-    let right = wanted
+    let right = condition
         .status
         .map_or(status.is_success(), |want| want == status.as_u16());
     if !right {
@@ -87,29 +89,33 @@ pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, Miss> {
         let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
         let elsewhere = elsewhere.filter(|_| status.is_redirection());
         let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
-        return Err(Miss::Other(format!("answered {status}{elsewhere}")));
+        return Err(Mismatch::Other(format!("answered {status}{elsewhere}")));
     }
-    let Some(body) = wanted.body.as_deref().and_then(|text| pattern(text).ok()) else {
+    let Some(body) = condition
+        .body
+        .as_deref()
+        .and_then(|text| pattern(text).ok())
+    else {
         return Ok(status.to_string());
     };
     let found = find(answer.response.body_mut(), &body, late).await;
-    match found.map_err(Miss::Other)? {
+    match found.map_err(Mismatch::Other)? {
         Ok(words) => Ok(format!("{status} with {words:?}")),
-        Err(bytes) => Err(Miss::Other(format!(
+        Err(bytes) => Err(Mismatch::Other(format!(
             "answered {status}, without a match in {bytes} bytes of its body"
         ))),
     }
 }
 
-async fn ask(wanted: &Url, web: &Web) -> Result<Answer, String> {
+async fn request(condition: &Url, web: &Web) -> Result<Answer, String> {
     let address = Address {
-        tls: wanted.tls,
-        login: wanted.login.clone(),
-        host: wanted.host.trim_matches(['[', ']']).to_owned(),
-        port: wanted.port,
-        path: wanted.path.clone(),
+        tls: condition.tls,
+        login: condition.login.clone(),
+        host: condition.host.trim_matches(['[', ']']).to_owned(),
+        port: condition.port,
+        path: condition.path.clone(),
     };
-    let request = Request::get(&wanted.path)
+    let request = Request::get(&condition.path)
         .header(header::HOST, address.authority())
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::CONNECTION, "close")
@@ -127,7 +133,7 @@ async fn find(
 ) -> Result<Result<String, usize>, String> {
     let words = |found: Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
     let mut text = Vec::new();
-    while text.len() < BODY {
+    while text.len() < MAX_BODY {
         let frame = tokio::select! {
             frame = body.frame() => frame,
             () = &mut late => break,

@@ -6,9 +6,9 @@
 //!
 //! Nothing a program writes makes it grow: strings, marks on one cell and answers are all bounded.
 
-mod fold;
+mod compact;
 mod guard;
-mod skim;
+mod mode_scanner;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, Osc52, Term, TermMode};
 use alacritty_terminal::vte::ansi::{NamedColor, Processor, Rgb, Timeout};
 
-pub use fold::Folded;
-pub use skim::Skim;
+pub use compact::CompactScreen;
+pub use mode_scanner::ModeScanner;
 
 use guard::Guard;
 
@@ -116,37 +116,37 @@ const REPLY_LIMIT: usize = 4 << 10;
 /// Bytes fed at once, so that the limits below are looked at often enough.
 const PORTION: usize = 64 << 10;
 /// Bytes and repeated characters after which the cells are looked through for too many marks.
-const SWEEP: usize = 1 << 20;
+const MARK_CHECK_INTERVAL: usize = 1 << 20;
 /// Marks (accents and their like) that one cell may carry.
-const MARKS: usize = 32;
+const MAX_MARKS: usize = 32;
 
 /// A terminal without a window.
 pub struct Screen {
-    term: Term<Ears>,
-    parser: Processor<AtOnce>,
+    term: Term<TermEvents>,
+    parser: Processor<NoSyncUpdates>,
     guard: Guard,
-    ears: Ears,
+    events: TermEvents,
     /// The begin of a sequence or character whose end has not come.
     held: Vec<u8>,
-    unswept: usize,
+    since_mark_check: usize,
 }
 
 impl Screen {
     /// An empty screen.
     pub fn new(size: Size) -> Self {
-        let ears = Ears::default();
+        let events = TermEvents::default();
         let config = Config {
             scrolling_history: 0,
             osc52: Osc52::Disabled,
             ..Config::default()
         };
         Screen {
-            term: Term::new(config, &size.clamped(), ears.clone()),
+            term: Term::new(config, &size.clamped(), events.clone()),
             parser: Processor::new(),
             guard: Guard::default(),
-            ears,
+            events,
             held: Vec::new(),
-            unswept: 0,
+            since_mark_check: 0,
         }
     }
 
@@ -163,15 +163,15 @@ impl Screen {
                 .pass(portion, size, |harmless| parser.advance(term, harmless));
             self.answer_colors();
             // What is repeated may be a mark.
-            self.unswept += portion.len() + repeated;
-            if self.unswept >= SWEEP {
-                self.unswept = 0;
-                self.sweep();
+            self.since_mark_check += portion.len() + repeated;
+            if self.since_mark_check >= MARK_CHECK_INTERVAL {
+                self.since_mark_check = 0;
+                self.remove_excess_marks();
             }
         }
         all.drain(..whole);
         self.held = all;
-        std::mem::take(&mut self.ears.lock().replies)
+        std::mem::take(&mut self.events.lock().replies)
     }
 
     /// Takes bytes in that were written before: nobody waits for an answer to them.
@@ -216,7 +216,7 @@ impl Screen {
                 col: point.column.0 as u16,
                 visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
             },
-            title: self.ears.lock().title.clone(),
+            title: self.events.lock().title.clone(),
             alternate: self.term.mode().contains(TermMode::ALT_SCREEN),
             modes: self.modes(),
         }
@@ -269,7 +269,7 @@ impl Screen {
     /// Colours are asked for to tell a light background from a dark one. What the program has not set
     /// itself is light on dark; other colours are nobody's business and stay unanswered.
     fn answer_colors(&mut self) {
-        let asked = std::mem::take(&mut self.ears.lock().colors);
+        let asked = std::mem::take(&mut self.events.lock().colors);
         for (index, answer) in asked {
             let own = self.term.colors()[index];
             let level = match index {
@@ -284,18 +284,21 @@ impl Screen {
                 g: level,
                 b: level,
             });
-            self.ears.reply(&answer(color));
+            self.events.reply(&answer(color));
         }
     }
 
     /// Takes the marks off cells that carry more than any script needs.
-    fn sweep(&mut self) {
+    fn remove_excess_marks(&mut self) {
         let (rows, cols) = (self.term.screen_lines(), self.term.columns());
         let grid = self.term.grid_mut();
         for row in 0..rows {
             for col in 0..cols {
                 let cell = &mut grid[Line(row as i32)][Column(col)];
-                if cell.zerowidth().is_some_and(|marks| marks.len() > MARKS) {
+                if cell
+                    .zerowidth()
+                    .is_some_and(|marks| marks.len() > MAX_MARKS)
+                {
                     cell.extra = None;
                 }
             }
@@ -306,7 +309,7 @@ impl Screen {
 type ColorAnswer = Arc<dyn Fn(Rgb) -> String + Send + Sync>;
 
 #[derive(Default)]
-struct Heard {
+struct TermOutput {
     replies: Vec<u8>,
     colors: Vec<(usize, ColorAnswer)>,
     title: Option<String>,
@@ -314,10 +317,10 @@ struct Heard {
 
 /// What the emulation says besides painting.
 #[derive(Clone, Default)]
-struct Ears(Arc<Mutex<Heard>>);
+struct TermEvents(Arc<Mutex<TermOutput>>);
 
-impl Ears {
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+impl TermEvents {
+    fn lock(&self) -> MutexGuard<'_, TermOutput> {
         self.0.lock().expect("no holder panics")
     }
 
@@ -329,7 +332,7 @@ impl Ears {
     }
 }
 
-impl EventListener for Ears {
+impl EventListener for TermEvents {
     fn send_event(&self, event: Event) {
         match event {
             Event::PtyWrite(text) => self.reply(&text),
@@ -362,9 +365,9 @@ impl EventListener for Ears {
 /// Synchronized updates are painted as they come: who looks at a screen that is only text sees no
 /// flicker, and a program that dies in the middle of one hides nothing.
 #[derive(Default)]
-struct AtOnce;
+struct NoSyncUpdates;
 
-impl Timeout for AtOnce {
+impl Timeout for NoSyncUpdates {
     fn set_timeout(&mut self, _: Duration) {}
 
     fn clear_timeout(&mut self) {}

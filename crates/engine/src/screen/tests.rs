@@ -79,7 +79,7 @@ fn marks_on_one_cell_are_bounded() {
     for _ in 0..40 {
         screen.feed("\u{301}".repeat(30_000).as_bytes());
     }
-    assert!(screen.line(0).len() < 2 * SWEEP);
+    assert!(screen.line(0).len() < 2 * MARK_CHECK_INTERVAL);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_synchronized_update_that_never_ends_hides_nothing() {
 fn origin_mode_outlives_folding() {
     let mut screen = Screen::new(SIZE);
     screen.feed(b"\x1b[2;4r\x1b[?6h\x1b[2;3Hx");
-    let mut unfolded = screen.fold().unfold();
+    let mut unfolded = screen.compact().expand();
     assert_eq!(unfolded.feed(b"\x1b[6n"), b"\x1b[3;4R");
     unfolded.feed(b"\x1b[1;1Htop");
     assert_eq!(unfolded.snapshot().lines, ["", "top", "  x", "", ""]);
@@ -165,7 +165,7 @@ proptest! {
         let mut twin = Screen::new(SIZE);
         screen.feed(before);
         twin.feed(before);
-        let mut unfolded = screen.fold().unfold();
+        let mut unfolded = screen.compact().expand();
         prop_assert_eq!(unfolded.snapshot(), twin.snapshot());
         make_halves_blank(&mut twin);
         prop_assert_eq!(cells(&unfolded), cells(&twin));
@@ -197,6 +197,6 @@ proptest! {
         screen.feed(&stream);
         screen.resize(Size { cols: rows, rows: cols });
         screen.feed(&stream);
-        let _ = screen.fold().unfold().snapshot();
+        let _ = screen.compact().expand().snapshot();
     }
 }

@@ -11,9 +11,9 @@ use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Ti
 use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::deliver::{self, Delivery};
-use super::write::IN_ANSWER;
-use super::{StoreFault, at_once};
+use super::deliveries::{self, Delivery};
+use super::write::TOLD_BY_CALL;
+use super::{StoreFault, in_transaction};
 
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let mut rows =
@@ -42,7 +42,7 @@ pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Questio
 }
 
 /// Timers that have not ended and messages that have not been seen.
-pub(super) fn kept(
+pub(super) fn stored_state(
     db: &Connection,
     shuffle: Shuffle,
     boot_id: u128,
@@ -52,7 +52,7 @@ pub(super) fn kept(
         Ok(db.query_row(&sql, [], |row| row.get(0))?)
     };
     let (timers, conditions) = timers(db, shuffle)?;
-    let kept = StoredState {
+    let state = StoredState {
         shuffle,
         boot_id,
         anchor: anchor(db)?,
@@ -62,7 +62,7 @@ pub(super) fn kept(
         ended: ended(db, shuffle)?,
         messages: messages(db)?,
     };
-    Ok((kept, conditions))
+    Ok((state, conditions))
 }
 
 /// What timers wait for, as it was written.
@@ -84,9 +84,9 @@ fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
 
 /// Agents and conversations of neighbouring rows are mostly the same, and share one name.
 #[derive(Default)]
-struct Names(Option<Arc<str>>);
+struct NameCache(Option<Arc<str>>);
 
-impl Names {
+impl NameCache {
     fn of(&mut self, name: &str) -> Arc<str> {
         match &self.0 {
             Some(last) if **last == *name => last.clone(),
@@ -94,7 +94,7 @@ impl Names {
         }
     }
 
-    fn maybe(&mut self, name: Option<String>) -> Option<Conversation> {
+    fn conversation(&mut self, name: Option<String>) -> Option<Conversation> {
         name.map(|name| Conversation(self.of(&name)))
     }
 }
@@ -103,7 +103,7 @@ fn timers(
     db: &Connection,
     shuffle: Shuffle,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
-    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut found = Vec::new();
     let mut conditions = Conditions::new();
     let mut select = db.prepare(
@@ -140,7 +140,7 @@ fn timers(
         found.push(timer::StoredTimer {
             number,
             agent,
-            conversation: conversations.maybe(row.get(12)?),
+            conversation: conversations.conversation(row.get(12)?),
             kind: kind(text(2)?),
             state: State {
                 total: Millis(row.get(3)?),
@@ -161,7 +161,7 @@ fn timers(
 
 /// The timers that ended last, oldest first.
 fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
-    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
          completed_by, late_ms, key, conversation, background FROM timer \
@@ -188,7 +188,7 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
             id: TimerId::from_bits(shuffle.mix(number)),
             number,
             agent: Agent(names.of(&agent)),
-            conversation: conversations.maybe(row.get(10)?),
+            conversation: conversations.conversation(row.get(10)?),
             wakes: kind(&word) == Kind::Mission || row.get(11)?,
             kind: kind(&word),
             status,
@@ -220,8 +220,8 @@ fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> 
     // The calls whose answers were to tell these are gone. Where a full disk does not let that be noted,
     // whoever reads them does.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
-    db.execute(lost, [IN_ANSWER]).unwrap_or_default();
-    let (mut names, mut conversations) = (Names::default(), Names::default());
+    db.execute(lost, [TOLD_BY_CALL]).unwrap_or_default();
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut found = Vec::new();
     let mut select = db.prepare(
         "SELECT number, agent, about, told_ms IS NOT NULL, conversation, made_ms FROM message \
@@ -237,7 +237,7 @@ fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> 
             number: row.get(0)?,
             agent: Agent(names.of(&agent)),
             about,
-            conversation: conversations.maybe(row.get(4)?),
+            conversation: conversations.conversation(row.get(4)?),
             made: Wall(row.get(5)?),
             told: row.get(3)?,
         });
@@ -251,10 +251,10 @@ fn subject(about: &str) -> Option<About> {
 }
 
 /// Reads what is over, and the texts that nobody keeps in memory.
-pub struct Past {
+pub struct StoreReader {
     db: Mutex<Connection>,
     /// For what reads many rows, so that it holds up nobody who reads one.
-    pub(super) aside: Mutex<Connection>,
+    pub(super) scan_db: Mutex<Connection>,
     pub(super) shuffle: Shuffle,
 }
 
@@ -324,7 +324,7 @@ pub struct MessageRow {
 
 /// Which messages, from the newest on.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'a> {
+pub struct MessageQuery<'a> {
     /// Of one agent, or of all.
     pub agent: Option<&'a str>,
     /// Only those that were not seen.
@@ -334,16 +334,16 @@ pub struct Page<'a> {
     /// Only those after this one.
     pub since: Option<u64>,
     /// At most so many.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// Which rows of the past.
 #[derive(Clone, Copy, Debug)]
-pub struct Which<'a> {
+pub struct EndedQuery<'a> {
     /// Of one agent, or of all.
     pub agent: Option<&'a str>,
     /// At most so many, the newest.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// What all timers come to.
@@ -373,11 +373,11 @@ pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, cre
 const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms, conversation, wakes \
      FROM message";
 
-impl Past {
-    pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
-        Past {
+impl StoreReader {
+    pub(super) fn new(db: Connection, scan_db: Connection, shuffle: Shuffle) -> Self {
+        StoreReader {
             db: Mutex::new(db),
-            aside: Mutex::new(aside),
+            scan_db: Mutex::new(scan_db),
             shuffle,
         }
     }
@@ -394,11 +394,11 @@ impl Past {
 
     /// Many timers, ended or not, as of one moment. To begin and end each look for itself would cost
     /// more than the looks.
-    pub fn timers_of(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
+    pub fn timers_by_id(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        at_once(&self.db(), |db| {
+        in_transaction(&self.db(), |db| {
             let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
             let rows = ids.iter().map(|id| {
                 let number = self.shuffle.sort(id.0.bits());
@@ -410,8 +410,8 @@ impl Past {
     }
 
     /// When these messages were made, as of one moment.
-    pub fn made(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
-        at_once(&self.db(), |db| {
+    pub fn messages_created(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
+        in_transaction(&self.db(), |db| {
             let mut select = db.prepare_cached("SELECT made_ms FROM message WHERE number = ?")?;
             let rows = numbers.iter().map(|number| {
                 let made = select.query_row([number], |row| Ok(Wall(row.get(0)?)));
@@ -422,7 +422,7 @@ impl Past {
     }
 
     /// Timers that have ended, the newest first.
-    pub fn ended(&self, which: Which<'_>) -> Result<Vec<TimerRow>, StoreFault> {
+    pub fn ended_timers(&self, which: EndedQuery<'_>) -> Result<Vec<TimerRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
         // Two ways to ask, since each has an index of its own.
         let whose = match which.agent {
@@ -433,13 +433,14 @@ impl Past {
             "{TIMER} WHERE ended_ms IS NOT NULL AND {whose} \
              ORDER BY ended_ms DESC, number DESC LIMIT ?2"
         ))?;
-        let rows = select.query_map(params![which.agent, which.most], |row| self.timer_row(row))?;
+        let rows =
+            select.query_map(params![which.agent, which.limit], |row| self.timer_row(row))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// What all timers come to.
     pub fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
              count(*) FILTER (WHERE completed_by = 'time'), \
@@ -474,7 +475,7 @@ impl Past {
     }
 
     /// Messages, the newest first, without those that the answer of a call tells.
-    pub fn messages(&self, page: Page<'_>) -> Result<Vec<MessageRow>, StoreFault> {
+    pub fn messages(&self, page: MessageQuery<'_>) -> Result<Vec<MessageRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
         // Said by itself this has an index, however many were seen.
         let unseen = if page.unseen {
@@ -487,7 +488,13 @@ impl Past {
              AND (?3 IS NULL OR number < ?3) AND number > COALESCE(?5, -1) \
              AND told_ms IS NOT ?4 ORDER BY number DESC LIMIT ?2"
         ))?;
-        let chosen = params![page.agent, page.most, page.before, IN_ANSWER, page.since];
+        let chosen = params![
+            page.agent,
+            page.limit,
+            page.before,
+            TOLD_BY_CALL,
+            page.since
+        ];
         let rows = select.query_map(chosen, |row| message_row(&db, row))?;
         Ok(rows
             .filter_map(Result::transpose)
@@ -495,7 +502,7 @@ impl Past {
     }
 
     /// Of which session a question was that is closed, and how it was, in one word.
-    pub fn closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
+    pub fn question_closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached(
             "SELECT session, closing FROM question WHERE id = ? AND closing IS NOT NULL",
@@ -509,7 +516,7 @@ impl Past {
     }
 
     /// The number under which a message is kept.
-    pub fn number_of(&self, id: MessageId) -> u64 {
+    pub fn message_number(&self, id: MessageId) -> u64 {
         self.shuffle.for_messages().sort(id.0.bits())
     }
 
@@ -553,8 +560,8 @@ fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Messag
         made: Wall(row.get(4)?),
         seen: row.get::<_, Option<u64>>(5)?.map(Wall),
         woken: row.get::<_, Option<u64>>(6)?.map(Wall),
-        in_answer: row.get::<_, Option<u64>>(7)? == Some(IN_ANSWER),
-        deliveries: deliver::of_message(db, number)?,
+        in_answer: row.get::<_, Option<u64>>(7)? == Some(TOLD_BY_CALL),
+        deliveries: deliveries::of_message(db, number)?,
     }))
 }
 
@@ -566,31 +573,31 @@ mod tests {
     use super::*;
     use crate::store::{connect, schema};
 
-    fn past(folder: &tempfile::TempDir) -> Past {
+    fn reader(folder: &tempfile::TempDir) -> StoreReader {
         let path = folder.path().join("abide.db");
         let mut db = connect(&path).expect("a database");
         schema::migrate(&mut db).expect("tables");
-        let aside = connect(&path).expect("a database");
-        Past::new(db, aside, Shuffle { key: 1 })
+        let scan_db = connect(&path).expect("a database");
+        StoreReader::new(db, scan_db, Shuffle { key: 1 })
     }
 
     #[test]
     fn who_looks_through_all_timers_holds_up_nobody_who_reads_one() {
         let folder = tempfile::tempdir().unwrap();
-        let past = past(&folder);
-        let _reads_one = past.db();
-        assert_eq!(past.stats(None).expect("figures"), Stats::default());
+        let reader = reader(&folder);
+        let _reads_one = reader.db();
+        assert_eq!(reader.stats(None).expect("figures"), Stats::default());
     }
 
     /// Counts what the database does, in tens of steps.
-    fn counted(past: &Past) -> Arc<AtomicUsize> {
+    fn counted(reader: &StoreReader) -> Arc<AtomicUsize> {
         let steps = Arc::new(AtomicUsize::new(0));
         let taken = steps.clone();
         let each = move || {
             taken.fetch_add(1, Ordering::Relaxed);
             false
         };
-        let counted = past.db().progress_handler(10, Some(each));
+        let counted = reader.db().progress_handler(10, Some(each));
         counted.expect("a counter");
         steps
     }
@@ -599,7 +606,7 @@ mod tests {
     fn what_has_ended_of_one_is_found_among_all_that_has() {
         const ENDED: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
-        let past = past(&folder);
+        let reader = reader(&folder);
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {ENDED})
              INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms,
@@ -607,10 +614,12 @@ mod tests {
              CASE WHEN n < 3 THEN 'few' ELSE 'many' END, 'waiting', 'x', 1, 1, 1, 'completed', 0, n
              FROM n;"
         );
-        past.db().execute_batch(&fill).expect("rows");
-        let steps = counted(&past);
+        reader.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&reader);
         let ended = |agent, most| {
-            let rows = past.ended(Which { agent, most }).expect("rows");
+            let rows = reader
+                .ended_timers(EndedQuery { agent, limit: most })
+                .expect("rows");
             let ended = rows.iter().map(|row| row.ended.expect("a time").0);
             ended.collect::<Vec<_>>()
         };
@@ -625,23 +634,23 @@ mod tests {
     fn what_nobody_has_seen_is_found_among_all_that_was() {
         const SEEN: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
-        let past = past(&folder);
+        let reader = reader(&folder);
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {SEEN})
              INSERT INTO message SELECT n, 'message_k3v9x2bc', 'a', 'timer_k3v9x2bc', 1, 1,
              CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL, NULL, 0 FROM n;"
         );
-        past.db().execute_batch(&fill).expect("rows");
-        let steps = counted(&past);
-        let page = |unseen, since| Page {
+        reader.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&reader);
+        let page = |unseen, since| MessageQuery {
             agent: None,
             unseen,
             before: None,
             since,
-            most: 10,
+            limit: 10,
         };
         let numbers = |page| -> Vec<u64> {
-            let found = past.messages(page).expect("messages");
+            let found = reader.messages(page).expect("messages");
             found.iter().map(|row| row.number).collect()
         };
         assert_eq!(numbers(page(true, None)), [0]);

@@ -9,12 +9,12 @@ const FRAME: usize = 24;
 /// The two numbers that a journal begins with; the last bit says how its sums are made.
 const MAGIC: u32 = 0x377f_0682;
 /// A longer one is not looked at: the daemon keeps its own far shorter.
-const LONGEST: u64 = 256 << 20;
+const MAX_SIZE: u64 = 256 << 20;
 
 /// Whether commits are in the journal that SQLite will not take over. One that was being written when the machine
 /// stopped cannot be told from one that was damaged since.
 pub(super) fn is_damaged(path: &Path) -> bool {
-    let short = std::fs::metadata(path).is_ok_and(|found| found.len() <= LONGEST);
+    let short = std::fs::metadata(path).is_ok_and(|found| found.len() <= MAX_SIZE);
     let bytes = short.then(|| std::fs::read(path).ok()).flatten();
     bytes.is_some_and(|bytes| has_lost_frames(&bytes))
 }
@@ -23,10 +23,10 @@ fn has_lost_frames(bytes: &[u8]) -> bool {
     let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
         return !bytes.is_empty();
     };
-    let (magic, page) = (word(header, 0), word(header, 8) as usize);
+    let (magic, page) = (read_u32(header, 0), read_u32(header, 8) as usize);
     let big_endian = magic & 1 == 1;
-    let mut sum = summed((0, 0), &header[..24], big_endian);
-    let whole = magic & !1 == MAGIC && sum == (word(header, 24), word(header, 28));
+    let mut sum = checksum((0, 0), &header[..24], big_endian);
+    let whole = magic & !1 == MAGIC && sum == (read_u32(header, 24), read_u32(header, 28));
     if !whole || !page.is_power_of_two() || !(512..=65_536).contains(&page) {
         return !rest.is_empty();
     }
@@ -38,10 +38,10 @@ fn has_lost_frames(bytes: &[u8]) -> bool {
         if &frame[8..16] != salts {
             break;
         }
-        sum = summed(sum, &frame[..8], big_endian);
-        sum = summed(sum, &frame[FRAME..], big_endian);
-        broken |= sum != (word(frame, 16), word(frame, 20));
-        let commits = word(frame, 4) != 0;
+        sum = checksum(sum, &frame[..8], big_endian);
+        sum = checksum(sum, &frame[FRAME..], big_endian);
+        broken |= sum != (read_u32(frame, 16), read_u32(frame, 20));
+        let commits = read_u32(frame, 4) != 0;
         if broken && commits {
             return true;
         }
@@ -49,12 +49,12 @@ fn has_lost_frames(bytes: &[u8]) -> bool {
     false
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
 }
 
 /// The sum over more bytes, of which there are a multiple of eight.
-fn summed((mut one, mut two): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
+fn checksum((mut one, mut two): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
     let (words, _) = bytes.as_chunks::<4>();
     let read = |word: [u8; 4]| match big_endian {
         true => u32::from_be_bytes(word),

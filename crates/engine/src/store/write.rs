@@ -7,19 +7,19 @@ use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Course, Place, Status};
 use rusqlite::{Connection, params};
 
-use super::{StoreFault, at_once};
+use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
 /// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
-const TIDY_AT_ONCE: usize = 2_000;
+const PRUNE_BATCH: usize = 2_000;
 
 pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
-    at_once(db, |db| {
+    in_transaction(db, |db| {
         rows(db, records)?;
-        announce(records, |[before, _]| before);
+        crash_points(records, |[before, _]| before);
         Ok(())
     })?;
-    announce(records, |[_, after]| after);
+    crash_points(records, |[_, after]| after);
     Ok(())
 }
 
@@ -55,7 +55,7 @@ fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
 }
 
 /// The places around a commit where a test may have the process die.
-fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
+fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     for record in records {
         let what = match record {
             Record::Timer(timer::Record::Created { .. }) => {
@@ -221,7 +221,7 @@ fn changed(
 /// Stands for the time at which a message was told where the answer of a call that stood by tells it.
 /// Where that answer arrives, nobody needs to hear of the message; where it does not, it is told anew, and
 /// then the time stands there.
-pub(super) const IN_ANSWER: u64 = 0;
+pub(super) const TOLD_BY_CALL: u64 = 0;
 
 fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
     match record {
@@ -247,7 +247,7 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
                 agent.0.as_ref(),
                 about,
                 at.0,
-                told.then_some(IN_ANSWER),
+                told.then_some(TOLD_BY_CALL),
                 subject.conversation.as_ref().map(|of| of.0.as_ref()),
                 subject.wakes,
             ])?;
@@ -272,29 +272,29 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
 
 /// The newest row of each table stays, so that no number is ever given out twice; a timer stays while
 /// a message about it has not been seen.
-pub(super) fn tidy(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
+pub(super) fn prune(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
     let round = db.transaction()?;
     let old = "(SELECT number FROM message \
          WHERE seen_ms < ?1 AND number < (SELECT max(number) FROM message) LIMIT ?2)";
     round.execute(
         &format!("DELETE FROM delivery WHERE message IN {old}"),
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     let messages = round.execute(
         &format!("DELETE FROM message WHERE number IN {old}"),
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     crash_point("gc.mid");
     let timers = round.execute(
         "DELETE FROM timer WHERE number IN (SELECT number FROM timer t \
          WHERE ended_ms < ?1 AND number < (SELECT max(number) FROM timer) AND t.id NOT IN \
          (SELECT about FROM message WHERE seen_ms IS NULL) LIMIT ?2)",
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     let questions = round.execute(
         "DELETE FROM question WHERE id IN \
          (SELECT id FROM question WHERE closed_ms < ?1 LIMIT ?2)",
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     round.commit()?;
     Ok(messages + timers + questions)
@@ -348,7 +348,7 @@ mod tests {
             false
         };
         db.progress_handler(100, Some(each)).expect("a counter");
-        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+        assert_eq!(prune(&mut db, 2).expect("tidied"), 0);
         assert_eq!(count(&db, "timer"), MANY + 1, "what was not told stays");
         let for_each = steps.load(Ordering::Relaxed) * 100 / MANY;
         assert!(for_each < 200, "{for_each} steps for each of them");
@@ -364,8 +364,8 @@ mod tests {
              INSERT INTO question VALUES ('open', 's', 1, 1, NULL, NULL);",
         )
         .expect("rows");
-        assert_eq!(tidy(&mut db, 2).expect("tidied"), 1);
+        assert_eq!(prune(&mut db, 2).expect("tidied"), 1);
         assert_eq!(count(&db, "question"), 2);
-        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+        assert_eq!(prune(&mut db, 2).expect("tidied"), 0);
     }
 }

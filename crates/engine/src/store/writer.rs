@@ -13,38 +13,38 @@ use abide_core::{Record, message};
 use abide_session::accelerator::Accelerator;
 use rusqlite::Connection;
 
-use super::journal::Journal;
+use super::checkpoint::WalSize;
 use super::{StoreFault, write};
 use crate::clock;
 
 /// Rows that a small commit writes at most. More than one comes of callers at the same time, of which
 /// some can be heard while the thread commits for the others.
-const SMALL: usize = 1;
+const MAX_INLINE_ROWS: usize = 1;
 /// A small commit that takes no longer was quick.
-const QUICK_US: u64 = 400;
+const QUICK_COMMIT_US: u64 = 400;
 /// So many in a row must have been.
-const IN_A_ROW: u32 = 8;
+const MIN_QUICK_COMMITS: u32 = 8;
 
 pub(super) struct Writer {
     db: Mutex<Connection>,
     /// How many commits were small and quick since one was not.
     quick: AtomicU32,
-    pub(super) journal: Arc<Journal>,
+    pub(super) wal_size: Arc<WalSize>,
 }
 
 impl Writer {
     pub(super) fn new(mut db: Connection) -> Result<Self, StoreFault> {
-        let journal = Arc::new(Journal::default());
-        let grown = journal.clone();
+        let wal_size = Arc::new(WalSize::default());
+        let grown = wal_size.clone();
         // This takes the place of SQLite's own checkpoint, for which a commit would have to wait.
         db.wal_hook(Some(move |_: &mut _, pages| {
-            grown.has(pages);
+            grown.set_pages(pages);
             Ok(())
         }))?;
         Ok(Writer {
             db: Mutex::new(db),
             quick: AtomicU32::new(0),
-            journal,
+            wal_size,
         })
     }
 
@@ -58,10 +58,10 @@ impl Writer {
     }
 
     /// Commits here and now, unless that may take long or something else is being written.
-    pub(super) fn commit_in_passing(&self, records: &[Record]) -> Option<Result<(), StoreFault>> {
+    pub(super) fn try_commit_inline(&self, records: &[Record]) -> Option<Result<(), StoreFault>> {
         if !Accelerator::LoopCommits.is_on()
-            || rows(records) > SMALL
-            || self.quick.load(Ordering::Relaxed) < IN_A_ROW
+            || rows(records) > MAX_INLINE_ROWS
+            || self.quick.load(Ordering::Relaxed) < MIN_QUICK_COMMITS
         {
             return None;
         }
@@ -69,7 +69,7 @@ impl Writer {
         // Another program that holds the database is waited for by the thread.
         db.busy_timeout(Duration::ZERO).ok()?;
         let result = self.timed(&db, records);
-        db.busy_timeout(super::BUSY_PATIENCE).ok()?;
+        db.busy_timeout(super::BUSY_TIMEOUT).ok()?;
         match result {
             Err(StoreFault::Unwritable(_) | StoreFault::Unopenable(_)) => None,
             result => Some(result),
@@ -80,7 +80,8 @@ impl Writer {
         let begun = clock::micros();
         let result = write::commit(db, records);
         // Much at once means that many call: while the thread commits for some, the loop hears the others.
-        let quick = rows(records) <= SMALL && clock::micros().saturating_sub(begun) <= QUICK_US;
+        let quick = rows(records) <= MAX_INLINE_ROWS
+            && clock::micros().saturating_sub(begun) <= QUICK_COMMIT_US;
         let before = self.quick.load(Ordering::Relaxed);
         let now = if quick { before.saturating_add(1) } else { 0 };
         self.quick.store(now, Ordering::Relaxed);
@@ -142,9 +143,9 @@ mod tests {
     fn a_disk_has_to_show_that_it_is_quick() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
-        assert!(writer.commit_in_passing(&[made(1, "m")]).is_none());
-        writer.quick.store(IN_A_ROW, Ordering::Relaxed);
-        let done = writer.commit_in_passing(&[made(1, "m")]);
+        assert!(writer.try_commit_inline(&[made(1, "m")]).is_none());
+        writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
+        let done = writer.try_commit_inline(&[made(1, "m")]);
         assert!(matches!(done, Some(Ok(()))), "{done:?}");
         assert_eq!(timers(&writer), 1);
     }
@@ -153,20 +154,20 @@ mod tests {
     fn what_is_large_or_would_have_to_wait_is_not_done_in_passing() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
-        writer.quick.store(IN_A_ROW, Ordering::Relaxed);
-        let many: Vec<Record> = (0..=SMALL as u64).map(|n| made(n, "m")).collect();
-        assert!(writer.commit_in_passing(&many).is_none());
-        let numbers = (0..=SMALL as u64).collect();
+        writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
+        let many: Vec<Record> = (0..=MAX_INLINE_ROWS as u64).map(|n| made(n, "m")).collect();
+        assert!(writer.try_commit_inline(&many).is_none());
+        let numbers = (0..=MAX_INLINE_ROWS as u64).collect();
         let seen = message::Record::Seen {
             numbers,
             at: Wall(0),
         };
         let seen = [Record::Message(seen)];
-        assert!(writer.commit_in_passing(&seen).is_none());
-        writer.with(|_| assert!(writer.commit_in_passing(&[made(1, "m")]).is_none()));
+        assert!(writer.try_commit_inline(&seen).is_none());
+        writer.with(|_| assert!(writer.try_commit_inline(&[made(1, "m")]).is_none()));
         assert_eq!(timers(&writer), 0);
         writer.commit(&many).unwrap();
-        let after_many = writer.commit_in_passing(&[made(9, "m")]);
+        let after_many = writer.try_commit_inline(&[made(9, "m")]);
         assert!(after_many.is_none(), "many call: the loop has to hear them");
     }
 
@@ -174,10 +175,10 @@ mod tests {
     fn another_program_that_writes_is_not_waited_for_in_passing() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
-        writer.quick.store(IN_A_ROW, Ordering::Relaxed);
+        writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
         let other = connect(&folder.path().join("abide.db")).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        assert!(writer.commit_in_passing(&[made(1, "m")]).is_none());
+        assert!(writer.try_commit_inline(&[made(1, "m")]).is_none());
         other.execute_batch("ROLLBACK").unwrap();
         writer.commit(&[made(1, "m")]).unwrap();
         assert_eq!(timers(&writer), 1);

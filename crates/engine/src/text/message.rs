@@ -17,7 +17,7 @@ const LATE: Millis = Millis::from_secs(1);
 pub fn message_text(handle: &Handle, about: About) -> String {
     match about {
         About::Timer(id) => {
-            let row = handle.past().timer(id).ok().flatten();
+            let row = handle.store_reader().timer(id).ok().flatten();
             timer_message(id, row.as_ref())
         }
         About::Session(id) => {

@@ -14,7 +14,7 @@ use hyper::{HeaderMap, Request, StatusCode, header};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::attempt::Fault;
+use super::attempt::WakeFault;
 use crate::Handle;
 use crate::clock::pause;
 use crate::config::Webhook;
@@ -24,9 +24,9 @@ use crate::timestamp;
 use crate::web::{USER_AGENT, Web};
 
 /// A server that has not answered by then has failed.
-const TRY: Duration = Duration::from_secs(20);
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// The longest text that is sent, so that a payload stays below what receivers take.
-const TEXT: usize = 12_000;
+const MAX_TEXT: usize = 12_000;
 
 /// Sends one message.
 pub(super) async fn send(
@@ -35,10 +35,10 @@ pub(super) async fn send(
     hook: &Webhook,
     number: u64,
     at_ms: u64,
-) -> Result<(), Fault> {
-    let row = handle.past().message(number).ok().flatten();
-    let row = row.ok_or_else(|| Fault::Again("the message no longer exists".into()))?;
-    let secret = hook.secret.bytes().map_err(Fault::Again)?;
+) -> Result<(), WakeFault> {
+    let row = handle.store_reader().message(number).ok().flatten();
+    let row = row.ok_or_else(|| WakeFault::Retry("the message no longer exists".into()))?;
+    let secret = hook.secret.bytes().map_err(WakeFault::Retry)?;
     let body = payload(handle, &row).to_string();
     let (id, time) = (row.id.to_string(), (at_ms / 1_000).to_string());
     let signature = signature(&secret, &id, &time, &body);
@@ -52,21 +52,21 @@ pub(super) async fn send(
         .header("webhook-timestamp", time)
         .header("webhook-signature", format!("v1,{signature}"))
         .body(Full::new(Bytes::from(body)))
-        .map_err(|e| Fault::Again(e.to_string()))?;
+        .map_err(|e| WakeFault::Retry(e.to_string()))?;
     let answer = tokio::select! {
-        answer = web.send(address, request) => answer.map_err(Fault::Again)?,
-        () = pause(TRY) => {
-            return Err(Fault::Again(format!("no answer within {}s", TRY.as_secs())));
+        answer = web.send(address, request) => answer.map_err(WakeFault::Retry)?,
+        () = pause(ANSWER_LIMIT) => {
+            return Err(WakeFault::Retry(format!("no answer within {}s", ANSWER_LIMIT.as_secs())));
         }
     };
-    verdict(answer.response.status(), answer.response.headers(), at_ms)
+    check_status(answer.response.status(), answer.response.headers(), at_ms)
 }
 
 /// What the server is told.
 fn payload(handle: &Handle, row: &MessageRow) -> Value {
     let mut text = message_text(handle, row.about);
-    if text.len() > TEXT {
-        let end = (0..=TEXT).rev().find(|end| text.is_char_boundary(*end));
+    if text.len() > MAX_TEXT {
+        let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));
         text.push_str(" …");
     }
@@ -98,29 +98,29 @@ fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
 }
 
 /// What an answer means.
-fn verdict(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), Fault> {
+fn check_status(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), WakeFault> {
     match status {
         good if good.is_success() => Ok(()),
-        StatusCode::GONE => Err(Fault::Ended(
+        StatusCode::GONE => Err(WakeFault::Disabled(
             "it answered 410 Gone; nothing more is sent until its settings change or a message is sent again by hand"
                 .into(),
         )),
-        elsewhere if elsewhere.is_redirection() => Err(Fault::Again(format!(
+        elsewhere if elsewhere.is_redirection() => Err(WakeFault::Retry(format!(
             "it answered {elsewhere}; redirects are not followed, so configure the final URL"
         ))),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let why = format!("it answered {status}");
-            Err(match wanted_pause(headers, now_ms) {
-                Some(pause) => Fault::NotBefore(why, pause),
-                None => Fault::Again(why),
+            Err(match retry_after(headers, now_ms) {
+                Some(pause) => WakeFault::RetryAfter(why, pause),
+                None => WakeFault::Retry(why),
             })
         }
-        other => Err(Fault::Again(format!("it answered {other}"))),
+        other => Err(WakeFault::Retry(format!("it answered {other}"))),
     }
 }
 
 /// How long the server wants to be left alone: so many seconds, or until a date.
-fn wanted_pause(headers: &HeaderMap, now_ms: u64) -> Option<Millis> {
+fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Millis> {
     let said = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match said.parse() {
         Ok(seconds) => Some(Millis::from_secs(seconds)),
@@ -148,7 +148,7 @@ mod tests {
     fn an_answer_is_understood() {
         let mut headers = HeaderMap::new();
         let of = |status: u16, headers: &HeaderMap| {
-            verdict(
+            check_status(
                 StatusCode::from_u16(status).unwrap(),
                 headers,
                 784_111_776_000,
@@ -157,16 +157,16 @@ mod tests {
         assert_eq!(of(204, &headers), Ok(()));
         for status in [302, 400, 404, 429, 500, 503] {
             let fault = of(status, &headers).unwrap_err();
-            assert!(matches!(fault, Fault::Again(_)), "{status}: {fault:?}");
+            assert!(matches!(fault, WakeFault::Retry(_)), "{status}: {fault:?}");
         }
-        assert!(matches!(of(410, &headers), Err(Fault::Ended(_))));
+        assert!(matches!(of(410, &headers), Err(WakeFault::Disabled(_))));
         for (said, pause) in [("120", 120), ("Sun, 06 Nov 1994 08:49:37 GMT", 1)] {
             headers.insert(header::RETRY_AFTER, said.parse().unwrap());
             for status in [429, 503] {
-                let (_, wanted) = of(status, &headers).unwrap_err().parts();
-                assert_eq!(wanted, Some(Millis::from_secs(pause)), "{said}");
+                let (_, request) = of(status, &headers).unwrap_err().into_parts();
+                assert_eq!(request, Some(Millis::from_secs(pause)), "{said}");
             }
-            assert_eq!(of(500, &headers).unwrap_err().parts().1, None);
+            assert_eq!(of(500, &headers).unwrap_err().into_parts().1, None);
         }
     }
 }

@@ -6,43 +6,43 @@ use abide_core::{Millis, TimerId};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
 
-use super::read::{Past, TIMER, TimerRow};
+use super::read::{StoreReader, TIMER, TimerRow};
 use super::{DeliveryState, StoreFault};
 
 /// Which timers, and in what order.
 #[derive(Clone, Debug, Default)]
-pub struct TimersWanted {
+pub struct TimerQuery {
     /// Of one agent, or of all.
     pub agent: Option<String>,
     /// Only those in one of these states; empty: in any.
     pub statuses: Vec<String>,
     /// Whether those that have ended are wanted, where no states are named.
-    pub ended: Ended,
+    pub ended: EndedFilter,
     /// Only those with this in their text or their id, large and small letters alike.
     pub text: Option<String>,
     /// In what order.
-    pub order: Order,
+    pub order: TimerOrder,
     /// Only those that come after this one.
     pub after: Option<TimerId>,
     /// At most so many.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// Whether timers are wanted that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ended {
+pub enum EndedFilter {
     /// They are not.
     #[default]
-    No,
+    Exclude,
     /// They are, too.
-    Too,
+    Include,
     /// Only they.
     Only,
 }
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum TimerOrder {
     /// The newest first.
     #[default]
     Created,
@@ -54,22 +54,22 @@ pub enum Order {
     Ended,
 }
 
-impl Order {
+impl TimerOrder {
     /// Two numbers by which rows are sorted; those that are equal in both go by their age.
     fn keys(self) -> (&'static str, &'static str) {
         match self {
-            Order::Created => ("0", "-number"),
-            Order::Remaining => (
+            TimerOrder::Created => ("0", "-number"),
+            TimerOrder::Remaining => (
                 "CASE WHEN ended_ms IS NOT NULL THEN 2 WHEN due_ms IS NULL THEN 1 ELSE 0 END",
                 "CASE WHEN ended_ms IS NOT NULL THEN -ended_ms \
                  ELSE coalesce(due_ms, remaining_ms, 0) END",
             ),
-            Order::Status => (
+            TimerOrder::Status => (
                 "CASE status WHEN 'running' THEN 0 WHEN 'running_background' THEN 1 \
                  WHEN 'paused' THEN 2 WHEN 'completed' THEN 3 ELSE 4 END",
                 "-number",
             ),
-            Order::Ended => ("ended_ms IS NULL", "-coalesce(ended_ms, 0)"),
+            TimerOrder::Ended => ("ended_ms IS NULL", "-coalesce(ended_ms, 0)"),
         }
     }
 }
@@ -87,7 +87,7 @@ pub struct TimerPage {
 
 /// What became of timers on one day (of the calendar in Greenwich).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Day {
+pub struct TimerDay {
     /// As `2026-11-15`.
     pub day: String,
     /// Completed on it.
@@ -117,23 +117,23 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(wanted: &TimersWanted) -> Self {
+    fn new(query: &TimerQuery) -> Self {
         let mut filter = Filter::default();
-        if let Some(agent) = &wanted.agent {
+        if let Some(agent) = &query.agent {
             filter.and("agent = ?", [Value::from(agent.clone())]);
         }
-        if wanted.statuses.is_empty() {
-            match wanted.ended {
-                Ended::No => filter.and("ended_ms IS NULL", []),
-                Ended::Only => filter.and("ended_ms IS NOT NULL", []),
-                Ended::Too => {}
+        if query.statuses.is_empty() {
+            match query.ended {
+                EndedFilter::Exclude => filter.and("ended_ms IS NULL", []),
+                EndedFilter::Only => filter.and("ended_ms IS NOT NULL", []),
+                EndedFilter::Include => {}
             }
         } else {
-            let marks = vec!["?"; wanted.statuses.len()].join(", ");
-            let words = wanted.statuses.iter().cloned().map(Value::from);
+            let marks = vec!["?"; query.statuses.len()].join(", ");
+            let words = query.statuses.iter().cloned().map(Value::from);
             filter.and(&format!("status IN ({marks})"), words);
         }
-        if let Some(text) = &wanted.text {
+        if let Some(text) = &query.text {
             let like = Value::from(format!("%{}%", escaped(text)));
             filter.and(
                 "(text LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\')",
@@ -165,17 +165,17 @@ fn escaped(text: &str) -> String {
     })
 }
 
-impl Past {
+impl StoreReader {
     /// A page of timers; `None`: there is no such timer as the page is to come after.
-    pub fn timers(&self, wanted: &TimersWanted) -> Result<Option<TimerPage>, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
-        let mut filter = Filter::new(wanted);
+    pub fn timers(&self, query: &TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
+        let db = self.scan_db.lock().expect("no holder panics");
+        let mut filter = Filter::new(query);
         let count = format!("SELECT count(*) FROM timer{}", filter.sql);
         let total = db
             .prepare_cached(&count)?
             .query_row(params_from_iter(&filter.values), |row| row.get(0))?;
-        let (first, second) = wanted.order.keys();
-        if let Some(after) = wanted.after {
+        let (first, second) = query.order.keys();
+        if let Some(after) = query.after {
             let number = self.shuffle.sort(after.0.bits());
             let find = format!("SELECT {first}, {second} FROM timer WHERE number = ?");
             let place = db
@@ -186,32 +186,32 @@ impl Past {
                 return Ok(None);
             };
             let number = Value::from(number.cast_signed());
-            match wanted.order {
-                Order::Created => filter.and("number < ?", [number]),
-                Order::Remaining | Order::Status | Order::Ended => filter.and(
+            match query.order {
+                TimerOrder::Created => filter.and("number < ?", [number]),
+                TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => filter.and(
                     &format!("({first}, {second}, -number) > (?, ?, -?)"),
                     [group.into(), rank.into(), number],
                 ),
             }
         }
-        let order = match wanted.order {
-            Order::Created => "number DESC".to_owned(),
+        let order = match query.order {
+            TimerOrder::Created => "number DESC".to_owned(),
             _ => format!("{first}, {second}, number DESC"),
         };
         let select = format!("{TIMER}{} ORDER BY {order} LIMIT ?", filter.sql);
-        let most = i64::try_from(wanted.most).unwrap_or(i64::MAX - 1) + 1;
-        filter.values.push(most.into());
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX - 1) + 1;
+        filter.values.push(limit.into());
         let mut select = db.prepare_cached(&select)?;
         let rows = select.query_map(params_from_iter(&filter.values), |row| self.timer_row(row))?;
         let mut rows: Vec<TimerRow> = rows.collect::<Result<_, _>>()?;
-        let more = rows.len() > wanted.most;
-        rows.truncate(wanted.most);
+        let more = rows.len() > query.limit;
+        rows.truncate(query.limit);
         Ok(Some(TimerPage { rows, more, total }))
     }
 
     /// How many messages there are that were not seen, and what became of bringing them.
     pub fn message_counts(&self) -> Result<MessageCounts, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT (SELECT count(*) FROM message WHERE seen_ms IS NULL), \
              (SELECT count(*) FROM delivery WHERE state = ?1), \
@@ -231,7 +231,7 @@ impl Past {
     /// for as long as each ran, less the calls that were made. Those are not counted one by one; a
     /// wait is taken to have been called for again after each standby of the last call's length.
     pub fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT coalesce(sum(max(0, ran / ?1 - CASE WHEN standby_ms > 0 \
              THEN max(1, (ran + standby_ms - 1) / standby_ms) ELSE 1 END)), 0) FROM \
@@ -242,8 +242,8 @@ impl Past {
     }
 
     /// What became of timers on each day since `from` on which something did.
-    pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<Day>, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+    pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<TimerDay>, StoreFault> {
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT date(ended_ms / 1000, 'unixepoch') AS day, \
              count(*) FILTER (WHERE status = 'completed'), \
@@ -253,7 +253,7 @@ impl Past {
              GROUP BY day ORDER BY day",
         )?;
         let rows = select.query_map(rusqlite::params![from.0, agent], |row| {
-            Ok(Day {
+            Ok(TimerDay {
                 day: row.get(0)?,
                 completed: row.get(1)?,
                 stopped: row.get(2)?,

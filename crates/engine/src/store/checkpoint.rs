@@ -14,73 +14,73 @@ use super::StoreFault;
 use super::writer::Writer;
 
 /// Pages after which they are brought over.
-const LONG: i32 = 1_000;
+const CHECKPOINT_PAGES: i32 = 1_000;
 
 /// How long the journal is.
 #[derive(Default)]
-pub(super) struct Journal {
+pub(super) struct WalSize {
     /// After the last commit.
     pages: AtomicI32,
     /// How many of them are in the database too.
-    copied: AtomicI32,
+    checkpointed: AtomicI32,
 }
 
-impl Journal {
+impl WalSize {
     /// It has so many pages after a commit.
-    pub(super) fn has(&self, pages: i32) {
+    pub(super) fn set_pages(&self, pages: i32) {
         let before = self.pages.swap(pages, Ordering::Relaxed);
         if pages < before {
             // It has begun anew.
-            self.copied.store(0, Ordering::Relaxed);
+            self.checkpointed.store(0, Ordering::Relaxed);
         }
     }
 
     /// Whether so much has come since it was copied that it is time again.
-    pub(super) fn is_long(&self) -> bool {
+    pub(super) fn needs_checkpoint(&self) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
-        let copied = self.copied.load(Ordering::Relaxed);
-        let new = if copied > pages {
+        let checkpointed = self.checkpointed.load(Ordering::Relaxed);
+        let new = if checkpointed > pages {
             pages
         } else {
-            pages - copied
+            pages - checkpointed
         };
-        new >= LONG
+        new >= CHECKPOINT_PAGES
     }
 
     /// Brings over what can be. Where that fails nothing is lost: what is in the journal stays there.
-    pub(super) fn copy(&self, db: &Connection) {
+    pub(super) fn checkpoint(&self, db: &Connection) {
         let pragma = "PRAGMA wal_checkpoint(PASSIVE)";
         match db.query_row(pragma, [], |row| row.get(2)) {
-            Ok(copied) => self.copied.store(copied, Ordering::Relaxed),
+            Ok(checkpointed) => self.checkpointed.store(checkpointed, Ordering::Relaxed),
             Err(fault) => tracing::warn!("the journal stays long: {fault}"),
         }
     }
 }
 
 /// Asks for the journal to be copied.
-pub(super) struct Copier(mpsc::SyncSender<()>);
+pub(super) struct Checkpointer(mpsc::SyncSender<()>);
 
-impl Copier {
+impl Checkpointer {
     /// Copies over `db` on a thread of its own, and the rest over the `writer`'s, until nobody can ask any more.
     pub(super) fn start(db: Connection, writer: Arc<Writer>) -> Result<Self, StoreFault> {
-        let (asked, asks) = mpsc::sync_channel(1);
+        let (requests_tx, requests) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("abide-journal".into())
             .spawn(move || {
-                while asks.recv().is_ok() {
+                while requests.recv().is_ok() {
                     // Whoever asked while this went on may have been answered by it.
-                    if writer.journal.is_long() {
-                        writer.journal.copy(&db);
-                        writer.with(|db| writer.journal.copy(db));
+                    if writer.wal_size.needs_checkpoint() {
+                        writer.wal_size.checkpoint(&db);
+                        writer.with(|db| writer.wal_size.checkpoint(db));
                     }
                 }
             })
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
-        Ok(Copier(asked))
+        Ok(Checkpointer(requests_tx))
     }
 
     /// Asks. Where that was asked already, once is enough.
-    pub(super) fn ask(&self) {
+    pub(super) fn request(&self) {
         let _ = self.0.try_send(());
     }
 }
@@ -93,11 +93,11 @@ mod tests {
     use crate::store::connect;
 
     /// A database whose journal has some pages.
-    fn filled(path: &Path, journal: &Arc<Journal>, pages: i32) -> Connection {
+    fn filled(path: &Path, wal_size: &Arc<WalSize>, pages: i32) -> Connection {
         let mut db = connect(path).expect("a database");
-        let grown = journal.clone();
+        let grown = wal_size.clone();
         db.wal_hook(Some(move |_: &mut _, pages| {
-            grown.has(pages);
+            grown.set_pages(pages);
             Ok(())
         }))
         .expect("a hook");
@@ -108,7 +108,7 @@ mod tests {
         db
     }
 
-    fn one_more(db: &Connection) {
+    fn insert_row(db: &Connection) {
         db.execute("INSERT INTO text VALUES ('x')", [])
             .expect("a row");
     }
@@ -116,15 +116,15 @@ mod tests {
     #[test]
     fn a_long_one_is_copied_and_begins_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let journal = Arc::new(Journal::default());
-        let db = filled(&folder.path().join("abide.db"), &journal, LONG);
-        assert!(journal.is_long());
-        journal.copy(&db);
-        assert!(!journal.is_long());
-        one_more(&db);
-        assert!(!journal.is_long());
+        let wal_size = Arc::new(WalSize::default());
+        let db = filled(&folder.path().join("abide.db"), &wal_size, CHECKPOINT_PAGES);
+        assert!(wal_size.needs_checkpoint());
+        wal_size.checkpoint(&db);
+        assert!(!wal_size.needs_checkpoint());
+        insert_row(&db);
+        assert!(!wal_size.needs_checkpoint());
         assert!(
-            journal.pages.load(Ordering::Relaxed) < LONG,
+            wal_size.pages.load(Ordering::Relaxed) < CHECKPOINT_PAGES,
             "it has restarted"
         );
     }
@@ -133,39 +133,39 @@ mod tests {
     fn it_is_copied_beside_a_commit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
-        let journal = Arc::new(Journal::default());
-        let db = filled(&path, &journal, LONG);
+        let wal_size = Arc::new(WalSize::default());
+        let db = filled(&path, &wal_size, CHECKPOINT_PAGES);
         db.execute_batch("BEGIN IMMEDIATE").unwrap();
-        one_more(&db);
-        journal.copy(&connect(&path).unwrap());
+        insert_row(&db);
+        wal_size.checkpoint(&connect(&path).unwrap());
         assert!(
-            !journal.is_long(),
+            !wal_size.needs_checkpoint(),
             "what is being written does not keep it from being copied"
         );
         db.execute_batch("COMMIT").unwrap();
-        assert!(!journal.is_long());
+        assert!(!wal_size.needs_checkpoint());
         assert!(
-            journal.pages.load(Ordering::Relaxed) > LONG,
+            wal_size.pages.load(Ordering::Relaxed) > CHECKPOINT_PAGES,
             "not all of it was copied"
         );
     }
 
     #[test]
     fn it_is_long_by_what_is_new() {
-        let journal = Journal::default();
-        for (pages, copied, long) in [
-            (LONG - 1, 0, false),
-            (LONG, 0, true),
-            (2 * LONG - 1, LONG, false),
-            (2 * LONG, LONG, true),
+        let wal_size = WalSize::default();
+        for (pages, checkpointed, long) in [
+            (CHECKPOINT_PAGES - 1, 0, false),
+            (CHECKPOINT_PAGES, 0, true),
+            (2 * CHECKPOINT_PAGES - 1, CHECKPOINT_PAGES, false),
+            (2 * CHECKPOINT_PAGES, CHECKPOINT_PAGES, true),
         ] {
-            journal.has(pages);
-            journal.copied.store(copied, Ordering::Relaxed);
-            assert_eq!(journal.is_long(), long, "{pages} {copied}");
+            wal_size.set_pages(pages);
+            wal_size.checkpointed.store(checkpointed, Ordering::Relaxed);
+            assert_eq!(wal_size.needs_checkpoint(), long, "{pages} {checkpointed}");
         }
-        journal.has(1);
-        assert!(!journal.is_long(), "it has restarted");
-        journal.has(LONG);
-        assert!(journal.is_long());
+        wal_size.set_pages(1);
+        assert!(!wal_size.needs_checkpoint(), "it has restarted");
+        wal_size.set_pages(CHECKPOINT_PAGES);
+        assert!(wal_size.needs_checkpoint());
     }
 }

@@ -10,27 +10,29 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::oneshot;
 
-use super::{Note, Opened, Past, Sqlite, Store, StoreFault, connect, read, schema, wal};
+use super::{
+    Opened, Sqlite, Store, StoreFault, StoreReader, WakerRecord, connect, read, schema, wal,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::secret;
 
 /// A database up to this size is checked as a whole at every start, which takes a few milliseconds a MiB.
-const CHECKED: u64 = 32 << 20;
+const MAX_CHECKED: u64 = 32 << 20;
 /// Follows the name of a database that was set aside, and is followed by the time.
-const ASIDE: &str = "damaged-";
+const DAMAGED_SUFFIX: &str = "damaged-";
 /// Ends the names of the files that SQLite keeps beside a database.
-const BESIDE: [&str; 2] = ["-wal", "-shm"];
+const COMPANION_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
 /// Opens the database. One that is damaged is set aside first, and what can be read of it is taken over. One that
 /// cannot be opened at all is done without. What is wrong, if anything, is a sentence.
 pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), StoreFault> {
     let known = known_key(path);
     let journal = journal_is_damaged(path);
-    let opened = checked(path).and_then(|()| Sqlite::open(path, boot_id));
-    let (opened, trouble) = match opened {
+    let opened = check_at_start(path).and_then(|()| Sqlite::open(path, boot_id));
+    let (opened, fault_text) = match opened {
         Ok(opened) => {
-            let trouble = match known {
-                Some(known) if known != opened.kept.shuffle.key => Some(format!(
+            let fault_text = match known {
+                Some(known) if known != opened.state.shuffle.key => Some(format!(
                     "the database {} was lost: it was missing, or empty. The timers, questions and messages in it \
                      are gone",
                     path.display()
@@ -41,29 +43,32 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
                 )),
                 _ => None,
             };
-            (opened, trouble)
+            (opened, fault_text)
         }
         Err(StoreFault::Damaged(why)) => {
-            let (opened, trouble) = begin_again(path, boot_id, &why)?;
-            (opened, Some(trouble))
+            let (opened, fault_text) = replace_damaged(path, boot_id, &why)?;
+            (opened, Some(fault_text))
         }
         Err(fault @ (StoreFault::Unopenable(_) | StoreFault::Broken(_))) => {
-            let trouble = format!(
+            let fault_text = format!(
                 "{fault} ({}). Timers and messages are refused until that is put right and the daemon is started \
                  again; commands run",
                 path.display()
             );
-            return Ok((without(boot_id, &trouble)?, Some(trouble)));
+            return Ok((
+                open_without_database(boot_id, &fault_text)?,
+                Some(fault_text),
+            ));
         }
         Err(fault) => return Err(fault),
     };
-    let key = opened.kept.shuffle.key;
+    let key = opened.state.shuffle.key;
     if known != Some(key)
         && let Err(fault) = secret::write(&key_file(path), &format!("{key:016x}"))
     {
         tracing::warn!("a database that gets lost will not be noticed: {fault}");
     }
-    Ok((opened, trouble))
+    Ok((opened, fault_text))
 }
 
 /// Says whether the database that lies there is whole. Changes nothing.
@@ -80,21 +85,21 @@ pub fn check(path: &Path) -> Result<(), String> {
 
 /// Says whether commits are lost from the journal of a database that no daemon has open.
 pub fn journal_is_damaged(path: &Path) -> bool {
-    wal::is_damaged(&beside(path, BESIDE[0]))
+    wal::is_damaged(&companion(path, COMPANION_SUFFIXES[0]))
 }
 
 /// The databases that were set aside.
-pub fn set_aside(path: &Path) -> Vec<PathBuf> {
+pub fn damaged_copies(path: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Vec::new();
     };
-    let begin = format!("{}.{ASIDE}", name.to_string_lossy());
+    let begin = format!("{}.{DAMAGED_SUFFIX}", name.to_string_lossy());
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     found.retain(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy());
         name.is_some_and(|name| {
-            name.starts_with(&begin) && !BESIDE.iter().any(|end| name.ends_with(end))
+            name.starts_with(&begin) && !COMPANION_SUFFIXES.iter().any(|end| name.ends_with(end))
         })
     });
     found.sort();
@@ -102,9 +107,9 @@ pub fn set_aside(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Finds damage that would only show when a page is needed.
-fn checked(path: &Path) -> Result<(), StoreFault> {
+fn check_at_start(path: &Path) -> Result<(), StoreFault> {
     match std::fs::metadata(path) {
-        Ok(found) if (1..=CHECKED).contains(&found.len()) => quick_check(&connect(path)?),
+        Ok(found) if (1..=MAX_CHECKED).contains(&found.len()) => quick_check(&connect(path)?),
         _ => Ok(()),
     }
 }
@@ -122,7 +127,7 @@ fn read_only(path: &Path) -> Result<Connection, StoreFault> {
     Ok(Connection::open_with_flags(path, flags)?)
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn companion(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()
@@ -140,8 +145,9 @@ fn known_key(path: &Path) -> Option<u64> {
 }
 
 /// Sets a damaged database aside and opens a new one with what could be read of it.
-fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
-    let aside = path.with_added_extension(format!("{ASIDE}{}", SystemClock.now().wall.0));
+fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
+    let scan_db =
+        path.with_added_extension(format!("{DAMAGED_SUFFIX}{}", SystemClock.now().wall.0));
     let moved = |from: &Path, to: &Path| {
         std::fs::rename(from, to).map_err(|fault| {
             StoreFault::Broken(format!(
@@ -150,18 +156,18 @@ fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String)
             ))
         })
     };
-    moved(path, &aside)?;
-    for end in BESIDE {
-        if beside(path, end).exists() {
-            moved(&beside(path, end), &beside(&aside, end))?;
+    moved(path, &scan_db)?;
+    for end in COMPANION_SUFFIXES {
+        if companion(path, end).exists() {
+            moved(&companion(path, end), &companion(&scan_db, end))?;
         }
     }
-    let saved = salvage(&aside, path);
+    let saved = copy_readable(&scan_db, path);
     let opened = match Sqlite::open(path, boot_id) {
         Err(StoreFault::Damaged(_)) => {
             // What was taken over makes no sense either.
-            for end in ["", BESIDE[0], BESIDE[1]] {
-                let _ = std::fs::remove_file(beside(path, end));
+            for end in ["", COMPANION_SUFFIXES[0], COMPANION_SUFFIXES[1]] {
+                let _ = std::fs::remove_file(companion(path, end));
             }
             Sqlite::open(path, boot_id)?
         }
@@ -170,24 +176,24 @@ fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String)
     let found = match saved {
         Ok(()) => format!(
             "{} timers that have not ended, {} unseen messages and {} open questions could be read and were taken over",
-            opened.kept.timers.len(),
-            opened.kept.messages.len(),
+            opened.state.timers.len(),
+            opened.state.messages.len(),
             opened.questions.len()
         ),
         Err(_) => {
             "nothing in it could be read, so there are no timers, questions and messages".into()
         }
     };
-    let trouble = format!(
+    let fault_text = format!(
         "the database {} was damaged ({why}). It was set aside as {}; {found}. Sessions are not affected",
         path.display(),
-        aside.display()
+        scan_db.display()
     );
-    Ok((opened, trouble))
+    Ok((opened, fault_text))
 }
 
 /// Copies whatever rows can be read from one database into a new one.
-fn salvage(from: &Path, to: &Path) -> Result<(), StoreFault> {
+fn copy_readable(from: &Path, to: &Path) -> Result<(), StoreFault> {
     let mut new = connect(to)?;
     schema::migrate(&mut new)?;
     let old = connect(from)?;
@@ -237,15 +243,15 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
 }
 
 /// Does without a database: nothing is kept, and nothing is taken that would have to be.
-fn without(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
+fn open_without_database(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
     let db = in_memory()?;
     let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
-    let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
+    let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
     Ok(Opened {
-        store: Arc::new(Nowhere(why.to_owned())),
-        past: Past::new(db, in_memory()?, shuffle),
+        store: Arc::new(NoDatabase(why.to_owned())),
+        reader: StoreReader::new(db, in_memory()?, shuffle),
         questions: Vec::new(),
-        kept,
+        state,
         conditions,
     })
 }
@@ -257,9 +263,9 @@ fn in_memory() -> Result<Connection, StoreFault> {
 }
 
 /// Where there is no database. Says why to whoever wants something kept.
-struct Nowhere(String);
+struct NoDatabase(String);
 
-impl Nowhere {
+impl NoDatabase {
     fn refuse<T>(&self) -> oneshot::Receiver<Result<T, StoreFault>> {
         let (done, answer) = oneshot::channel();
         let _ = done.send(Err(StoreFault::Unopenable(self.0.clone())));
@@ -267,16 +273,16 @@ impl Nowhere {
     }
 }
 
-impl Store for Nowhere {
+impl Store for NoDatabase {
     fn commit(&self, _: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         self.refuse()
     }
 
-    fn note(&self, _: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
+    fn write_waker_record(&self, _: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
         self.refuse()
     }
 
-    fn tidy(&self, _: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
+    fn prune(&self, _: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
         let (done, answer) = oneshot::channel();
         let _ = done.send(Ok(0));
         answer
@@ -293,8 +299,8 @@ mod tests {
 
     /// A database with so many timers, and with nothing in its journal.
     fn filled(path: &Path, timers: u64) {
-        let (opened, trouble) = open(path, 1).unwrap();
-        assert_eq!(trouble, None);
+        let (opened, fault_text) = open(path, 1).unwrap();
+        assert_eq!(fault_text, None);
         drop(opened);
         let db = connect(path).unwrap();
         db.execute_batch("BEGIN").unwrap();
@@ -315,8 +321,8 @@ mod tests {
     fn damage(path: &Path, at: u64) {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.write_all_at(&[0xa5; 200], at).unwrap();
-        for end in BESIDE {
-            let _ = std::fs::remove_file(beside(path, end));
+        for end in COMPANION_SUFFIXES {
+            let _ = std::fs::remove_file(companion(path, end));
         }
     }
 
@@ -329,14 +335,17 @@ mod tests {
         damage(&path, pages / 2 * PAGE);
         let before = std::fs::read(&path).unwrap();
         assert!(check(&path).is_err());
-        let (opened, trouble) = open(&path, 1).unwrap();
-        let left = opened.kept.timers.len();
+        let (opened, fault_text) = open(&path, 1).unwrap();
+        let left = opened.state.timers.len();
         assert!((900..1_000).contains(&left), "{left}");
-        let trouble = trouble.expect("it is said");
-        assert!(trouble.contains(&format!("{left} timers")), "{trouble}");
-        let aside = set_aside(&path);
+        let fault_text = fault_text.expect("it is said");
+        assert!(
+            fault_text.contains(&format!("{left} timers")),
+            "{fault_text}"
+        );
+        let scan_db = damaged_copies(&path);
         assert_eq!(
-            std::fs::read(&aside[0]).unwrap(),
+            std::fs::read(&scan_db[0]).unwrap(),
             before,
             "it is kept as it was"
         );
@@ -350,11 +359,14 @@ mod tests {
         let path = folder.path().join("abide.db");
         filled(&path, 10);
         damage(&path, 0);
-        let (opened, trouble) = open(&path, 1).unwrap();
-        assert!(opened.kept.timers.is_empty());
-        let trouble = trouble.expect("it is said");
-        assert!(trouble.contains("nothing in it could be read"), "{trouble}");
-        assert_eq!(set_aside(&path).len(), 1);
+        let (opened, fault_text) = open(&path, 1).unwrap();
+        assert!(opened.state.timers.is_empty());
+        let fault_text = fault_text.expect("it is said");
+        assert!(
+            fault_text.contains("nothing in it could be read"),
+            "{fault_text}"
+        );
+        assert_eq!(damaged_copies(&path).len(), 1);
     }
 
     #[test]
@@ -368,9 +380,9 @@ mod tests {
             if empty {
                 std::fs::write(&path, "").unwrap();
             }
-            let (_, trouble) = open(&path, 1).unwrap();
+            let (_, fault_text) = open(&path, 1).unwrap();
             assert!(
-                trouble.is_some_and(|said| said.contains("was lost")),
+                fault_text.is_some_and(|said| said.contains("was lost")),
                 "{empty}"
             );
             assert_eq!(open(&path, 1).unwrap().1, None, "it is said once");
@@ -382,8 +394,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         std::fs::create_dir(&path).unwrap();
-        let (opened, trouble) = open(&path, 1).unwrap();
-        assert!(trouble.is_some_and(|said| said.contains("commands run")));
+        let (opened, fault_text) = open(&path, 1).unwrap();
+        assert!(fault_text.is_some_and(|said| said.contains("commands run")));
         let refused = opened.store.commit(Vec::new()).blocking_recv().unwrap();
         assert!(
             matches!(refused, Err(StoreFault::Unopenable(_))),
@@ -400,6 +412,6 @@ mod tests {
         db.pragma_update(None, "user_version", 999).unwrap();
         drop(db);
         assert!(matches!(open(&path, 1), Err(StoreFault::Newer(_))));
-        assert!(set_aside(&path).is_empty());
+        assert!(damaged_copies(&path).is_empty());
     }
 }

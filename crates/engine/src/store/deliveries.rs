@@ -5,7 +5,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::StoreFault;
-use super::read::Past;
+use super::read::StoreReader;
 
 /// Where the delivery of one message by one waker stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,11 +75,11 @@ pub struct ClientRow {
 
 /// Something about wakers that is to be kept.
 #[derive(Clone, Debug)]
-pub enum Note {
+pub enum WakerRecord {
     /// How the deliveries of these messages stand.
     Deliveries(Vec<(u64, Delivery)>),
     /// A waker is wanted no more, because of this.
-    WakerEnded {
+    Disabled {
         /// Which.
         waker: String,
         /// Since when.
@@ -88,20 +88,23 @@ pub enum Note {
         fault: String,
     },
     /// It is wanted again.
-    WakerBack(String),
+    Enabled(String),
     /// An agent speaks through this client.
     Client(ClientRow, u64),
 }
 
-pub(super) fn note(db: &mut Connection, note: &Note) -> Result<(), StoreFault> {
+pub(super) fn write_waker_record(
+    db: &mut Connection,
+    note: &WakerRecord,
+) -> Result<(), StoreFault> {
     let turn = db.transaction()?;
     match note {
-        Note::Deliveries(all) => {
+        WakerRecord::Deliveries(all) => {
             for (message, delivery) in all {
                 put(&turn, *message, delivery)?;
             }
         }
-        Note::WakerEnded {
+        WakerRecord::Disabled {
             waker,
             at_ms,
             fault,
@@ -111,10 +114,10 @@ pub(super) fn note(db: &mut Connection, note: &Note) -> Result<(), StoreFault> {
                 params![waker, at_ms, fault],
             )?;
         }
-        Note::WakerBack(waker) => {
+        WakerRecord::Enabled(waker) => {
             turn.execute("DELETE FROM waker WHERE id = ?", [waker])?;
         }
-        Note::Client(client, at_ms) => {
+        WakerRecord::Client(client, at_ms) => {
             turn.execute(
                 "INSERT OR REPLACE INTO client (agent, kind, facts, at_ms) VALUES (?, ?, ?, ?)",
                 params![client.agent, client.kind, client.facts, at_ms],
@@ -167,7 +170,7 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     })
 }
 
-impl Past {
+impl StoreReader {
     /// The delivery of one message by one waker.
     pub fn delivery(&self, message: u64, waker: &str) -> Result<Option<Delivery>, StoreFault> {
         let db = self.db();
@@ -178,7 +181,7 @@ impl Past {
     }
 
     /// The wakers that are wanted no more, and why.
-    pub fn ended_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
+    pub fn disabled_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached("SELECT id, fault FROM waker")?;
         let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;

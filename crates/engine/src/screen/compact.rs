@@ -17,16 +17,16 @@ use super::{Screen, Size};
 
 /// A screen, small.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folded {
+pub struct CompactScreen {
     size: Size,
     paint: Vec<u8>,
     held: Vec<u8>,
 }
 
-impl Folded {
+impl CompactScreen {
     /// An empty screen, before anything was written.
     pub fn empty(size: Size) -> Self {
-        Folded {
+        CompactScreen {
             size: size.clamped(),
             paint: Vec::new(),
             held: Vec::new(),
@@ -34,7 +34,7 @@ impl Folded {
     }
 
     /// The screen again.
-    pub fn unfold(&self) -> Screen {
+    pub fn expand(&self) -> Screen {
         let mut screen = Screen::new(self.size);
         screen.replay(&self.paint);
         screen.replay(&self.held);
@@ -59,18 +59,18 @@ impl Folded {
 
 impl Screen {
     /// Folds the screen.
-    pub fn fold(mut self) -> Folded {
+    pub fn compact(mut self) -> CompactScreen {
         let size = self.size();
         let held = std::mem::take(&mut self.held);
         let mode = *self.term.mode();
-        let title = self.ears.lock().title.clone();
-        let front = Picture::of(&self);
+        let title = self.events.lock().title.clone();
+        let front = Buffer::of(&self);
         let region = self.region();
         let shifted = self.is_shifted();
-        let mut paint = Paint::default();
+        let mut paint = EscapeWriter::default();
         if mode.contains(TermMode::ALT_SCREEN) {
             self.replay(b"\x1b[?6l\x1b[?1049l");
-            Picture::of(&self).paint(&mut paint);
+            Buffer::of(&self).paint(&mut paint);
             paint.put(b"\x1b[?1049h");
         }
         front.paint(&mut paint);
@@ -78,9 +78,9 @@ impl Screen {
             (0, bottom) if bottom + 1 == size.rows => {}
             // A region of the last row alone is refused unless it reaches beyond the screen.
             (top, bottom) if bottom + 1 == size.rows => {
-                paint.say(format_args!("\x1b[{};{}r", top + 1, size.rows + 1));
+                paint.put_fmt(format_args!("\x1b[{};{}r", top + 1, size.rows + 1));
             }
-            (top, bottom) => paint.say(format_args!("\x1b[{};{}r", top + 1, bottom + 1)),
+            (top, bottom) => paint.put_fmt(format_args!("\x1b[{};{}r", top + 1, bottom + 1)),
         }
         let top = if mode.contains(TermMode::ORIGIN) {
             paint.put(b"\x1b[?6h");
@@ -94,11 +94,11 @@ impl Screen {
         }
         paint_modes(mode, &mut paint);
         if let Some(title) = title {
-            paint.say(format_args!("\x1b]2;{title}\x07"));
+            paint.put_fmt(format_args!("\x1b]2;{title}\x07"));
         }
         let mut paint = paint.out;
         paint.shrink_to_fit();
-        Folded { size, paint, held }
+        CompactScreen { size, paint, held }
     }
 
     /// Top and bottom row of the part that scrolls. Moves the cursor.
@@ -138,7 +138,7 @@ const MODES: &[(TermMode, bool, &[u8])] = &[
     (TermMode::SHOW_CURSOR, false, b"\x1b[?25l"),
 ];
 
-fn paint_modes(mode: TermMode, paint: &mut Paint) {
+fn paint_modes(mode: TermMode, paint: &mut EscapeWriter) {
     for (flag, said_when, sequence) in MODES {
         if mode.contains(*flag) == *said_when {
             paint.put(sequence);
@@ -147,16 +147,16 @@ fn paint_modes(mode: TermMode, paint: &mut Paint) {
 }
 
 /// One of the two screens with its cursors.
-struct Picture {
+struct Buffer {
     rows: Vec<Vec<Cell>>,
     cursor: Cursor<Cell>,
     saved: Cursor<Cell>,
 }
 
-impl Picture {
+impl Buffer {
     fn of(screen: &Screen) -> Self {
         let grid = screen.term.grid();
-        Picture {
+        Buffer {
             rows: (0..screen.term.screen_lines())
                 .map(|row| screen.cells(row))
                 .collect(),
@@ -165,7 +165,7 @@ impl Picture {
         }
     }
 
-    fn paint(&self, paint: &mut Paint) {
+    fn paint(&self, paint: &mut EscapeWriter) {
         paint.pen(&Cell::default());
         paint.charsets(&Cursor::default());
         paint.put(b"\x1b[H\x1b[2J");
@@ -178,7 +178,7 @@ impl Picture {
             // A wide character that does not fit leaves a blank in its own colours before it wraps.
             let leaves_a_blank = |blank: &Cell| {
                 next.is_some_and(|wide| {
-                    wide.flags.contains(Flags::WIDE_CHAR) && same_pen(wide, blank)
+                    wide.flags.contains(Flags::WIDE_CHAR) && same_style(wide, blank)
                 })
             };
             let written = match row.iter().rposition(|cell| *cell != Cell::default()) {
@@ -188,7 +188,7 @@ impl Picture {
                 None => usize::from(flows_on),
             };
             if written > 0 && !flows_on {
-                paint.say(format_args!("\x1b[{};1H", at + 1));
+                paint.put_fmt(format_args!("\x1b[{};1H", at + 1));
             }
             for cell in &row[..written] {
                 let left = cell.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER);
@@ -206,11 +206,11 @@ impl Picture {
     }
 
     /// Puts the cursor where it was, counted from the row `top`.
-    fn place_cursor(&self, paint: &mut Paint, top: u16) {
+    fn place_cursor(&self, paint: &mut EscapeWriter, top: u16) {
         self.place(&self.cursor, paint, top);
     }
 
-    fn place(&self, cursor: &Cursor<Cell>, paint: &mut Paint, top: u16) {
+    fn place(&self, cursor: &Cursor<Cell>, paint: &mut EscapeWriter, top: u16) {
         let Point { line, column } = cursor.point;
         let row = line.0 - i32::from(top) + 1;
         if cursor.input_needs_wrap
@@ -219,11 +219,11 @@ impl Picture {
             // It stands behind the last column, where only writing there leaves it.
             let wide = cells[column.0].flags.contains(Flags::WIDE_CHAR_SPACER);
             let col = column.0 - usize::from(wide);
-            paint.say(format_args!("\x1b[{row};{}H", col + 1));
+            paint.put_fmt(format_args!("\x1b[{row};{}H", col + 1));
             paint.charsets(&Cursor::default());
             paint.cell(&cells[col]);
         } else {
-            paint.say(format_args!("\x1b[{row};{}H", column.0 + 1));
+            paint.put_fmt(format_args!("\x1b[{row};{}H", column.0 + 1));
         }
         paint.charsets(cursor);
         paint.pen(&cursor.template);
@@ -232,7 +232,7 @@ impl Picture {
 
 /// Writes cells with as few words as will do.
 #[derive(Default)]
-struct Paint {
+struct EscapeWriter {
     out: Vec<u8>,
     pen: Cell,
     charsets: [bool; 2],
@@ -246,7 +246,7 @@ const SHOWN: Flags = Flags::INVERSE
     .union(Flags::STRIKEOUT)
     .union(Flags::ALL_UNDERLINES);
 
-fn same_ink(left: &Cell, right: &Cell) -> bool {
+fn same_attributes(left: &Cell, right: &Cell) -> bool {
     left.flags & SHOWN == right.flags & SHOWN
         && left.fg == right.fg
         && left.bg == right.bg
@@ -254,16 +254,16 @@ fn same_ink(left: &Cell, right: &Cell) -> bool {
 }
 
 /// Whether both were written without anything said in between.
-fn same_pen(left: &Cell, right: &Cell) -> bool {
-    same_ink(left, right) && left.hyperlink() == right.hyperlink()
+fn same_style(left: &Cell, right: &Cell) -> bool {
+    same_attributes(left, right) && left.hyperlink() == right.hyperlink()
 }
 
-impl Paint {
+impl EscapeWriter {
     fn put(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    fn say(&mut self, words: std::fmt::Arguments<'_>) {
+    fn put_fmt(&mut self, words: std::fmt::Arguments<'_>) {
         let _ = self.out.write_fmt(words);
     }
 
@@ -297,12 +297,12 @@ impl Paint {
         if self.pen.hyperlink() != cell.hyperlink() {
             match cell.hyperlink() {
                 Some(link) => {
-                    self.say(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
+                    self.put_fmt(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
                 }
                 None => self.put(b"\x1b]8;;\x1b\\"),
             }
         }
-        if !same_ink(&self.pen, cell) {
+        if !same_attributes(&self.pen, cell) {
             self.put(b"\x1b[0");
             self.attributes(cell.flags & SHOWN);
             self.color(38, cell.fg, NamedColor::Foreground);
@@ -330,7 +330,7 @@ impl Paint {
             (Flags::DASHED_UNDERLINE, "4:5"),
         ] {
             if flags.contains(flag) {
-                self.say(format_args!(";{code}"));
+                self.put_fmt(format_args!(";{code}"));
             }
         }
     }
@@ -341,14 +341,14 @@ impl Paint {
             Color::Named(name) => {
                 let base = u32::from(code) - 8;
                 match name as u32 {
-                    index @ 0..=7 => self.say(format_args!(";{}", base + index)),
-                    index @ 8..=15 => self.say(format_args!(";{}", base + 60 + index - 8)),
+                    index @ 0..=7 => self.put_fmt(format_args!(";{}", base + index)),
+                    index @ 8..=15 => self.put_fmt(format_args!(";{}", base + 60 + index - 8)),
                     _ => {}
                 }
             }
-            Color::Indexed(index) => self.say(format_args!(";{code};5;{index}")),
+            Color::Indexed(index) => self.put_fmt(format_args!(";{code};5;{index}")),
             Color::Spec(rgb) => {
-                self.say(format_args!(";{code};2;{};{};{}", rgb.r, rgb.g, rgb.b));
+                self.put_fmt(format_args!(";{code};2;{};{};{}", rgb.r, rgb.g, rgb.b));
             }
         }
     }

@@ -11,13 +11,13 @@ const ESC: u8 = 0x1b;
 
 /// Picks the lasting sequences out of a stream, wherever its chunks are cut.
 #[derive(Default)]
-pub struct Skim {
+pub struct ModeScanner {
     tokenizer: Tokenizer,
     /// The sequence whose end has not come yet.
     held: Vec<u8>,
 }
 
-impl Skim {
+impl ModeScanner {
     /// Hands on every lasting sequence in `bytes`.
     pub fn pass(&mut self, mut bytes: &[u8], mut on: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
@@ -67,10 +67,10 @@ mod tests {
         let stream = b"x\x1b[31my\x1b[?1049h\x1b[2Jzz\x1b\x1b[?2004;1h\x1b=\x1b]0;t\x07\x1b[?6nq\x1b[?2\r5l\x1bP\x0cc";
         let wanted = b"\x1b[?1049h\x1b[?2004;1h\x1b=\x1b[?25l";
         for cut in 0..=stream.len() {
-            let mut skim = Skim::default();
+            let mut mode_scanner = ModeScanner::default();
             let mut out = Vec::new();
-            skim.pass(&stream[..cut], |found| out.extend_from_slice(found));
-            skim.pass(&stream[cut..], |found| out.extend_from_slice(found));
+            mode_scanner.pass(&stream[..cut], |found| out.extend_from_slice(found));
+            mode_scanner.pass(&stream[cut..], |found| out.extend_from_slice(found));
             assert_eq!(out, wanted, "cut at {cut}");
         }
     }

@@ -3,41 +3,41 @@
 
 use std::time::Duration;
 
-use super::Search;
-use super::session::{Closing, Openers};
+use super::ProbeContext;
+use super::session::{PortCandidates, SessionEnd};
 use crate::clock::pause;
 
 /// A session that ended with code 0 may have launched a server elsewhere, such as in a container; that gets
 /// this much longer.
-const LAUNCHED: Duration = Duration::from_secs(5);
+const LAUNCH_GRACE: Duration = Duration::from_secs(5);
 
 /// The sessions that could open a port, followed from now on; `None`: of such a port nothing is known.
-pub(super) fn of(search: Search<'_>, near: bool) -> Option<Box<dyn Openers>> {
-    let since = search.owner.since.filter(|_| near)?;
-    let sessions = search.tools.sessions.get()?;
-    Some(sessions.openers(&search.owner.agent, since))
+pub(super) fn follow(context: ProbeContext<'_>, local: bool) -> Option<Box<dyn PortCandidates>> {
+    let since = context.owner.since.filter(|_| local)?;
+    let sessions = context.services.sessions.get()?;
+    Some(sessions.port_candidates(&context.owner.agent, since))
 }
 
 /// Ends when no session is left that could open the port, and says which was the last.
-pub(super) async fn gone(openers: Option<Box<dyn Openers>>) -> String {
-    let Some(mut openers) = openers else {
+pub(super) async fn all_ended(candidates: Option<Box<dyn PortCandidates>>) -> String {
+    let Some(mut candidates) = candidates else {
         return std::future::pending().await;
     };
-    let mut last = openers.gone().await;
+    let mut last = candidates.all_ended().await;
     while !last.failed {
-        pause(LAUNCHED).await;
-        let now = openers.gone().await;
+        pause(LAUNCH_GRACE).await;
+        let now = candidates.all_ended().await;
         let same = now.session == last.session;
         last = now;
         if same {
             break;
         }
     }
-    told(&last)
+    describe(&last)
 }
 
-fn told(last: &Closing) -> String {
-    let Closing {
+fn describe(last: &SessionEnd) -> String {
+    let SessionEnd {
         session,
         command,
         how,

@@ -1,0 +1,70 @@
+//! How often to look again: at once, then soon, then ever later, up to a limit.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::clock::pause;
+
+/// The first pause between two looks.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+/// On this machine a look costs next to nothing, and an answer is wanted at once.
+const LOCAL_LIMIT: Duration = Duration::from_millis(25);
+/// So long after the first look even those are made less often.
+const LATE_AFTER: Duration = Duration::from_secs(600);
+const LOCAL_LATE_LIMIT: Duration = Duration::from_millis(250);
+/// Elsewhere somebody else pays for each look.
+const REMOTE_LIMIT: Duration = Duration::from_secs(1);
+/// What each further probe adds to the pause of all, so that a thousand cost no more than a few.
+const PAUSE_PER_PROBE: Duration = Duration::from_millis(1);
+
+/// Knows how many look.
+#[derive(Default)]
+pub(super) struct ActiveProbes {
+    probes: AtomicUsize,
+}
+
+/// The pauses of one probe.
+pub(super) struct Backoff<'a> {
+    active: &'a ActiveProbes,
+    local: bool,
+    next: Duration,
+    waited: Duration,
+}
+
+impl ActiveProbes {
+    /// For something on this machine, or not.
+    pub fn begin(&self, local: bool) -> Backoff<'_> {
+        self.probes.fetch_add(1, Ordering::Relaxed);
+        Backoff {
+            active: self,
+            local,
+            next: FIRST_PAUSE,
+            waited: Duration::ZERO,
+        }
+    }
+}
+
+impl Backoff<'_> {
+    /// Waits until it is time to look again.
+    pub async fn pause(&mut self) {
+        let limit = match self.local {
+            false => REMOTE_LIMIT,
+            true if self.waited > LATE_AFTER => LOCAL_LATE_LIMIT,
+            true => LOCAL_LIMIT,
+        };
+        let probes = u32::try_from(self.active.probes.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        let span = self
+            .next
+            .max(PAUSE_PER_PROBE.saturating_mul(probes))
+            .min(REMOTE_LIMIT);
+        pause(span).await;
+        self.waited += span;
+        self.next = (self.next * 3 / 2).min(limit);
+    }
+}
+
+impl Drop for Backoff<'_> {
+    fn drop(&mut self) {
+        self.active.probes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
