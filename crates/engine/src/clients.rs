@@ -1,5 +1,5 @@
-//! Through which clients the agents speak: what a waker needs to find one that is idle, or to take up
-//! a session that was closed. Kept per agent and kind, over restarts; never a secret.
+//! MCP clients through which agents call, with what a waker needs to send a message to an open conversation or to
+//! resume a closed one. Stored per agent and kind, across restarts. Never holds a secret.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::store::ClientRow;
 
-/// Kinds of clients that can be woken.
+/// Kind of client that can be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientKind {
@@ -22,7 +22,7 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// As it is kept.
+    /// Name in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             ClientKind::ClaudeCode => "claude_code",
@@ -30,46 +30,46 @@ impl ClientKind {
         }
     }
 
-    /// The conversation that a client of this kind calls so.
+    /// Conversation with this client session.
     pub fn conversation(self, session: &str) -> Conversation {
         Conversation(format!("{}:{session}", self.as_str()).into())
     }
 
-    /// What a client of this kind calls a conversation, where it is one of this kind.
+    /// Client session of a conversation. `None`: the conversation belongs to another kind of client.
     pub fn session_of(self, conversation: &Conversation) -> Option<&str> {
         let session = conversation.0.strip_prefix(self.as_str())?;
         session.strip_prefix(':')
     }
 }
 
-/// One client.
+/// One conversation of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// Of what kind.
+    /// Kind of the client.
     pub kind: ClientKind,
-    /// Its own name for the conversation.
+    /// Session id that the client uses.
     pub session: String,
-    /// The socket at which the conversation takes messages.
+    /// Socket on which the conversation accepts messages.
     pub inbox: Option<PathBuf>,
-    /// Where it works.
+    /// Working directory of the client.
     pub cwd: PathBuf,
-    /// What its program needs to be found and to find its settings.
+    /// Environment variables with which the client finds its programs and settings.
     pub env: Vec<(String, String)>,
 }
 
-/// Conversations that are remembered of one agent and kind; the one that was silent longest is forgotten.
+/// Maximum of conversations stored per agent and kind. The one that was silent longest is dropped.
 const MAX_CONVERSATIONS: usize = 64;
-/// Connections that are remembered of one conversation: it may have been closed and taken up again.
+/// Maximum of connections stored per conversation: a conversation may be closed and resumed.
 const MAX_CONNECTIONS: usize = 8;
 
-/// All that is known of them.
+/// All known clients.
 #[derive(Default)]
 pub struct Clients {
-    /// The one that spoke last stands last.
+    /// Conversations, the most recent one last.
     known: Mutex<HashMap<(String, ClientKind), Vec<ClientRecord>>>,
-    /// The connections that are there now, and whose they are.
+    /// Open connections and their agents.
     connected: Mutex<HashMap<String, String>>,
-    /// Told when a conversation has a new connection.
+    /// Notified when a conversation gets a new connection.
     connection_added: Notify,
 }
 
@@ -77,13 +77,13 @@ pub struct Clients {
 struct ClientRecord {
     #[serde(flatten)]
     client: Client,
-    /// The connections by which it was heard of, the last one last.
+    /// Connections that named this conversation, the most recent one last.
     #[serde(default)]
     connections: Vec<String>,
 }
 
 impl ClientRecord {
-    /// Takes note of a connection. Returns whether that is news.
+    /// Adds a connection. Returns true if it was not the last one already.
     fn add_connection(&mut self, connection: Option<&str>) -> bool {
         let Some(connection) = connection.filter(|connection| {
             self.connections
@@ -100,7 +100,7 @@ impl ClientRecord {
     }
 }
 
-/// A connection that is there for as long as this is held.
+/// Guard of an open connection; dropping it removes the connection.
 pub struct ConnectionGuard(Arc<Clients>, String);
 
 impl Drop for ConnectionGuard {
@@ -111,12 +111,12 @@ impl Drop for ConnectionGuard {
 }
 
 impl Clients {
-    /// Those that were kept. One that cannot be read is as good as unknown.
+    /// Loads the stored clients. A row that cannot be read is ignored.
     pub fn new(rows: Vec<ClientRow>) -> Arc<Self> {
         let read = |row: ClientRow| {
             let known: Vec<ClientRecord> = match serde_json::from_str(&row.facts) {
                 Ok(known) => known,
-                // Earlier versions kept one.
+                // Earlier versions stored one client instead of a list.
                 Err(_) => vec![serde_json::from_str(&row.facts).ok()?],
             };
             let kind = known.first()?.client.kind;
@@ -129,21 +129,21 @@ impl Clients {
         })
     }
 
-    /// A connection is there, until the guard is dropped.
+    /// Adds an open connection until the guard is dropped.
     pub fn add_connection(self: &Arc<Self>, agent: &str, connection: &str) -> ConnectionGuard {
         let mut connected = self.connected.lock().expect("no holder panics");
         connected.insert(connection.to_owned(), agent.to_owned());
         ConnectionGuard(self.clone(), connection.to_owned())
     }
 
-    /// The connections of an agent that are there now.
+    /// Open connections of an agent.
     pub fn connections_of(&self, agent: &str) -> Vec<String> {
         let connected = self.connected.lock().expect("no holder panics");
         let own = connected.iter().filter(|(_, whose)| *whose == agent);
         own.map(|(connection, _)| connection.clone()).collect()
     }
 
-    /// An agent speaks through this client. Returns what is to be kept, where that is news.
+    /// Records that an agent calls through this client. Returns the row to store, if anything changed.
     pub fn record(
         &self,
         agent: &str,
@@ -178,18 +178,18 @@ impl Clients {
         })
     }
 
-    /// Waits until a conversation has a new connection.
+    /// Waits until a conversation gets a new connection.
     pub async fn new_connection(&self) {
         self.connection_added.notified().await;
     }
 
-    /// The agents that are known here.
+    /// Agents with known clients.
     pub fn agents(&self) -> BTreeSet<String> {
         let known = self.known.lock().expect("no holder panics");
         known.keys().map(|(agent, _)| agent.clone()).collect()
     }
 
-    /// The conversations of an agent with clients of one kind.
+    /// Conversations of an agent with clients of one kind.
     pub fn conversations(&self, agent: &str, kind: ClientKind) -> Vec<Conversation> {
         let known = self.known.lock().expect("no holder panics");
         let all = known.get(&(agent.to_owned(), kind)).into_iter().flatten();
@@ -197,7 +197,7 @@ impl Clients {
             .collect()
     }
 
-    /// Where the client of a session works.
+    /// Working directory of the client with this session.
     pub fn folder_of(&self, kind: ClientKind, session: &str) -> Option<PathBuf> {
         let known = self.known.lock().expect("no holder panics");
         let mut all = known.values().flatten();
@@ -206,8 +206,8 @@ impl Clients {
         all.find(is).map(|known| known.client.cwd.clone())
     }
 
-    /// The client of this session, or without one that through which an agent last spoke, and whether
-    /// it is there now.
+    /// Client of this session, or without one the client through which the agent called last. The flag says if it is
+    /// connected now.
     pub fn find(
         &self,
         agent: &str,
@@ -265,7 +265,7 @@ mod tests {
         let kind = ClientKind::ClaudeCode;
         clients.record("a", client("1"), Some("f1"));
         clients.record("a", client("2"), Some("f2"));
-        // The first was closed and taken up again.
+        // The first conversation was closed and resumed.
         let row = clients.record("a", client("1"), Some("f3"));
         let later = Clients::new(row.into_iter().collect());
         let there = later.add_connection("a", "f2");

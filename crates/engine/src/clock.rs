@@ -1,4 +1,4 @@
-//! The only place that asks the system what time it is.
+//! Clocks and timers. No other module asks the system for the time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,18 +12,18 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Reads time and waits for it. The simulated twin in the tests is moved by hand.
+/// Source of time. Tests can use one that they move by hand.
 pub trait Clock: Send + Sync {
     /// One reading of all clocks.
     fn now(&self) -> Now;
 }
 
-/// The system's clocks.
+/// Clocks of the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The monotonic clock alone, for whoever needs no other.
+    /// Monotonic time alone.
     pub fn mono(self) -> Mono {
         Mono(millis(ClockId::Monotonic))
     }
@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Microseconds of the monotonic clock, for measuring and for what is over in a moment.
+/// Monotonic time in microseconds, to measure short spans.
 pub fn micros() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
@@ -50,19 +50,19 @@ fn millis(clock: ClockId) -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Waits until the monotonic clock shows `until`. The runtime's own timer runs on the same clock.
+/// Waits until the monotonic clock shows `until`. The timers of the runtime use the same clock.
 pub async fn sleep_until(clock: &dyn Clock, until: Option<Mono>) {
     MonotonicTimer::new().until(clock, until).await;
 }
 
-/// Waits for readings of the monotonic clock, of which the next one changes all the time.
+/// Timer on the monotonic clock whose target changes often.
 pub struct MonotonicTimer {
     sleep: Pin<Box<tokio::time::Sleep>>,
     armed: Option<Mono>,
 }
 
 impl MonotonicTimer {
-    /// One that is not set.
+    /// Timer that is not armed.
     pub fn new() -> Self {
         MonotonicTimer {
             sleep: Box::pin(sleep_for(Duration::ZERO)),
@@ -70,15 +70,15 @@ impl MonotonicTimer {
         }
     }
 
-    /// Waits until the clock shows `until`, or for less: a bell that was set for an earlier time is
-    /// left to ring, since to set one costs more. Can be let go of and called again.
+    /// Waits until the clock shows `until`, or less: a timer that is armed for an earlier time is left as it is,
+    /// because arming one costs more than a needless wake-up. Can be cancelled and called again.
     pub async fn until(&mut self, clock: &dyn Clock, until: Option<Mono>) {
         let Some(until) = until else {
             return std::future::pending().await;
         };
         if self.armed.is_none_or(|armed| armed > until) {
             let left = until.since(clock.now().mono);
-            // One more, because readings are cut to whole milliseconds and an alarm must never be early.
+            // One millisecond more, because readings are rounded down and a timer must never fire early.
             self.sleep = Box::pin(sleep_for(Duration::from_millis(left.0 + 1)));
             self.armed = Some(until);
         }
@@ -106,26 +106,26 @@ fn sleep_for(span: Duration) -> tokio::time::Sleep {
     tokio::time::sleep(span)
 }
 
-/// Names the machine's present boot.
+/// Id of the current boot of the machine.
 pub fn boot_id() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
 }
 
-/// An alarm of the kernel's. The runtime's own stand still while the machine sleeps and know nothing
-/// of a calendar that is set.
+/// Timer of the kernel (timerfd). The timers of the runtime stand still while the machine sleeps, and do not notice
+/// when the wall clock is set.
 pub struct TimerFd {
     fd: AsyncFd<OwnedFd>,
     armed: Option<Boot>,
 }
 
 impl TimerFd {
-    /// One that goes off at a reading of boot time.
+    /// Timer that fires at a boot time.
     pub fn at_boot_time() -> io::Result<Self> {
         Self::new(TimerfdClockId::Boottime)
     }
 
-    /// One that goes off whenever the calendar is set.
+    /// Timer that fires when the wall clock is set.
     pub fn on_clock_set() -> io::Result<Self> {
         let timer = Self::new(TimerfdClockId::Realtime)?;
         timer.arm_for_clock_set()?;
@@ -139,7 +139,7 @@ impl TimerFd {
         Ok(TimerFd { fd, armed: None })
     }
 
-    /// Waits until boot time shows `at`. Can be let go of and called again.
+    /// Waits until boot time shows `at`. Can be cancelled and called again.
     pub async fn until(&mut self, at: Option<Boot>) {
         let Some(at) = at else {
             return std::future::pending().await;
@@ -151,7 +151,7 @@ impl TimerFd {
         self.armed = None;
     }
 
-    /// Waits until the calendar is set.
+    /// Waits until the wall clock is set.
     pub async fn clock_set(&mut self) {
         self.fired().await;
         let _ = self.arm_for_clock_set();
@@ -165,7 +165,7 @@ impl TimerFd {
             let mut count = [0; 8];
             match rustix::io::read(self.fd.get_ref(), &mut count) {
                 Err(e) if e == rustix::io::Errno::AGAIN => ready.clear_ready(),
-                // Cancelled by a calendar that was set, or gone off: both are the news.
+                // Either the timer has expired, or it was cancelled because the wall clock was set.
                 Ok(_) | Err(_) => return,
             }
         }
@@ -177,7 +177,7 @@ impl TimerFd {
     }
 
     fn set(&self, at_ms: u64, flags: TimerfdTimerFlags) -> io::Result<()> {
-        // Zero would take the alarm off instead of letting it go off at once.
+        // Zero would disarm the timer instead of firing it at once.
         let at_ms = at_ms.max(1);
         let time = Itimerspec {
             it_interval: Timespec {

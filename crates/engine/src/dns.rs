@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A name server that answers nobody before it is told to.
+    /// Resolver that blocks until the test lets it answer.
     static ANSWERS: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -127,7 +127,7 @@ mod tests {
             while ASKED.load(Ordering::SeqCst) < MAX_CONCURRENT {
                 tokio::task::yield_now().await;
             }
-            // There is room for others, and whoever needs no server asks none.
+            // Threads are left for other work, and an address needs no lookup.
             let other = tokio::task::spawn_blocking(|| 7).await;
             assert_eq!(other.expect("a thread"), 7);
             let known = addresses("127.0.0.1", silent).await.expect("an address");
@@ -139,7 +139,7 @@ mod tests {
                 let fault = asked.await.expect("an answer").expect_err("there is none");
                 assert_eq!(fault.to_string(), name(n));
             }
-            // Each name was looked up once for all who wanted it.
+            // Each name was looked up once for all callers.
             assert_eq!(ASKED.load(Ordering::SeqCst), 2 * MAX_CONCURRENT);
             let _ = addresses(&name(0), silent).await;
             assert_eq!(

@@ -1,4 +1,4 @@
-//! Does what the core has decided, in the order of the contract: record, act, publish, reply.
+//! Effects: carries out what the core decided, in the order of the contract: record, act, publish, reply.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -28,13 +28,13 @@ use abide_session::folder::{self, Meta};
 use abide_session::frame::{self, ToKeeper};
 use abide_session::log::tail;
 
-/// How far apart the two looks are that tell how busy a command is.
+/// Time between the two samples that give the CPU usage of a command.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
 
-/// Lines among which the last is looked for that shows anything.
+/// Lines of output that are searched for the last one with text.
 const LAST_LINES: usize = 20;
 
-/// Calls to be told of a question once the facts beside it have been gathered.
+/// Calls that get a question once its facts have been collected.
 type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUpdate>>>>>;
 
 pub(super) struct Performer {
@@ -42,21 +42,21 @@ pub(super) struct Performer {
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, SessionDetail>,
-    /// Sessions of whose end somebody has heard in this turn.
+    /// Sessions whose ending was delivered in this turn.
     delivered_endings: Vec<SessionId>,
     subscribers: QuestionSubscribers,
 }
 
-/// What is known of a session beside what the core knows.
+/// Facts about a session that the core does not know.
 struct SessionDetail {
     cwd: PathBuf,
     pty: bool,
     deadline: Option<Millis>,
-    /// What is wrong with its record.
+    /// Damage of the session's record, as a sentence.
     damage: Option<Arc<str>>,
-    /// It was started by this daemon.
+    /// True if this daemon started the session.
     started_here: bool,
-    /// That somebody has heard of its end has been noted.
+    /// True if the delivery of its ending has been recorded.
     ending_delivered: bool,
 }
 
@@ -90,8 +90,7 @@ impl Performer {
             .set_counts(engine.any_unread(), counts.timers);
         let engine = &*engine;
         let mut published = HashSet::new();
-        // Sessions that are shown as they are now, of which nobody who only follows was told: whoever waits
-        // for an answer comes before those.
+        // Sessions that are published but not yet broadcast: pending replies are sent first.
         let mut changed = Vec::new();
         for effect in effects {
             if notifies_followers(&effect) {
@@ -145,7 +144,7 @@ impl Performer {
                         .remove(&question);
                     self.handle.published().close_question(question, closing);
                 }
-                // What is shown is how things are at the end of the turn: once is enough.
+                // The published state is the one at the end of the turn, so one time is enough.
                 Effect::Publish { session } => {
                     if published.insert(session) {
                         self.publish(engine, session);
@@ -165,11 +164,11 @@ impl Performer {
         }
         self.broadcast_changes(&mut changed);
         if !self.delivered_endings.is_empty() {
-            // First those who wait get their answers.
+            // Calls that wait get their answers first.
             tokio::task::yield_now().await;
         }
         for id in self.delivered_endings.drain(..) {
-            // A folder that is gone needs no mark.
+            // A directory that is gone needs no mark.
             let _ = folder::mark_heard(&self.keepers.folder(id));
         }
         Ok(())
@@ -181,10 +180,10 @@ impl Performer {
         }
     }
 
-    /// Takes the records out of the effects and writes them in one commit for the whole turn, if there are any.
-    /// Returns true if they are safe. A question that could not be recorded is asked all the same.
+    /// Takes the records out of the effects and writes them in one commit for the whole turn. Returns true if they
+    /// are safe. A question that could not be recorded is asked anyway.
     async fn record(&self, effects: &mut Vec<Effect>) -> Result<bool, StoreFault> {
-        // They come first, since effects are in the order of the contract; but a turn is many events.
+        // The records of each event come first, but a turn has many events.
         let mut records = Vec::new();
         for effect in effects.iter_mut() {
             if let Effect::Record(record) = effect {
@@ -209,7 +208,7 @@ impl Performer {
                 tracing::error!("{fault}");
                 Ok(false)
             }
-            // Nothing was written, so nothing is unknown either, and commands need no database.
+            // Nothing was written, so the state on disk is known, and commands need no database.
             Err(fault @ StoreFault::Damaged(_)) => {
                 self.handle.published().set_storage_fault(&format!(
                     "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and \
@@ -221,7 +220,7 @@ impl Performer {
         }
     }
 
-    /// Where the time ran out before a condition held, the last look at it is worth remembering.
+    /// Adds the last observation of the prober to a timer that ended before its condition held.
     fn add_last_observation(&self, record: &mut Record) {
         if let Record::Timer(timer::Record::Ended {
             id, reason, status, ..
@@ -325,8 +324,7 @@ impl Performer {
         crash_point("session.post_start");
     }
 
-    /// Removes the folder of a session. That may take a while, and nobody waits for it; one that stays is found
-    /// by the next daemon.
+    /// Removes the directory of a session in the background. One that cannot be removed is found by the next daemon.
     fn remove(&self, id: SessionId) {
         let keepers = self.keepers.clone();
         tokio::task::spawn_blocking(move || {
@@ -338,8 +336,7 @@ impl Performer {
         });
     }
 
-    /// Shows the question in lists at once, and wherever people look as soon as it is known what the
-    /// command is doing.
+    /// Lists the question at once, and announces it as soon as the facts about the command are known.
     fn ask(&self, engine: &Engine, id: QuestionId) {
         crash_point("ask.pending");
         let Some(question) = engine.question(id).cloned() else {
@@ -354,7 +351,7 @@ impl Performer {
             id,
             command: session.command.clone(),
             agent: session.agent.clone(),
-            // When it was asked, which a daemon before this one may have done.
+            // An earlier daemon may have asked the question.
             ran: Millis(question.asked.0.saturating_sub(session.created.0)),
             last_lines: tail::last_lines(&folder, LAST_LINES),
             facts: meta.as_ref().map(facts),
@@ -373,7 +370,7 @@ impl Performer {
         tokio::spawn(async move {
             pause(CPU_SAMPLE).await;
             let view = Arc::new(with_cpu_sample(first, meta.as_ref()));
-            // Closed meanwhile: there is nothing to show any more.
+            // The question was closed meanwhile.
             let Some(calls) = subscribers.lock().expect("no holder panics").remove(&id) else {
                 return;
             };
@@ -384,7 +381,7 @@ impl Performer {
         });
     }
 
-    /// A limit that counts from now is shown as it counts from the session's start.
+    /// Converts a limit that counts from now into one that counts from the start of the session.
     fn deadline_changed(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
         let created = engine.session(id).map(|session| session.created);
         if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
@@ -461,7 +458,7 @@ impl Performer {
                 CallUpdate::Asked(view)
             }
         };
-        // A door that does not listen to its news still gets its answer.
+        // A full queue loses an update, never the answer.
         let _ = open.reply.updates.try_send(update);
     }
 }
@@ -470,7 +467,7 @@ fn is_over(session: &Session) -> bool {
     matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
 }
 
-/// The second look, which tells how busy the command is.
+/// Takes the second sample, which gives the CPU usage.
 fn with_cpu_sample(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
     let (Some(before), Some(meta)) = (first.facts, meta) else {
         return first;
@@ -497,7 +494,7 @@ fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
 }
 
-/// Messages that these records say have been seen.
+/// Numbers of the messages that these records mark as seen.
 fn seen_message_numbers(records: &[Record]) -> Vec<u64> {
     let numbers = records.iter().filter_map(|record| match record {
         Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
@@ -506,7 +503,7 @@ fn seen_message_numbers(records: &[Record]) -> Vec<u64> {
     numbers.flatten().copied().collect()
 }
 
-/// Whether whoever follows hears of it at once.
+/// True if followers are notified of this effect at once.
 fn notifies_followers(effect: &Effect) -> bool {
     matches!(
         effect,

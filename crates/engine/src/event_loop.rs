@@ -1,5 +1,5 @@
-//! The loop. It makes events of what comes in, lets the core decide, and has the effects performed.
-//! A turn is a batch: one reading of the clock, everything that is ready, one commit.
+//! The event loop: turns calls and the events of keepers into core events, lets the core decide and has the effects
+//! performed. A turn is a batch: one reading of the clocks, everything that is ready up to a limit, one commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::store::{Store, StoreFault};
 /// Maximum of entries that a turn takes from each queue.
 const BATCH: usize = 256;
 
-/// A call that the loop has not answered yet.
+/// Call that has not been answered yet.
 pub(super) struct OpenCall {
     pub reply: ReplyChannel,
     pub launch: Option<Launch>,
 }
 
-/// What the loop acts through. Each has a simulated twin in the tests.
+/// Parts that the loop acts through.
 pub(super) struct LoopParts {
     pub clock: Arc<dyn Clock>,
     pub store: Arc<dyn Store>,
     pub keepers: Arc<Keepers>,
-    /// Told when everything that was kept can be seen.
+    /// Notified when everything that was recovered is published.
     pub ready: oneshot::Sender<()>,
 }
 
-/// Runs until [`Input::Stop`], until nobody can call any more, or until the database is broken: then
-/// nothing more is promised, and the next daemon reads what there is.
+/// Runs until [`Input::Stop`], until all handles are dropped, or until the database fails in a way that leaves its
+/// content unknown: then the next daemon reads what is there.
 pub(super) async fn run(
     mut engine: Engine,
     recovered: Vec<Event>,
@@ -140,8 +140,8 @@ pub(super) async fn run(
         performer
             .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
             .await?;
-        // A call may begin and be given up in one turn. Its command is started all the same, so what it brought
-        // is kept until then.
+        // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
+        // until then.
         for call in callers_gone {
             calls.remove(&call);
         }
@@ -151,7 +151,7 @@ pub(super) async fn run(
     }
 }
 
-/// A keeper that is warm already, so that nothing has to be made once the call is decided.
+/// Reserves an idle keeper before the call is decided, so that a start does not wait for one.
 fn reserve(engine: &Engine, keepers: &Arc<Keepers>) -> SessionId {
     loop {
         let id = keepers.reserve();

@@ -1,5 +1,5 @@
-//! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
-//! that lets go of a call has only stopped waiting.
+//! Handle on the event loop. An interface makes a call, gets updates about it and one outcome. Dropping a call only
+//! ends the wait.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -28,17 +28,17 @@ use abide_session::facts::{CpuSamples, Facts};
 use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::CursorFiles;
 
-/// What the loop takes in.
+/// Input of the loop.
 pub enum Input {
-    /// A call with the slot for its answer.
+    /// Call with the channel for its answer.
     Call(Box<Call>),
-    /// Something that happened.
+    /// Event for the core.
     Event(Event),
-    /// Finish the turn and stop. No session is touched.
+    /// Request to finish the turn and stop. No session is touched.
     Stop,
 }
 
-/// A call on its way into the loop.
+/// Call on its way into the loop.
 pub struct Call {
     pub(super) id: CallId,
     pub(super) caller: Caller,
@@ -47,33 +47,33 @@ pub struct Call {
     pub(super) reply: ReplyChannel,
 }
 
-/// Where a call's news and its answer go.
+/// Sending ends of the updates and the outcome of a call.
 pub struct ReplyChannel {
     pub(super) updates: mpsc::Sender<CallUpdate>,
     pub(super) outcome: oneshot::Sender<Outcome>,
 }
 
-/// How to start a command: what the keeper needs and the core does not.
+/// Launch data of a command that the keeper needs and the core does not.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What to execute; `None`: the configured shell with the command.
+    /// Program and arguments; `None`: the configured shell with the command.
     pub argv: Option<Vec<OsString>>,
-    /// Where.
+    /// Working directory.
     pub cwd: PathBuf,
-    /// Its whole environment.
+    /// Whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Its input.
+    /// Standard input.
     pub stdin: Stdin,
-    /// A terminal of this many columns and rows.
+    /// Columns and rows of its terminal, if it gets one.
     pub pty: Option<(u16, u16)>,
-    /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
+    /// Umask and resource limits of the caller. `None`: those of the daemon.
     pub inherited_limits: Option<InheritedLimits>,
-    /// What is secret in its environment and must not be shown.
+    /// Fingerprints of the secrets in its environment, which are masked in output.
     pub secrets: Arc<SecretFingerprints>,
 }
 
 impl Launch {
-    /// A command without a terminal.
+    /// Launch data of a command without a terminal.
     pub fn plain(
         cwd: PathBuf,
         env: Vec<(OsString, OsString)>,
@@ -93,12 +93,12 @@ impl Launch {
     }
 }
 
-/// A command's input.
+/// Standard input of a command.
 #[derive(Clone, Debug)]
 pub enum Stdin {
-    /// At its end from the start.
+    /// Closed from the start.
     None,
-    /// These bytes, then its end.
+    /// These bytes, then closed.
     Bytes(Vec<u8>),
     /// Open, to be written to later.
     Open,
@@ -124,7 +124,7 @@ pub enum CallUpdate {
     Closed(QuestionId),
 }
 
-/// Calls into one daemon. Cheap to clone.
+/// Handle for calls into one daemon. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     inbox: mpsc::Sender<Input>,
@@ -149,7 +149,7 @@ struct Shared {
     attached: Mutex<HashMap<SessionId, u32>>,
 }
 
-/// What a handle leads to besides the loop.
+/// Components that a handle gives access to.
 pub(super) struct HandleParts {
     pub keepers: Arc<Keepers>,
     pub store_reader: StoreReader,
@@ -159,18 +159,18 @@ pub(super) struct HandleParts {
     pub resend: mpsc::Sender<ResendRequest>,
 }
 
-/// Somebody wants the wakers to bring a message once more.
+/// Request to deliver a message again.
 #[derive(Clone, Copy, Debug)]
 pub struct ResendRequest {
-    /// Its number.
+    /// Number of the message.
     pub message: u64,
 }
 
-/// News that may wait for a slow door.
+/// Updates that are queued for a slow interface.
 const UPDATE_QUEUE: usize = 32;
 
 impl Handle {
-    /// A handle on the loop that reads `inbox`.
+    /// Handle on the loop that reads `inbox`.
     pub(super) fn new(inbox: mpsc::Sender<Input>, parts: HandleParts, config: Config) -> Self {
         let shared = Shared {
             published: PublishedState::default(),
@@ -195,37 +195,37 @@ impl Handle {
         }
     }
 
-    /// What everybody may look at.
+    /// Published state of sessions and questions.
     pub fn published(&self) -> &PublishedState {
         &self.shared.published
     }
 
-    /// The settings this daemon runs under.
+    /// Settings of this daemon.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    /// The keepers, for talking to a terminal directly.
+    /// Keepers, to read from and write to a terminal directly.
     pub fn keepers(&self) -> &Keepers {
         &self.shared.keepers
     }
 
-    /// What is over, and the texts that nobody keeps in memory.
+    /// Reader of stored timers and messages.
     pub fn store_reader(&self) -> &StoreReader {
         &self.shared.store_reader
     }
 
-    /// The database, for what the loop does not decide.
+    /// Store, for records that the loop does not decide.
     pub fn store(&self) -> &dyn Store {
         &*self.shared.store
     }
 
-    /// The clients through which agents speak.
+    /// Clients through which agents call.
     pub fn clients(&self) -> &Arc<Clients> {
         &self.shared.clients
     }
 
-    /// A conversation of an agent is connected until the guard is dropped.
+    /// Marks a conversation of an agent as connected until the guard is dropped.
     pub async fn connect_conversation(
         &self,
         agent: &Agent,
@@ -243,7 +243,7 @@ impl Handle {
         }
     }
 
-    /// Which conversations of an agent a waker can resume, as the core is told.
+    /// Event that names the conversations of an agent that a waker can resume.
     pub(super) fn resumable(&self, agent: &str) -> Event {
         let wakers = self.config().wakers.iter();
         let kinds = wakers.filter(|waker| waker.is_for(agent));
@@ -255,7 +255,7 @@ impl Handle {
         }
     }
 
-    /// An agent speaks through this client, over the connection of this name.
+    /// Records that an agent calls through this client, over this connection.
     pub fn client_seen(&self, agent: &Agent, client: Client, connection: Option<&str>) {
         if let Some(row) = self.clients().record(&agent.0, client, connection) {
             send_without_waiting(&self.inbox, self.resumable(&agent.0));
@@ -271,44 +271,44 @@ impl Handle {
         }
     }
 
-    /// Has the wakers bring a message once more. `false`: there are none.
+    /// Asks the wakers to deliver a message again. Returns false if there are no wakers.
     pub async fn resend(&self, message: u64) -> bool {
         let wanted = ResendRequest { message };
         self.shared.resend.send(wanted).await.is_ok()
     }
 
-    /// What was seen of the things that timers wait for.
+    /// Prober of the conditions of timers.
     pub fn prober(&self) -> &Prober {
         &self.shared.prober
     }
 
-    /// A call that was answered is not there any more.
+    /// Tells the core that the caller of an answered call is gone.
     pub(super) fn caller_gone(&self, call: CallId) {
         send_without_waiting(&self.inbox, Event::CallerGone { call });
     }
 
-    /// The answer about the end of a session did not reach its caller.
+    /// Tells the core that the answer about the ending of a session did not reach its caller.
     pub(super) fn answer_lost(&self, session: SessionId) {
         send_without_waiting(&self.inbox, Event::AnswerLost { session });
     }
 
-    /// The screens of the sessions that have a terminal.
+    /// Screens of the sessions with a terminal.
     pub fn screens(&self) -> &Arc<Screens> {
         &self.shared.screens
     }
 
-    /// How far the readers of the sessions have read.
+    /// Read cursors of the sessions.
     pub fn read_cursors(&self) -> &Arc<CursorFiles> {
         &self.shared.read_cursors
     }
 
-    /// The secrets that a session was given when it was started: they must not be shown.
+    /// Fingerprints of the secrets in the environment of a session.
     pub fn secrets(&self, id: SessionId) -> Arc<SecretFingerprints> {
         let secrets = self.shared.secrets.lock().expect("no holder panics");
         secrets.get(&id).cloned().unwrap_or_default()
     }
 
-    /// Remembers them until the session is forgotten.
+    /// Keeps the fingerprints until the session is removed.
     pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<SecretFingerprints>) {
         if !given.is_empty() {
             let mut secrets = self.shared.secrets.lock().expect("no holder panics");
@@ -316,7 +316,7 @@ impl Handle {
         }
     }
 
-    /// How busy a session has been since it was looked at before, in percent of one processor.
+    /// CPU usage of a session since the last sample, in percent of one CPU.
     pub fn cpu_percent(&self, view: &SessionView, now: &Facts) -> u32 {
         let Now { wall, mono, .. } = SystemClock.now();
         let age = wall.0.saturating_sub(view.state.created.0);
@@ -328,7 +328,7 @@ impl Handle {
         cpu_samples.cpu_percent(mono, now)
     }
 
-    /// What was remembered of a session goes with it.
+    /// Drops what is kept about a session.
     pub(super) fn forget(&self, id: SessionId) {
         let shared = &self.shared;
         shared.secrets.lock().expect("no holder panics").remove(&id);
@@ -354,7 +354,7 @@ impl Handle {
                 outcome: outcome_tx,
             },
         };
-        // Where the loop has ended, the slot is dropped and the call hears that below.
+        // If the loop has ended, the channel is dropped, and `next` returns `None`.
         let _ = self.inbox.send(Input::Call(Box::new(call))).await;
         Pending {
             id,
@@ -366,8 +366,8 @@ impl Handle {
         }
     }
 
-    /// Is there for as long as the pending call is held: a session that somebody reads from or
-    /// writes to is not inactive.
+    /// Keeps a session active for as long as the pending call exists: a session with a reader or writer is not
+    /// inactive.
     pub async fn keep_active(&self, caller: Caller, session: SessionId) -> Pending {
         let request = Request::Join {
             session,
@@ -377,9 +377,8 @@ impl Handle {
         self.call(caller, request, None).await
     }
 
-    /// Waits until the engine has heard that the command of a session is over, which its keeper has told
-    /// already. However long that takes, it comes, unless the daemon stops; `present`, a call that waits
-    /// for the session, is told of that.
+    /// Waits until the engine knows that the command of a session has ended, which its keeper has reported already.
+    /// Returns earlier only if the daemon stops, which `present`, a call that waits for the session, reports.
     pub async fn wait_until_ended(&self, session: SessionId, present: &mut Pending) {
         let mut changes = self.published().follow();
         let runs = || {
@@ -401,25 +400,25 @@ impl Handle {
         WatcherGuard(self.clone())
     }
 
-    /// A person sits at a session's terminal until the guard is dropped.
+    /// Marks a session's terminal as attached to a person until the guard is dropped.
     pub fn attach(&self, id: SessionId) -> AttachGuard {
         let mut attached = self.shared.attached.lock().expect("no holder panics");
         *attached.entry(id).or_default() += 1;
         AttachGuard(self.clone(), id)
     }
 
-    /// Whether a person sits at a session's terminal.
+    /// True if a person is attached to the session's terminal.
     pub fn is_attached(&self, id: SessionId) -> bool {
         let attached = self.shared.attached.lock().expect("no holder panics");
         attached.contains_key(&id)
     }
 
-    /// Ends the loop. No session is touched.
+    /// Stops the loop. No session is touched.
     pub async fn stop(&self) {
         let _ = self.inbox.send(Input::Stop).await;
     }
 
-    /// Brings something that happened into the loop.
+    /// Sends an event to the core.
     pub async fn send_event(&self, event: Event) {
         let _ = self.inbox.send(Input::Event(event)).await;
     }
@@ -434,7 +433,7 @@ impl Handle {
     }
 }
 
-/// A connection of a conversation.
+/// Guard of a connected conversation.
 pub struct ConversationGuard {
     inbox: mpsc::Sender<Input>,
     agent: Agent,
@@ -451,7 +450,7 @@ impl Drop for ConversationGuard {
     }
 }
 
-/// A person at a session's terminal.
+/// Guard of a person attached to a session's terminal.
 pub struct AttachGuard(Handle, SessionId);
 
 impl Drop for AttachGuard {
@@ -466,7 +465,7 @@ impl Drop for AttachGuard {
     }
 }
 
-/// A person who watches.
+/// Guard of a person who watches.
 pub struct WatcherGuard(Handle);
 
 impl Drop for WatcherGuard {
@@ -475,7 +474,7 @@ impl Drop for WatcherGuard {
     }
 }
 
-/// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+/// Call that has not been answered yet. Dropping it ends the wait and touches nothing else.
 #[derive(Debug)]
 pub struct Pending {
     id: CallId,
@@ -483,12 +482,12 @@ pub struct Pending {
     updates: mpsc::Receiver<CallUpdate>,
     outcome: oneshot::Receiver<Outcome>,
     open: bool,
-    /// The answer tells messages, and nobody has said yet that it has been sent.
+    /// True if the outcome carries messages and nobody has confirmed that it was sent.
     carries_messages: bool,
 }
 
 impl Pending {
-    /// What happens next. After [`Step::Done`] nothing does. `None`: the daemon is stopping.
+    /// Next step of the call. There is none after [`CallStep::Done`]. `None`: the daemon is stopping.
     pub async fn next(&mut self) -> Option<CallStep> {
         if !self.open {
             return None;
@@ -504,8 +503,7 @@ impl Pending {
         step
     }
 
-    /// Waits until it is certain that there will be no answer: the daemon stops. Where there was one, that
-    /// is never.
+    /// Waits until the daemon stops without an answer. Never returns if there was one.
     async fn abandoned(&mut self) {
         while self.open {
             if self.next().await.is_none() {
@@ -515,7 +513,7 @@ impl Pending {
         std::future::pending().await
     }
 
-    /// The answer, whatever else is said before.
+    /// Outcome of the call; updates are dropped.
     pub async fn done(mut self) -> Option<Outcome> {
         loop {
             match self.next().await? {
@@ -525,19 +523,19 @@ impl Pending {
         }
     }
 
-    /// The words of the answer have been sent, and every message among them counts as seen.
+    /// Confirms that the outcome was sent: its messages count as seen.
     pub fn delivered(mut self) {
         if std::mem::take(&mut self.carries_messages) {
             send_without_waiting(&self.inbox, Event::Delivered { call: self.id });
         }
     }
 
-    /// A person interrupted: the session is ended with the call.
+    /// Interrupts the call on behalf of a person: the session is ended with it.
     pub fn interrupt(&self) {
         send_without_waiting(&self.inbox, Event::Interrupted { call: self.id });
     }
 
-    /// The way to a person that this call had turned out to lead nowhere.
+    /// Reports that the person whom this call could have asked cannot be reached.
     pub fn nobody_there(&self) {
         send_without_waiting(&self.inbox, Event::NobodyThere { call: self.id });
     }
@@ -551,7 +549,7 @@ impl Drop for Pending {
     }
 }
 
-/// Whether an answer tells a message, which is seen only when the answer has arrived.
+/// True if an outcome carries messages, which are seen only when the outcome has arrived.
 fn carries_messages(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Timer(_, why) => *why == Why::Completed,
@@ -560,7 +558,7 @@ fn carries_messages(outcome: &Outcome) -> bool {
     }
 }
 
-/// From where one cannot wait: at once where there is room, else from a task that can.
+/// Sends an event without waiting: at once if there is room, else from a new task.
 fn send_without_waiting(inbox: &mpsc::Sender<Input>, event: Event) {
     if let Err(mpsc::error::TrySendError::Full(input)) = inbox.try_send(Input::Event(event)) {
         let inbox = inbox.clone();

@@ -1,4 +1,4 @@
-//! How agents are woken that do not read their messages: what `[[wakers]]` may say.
+//! Settings in `[[wakers]]`: how agents are woken that do not read their messages.
 
 use std::path::PathBuf;
 
@@ -11,70 +11,70 @@ use sha2::{Digest, Sha256};
 use crate::clients::ClientKind;
 use crate::web::Address;
 
-/// One way to wake one agent, or all.
+/// One waker for one agent, or for all.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "RawWaker")]
 pub struct WakerConfig {
-    /// Which agent; `*`: every one.
+    /// Agent to wake; `*`: every agent.
     pub agent: String,
-    /// By what.
+    /// Kind of the waker.
     pub kind: WakerKind,
-    /// For which messages.
+    /// Messages for which it wakes.
     pub wakes_for: WakesFor,
-    /// Where a command runs; the client's own folder where that is known, else the home folder.
+    /// Working directory of a command. Default: the client's directory if it is known, else the home directory.
     pub cwd: Option<PathBuf>,
     /// Seconds that a message waits to be read before the agent is woken.
     pub after: f64,
-    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
+    /// Maximum of wake-ups per hour, so that no loop can use up an agent's quota.
     pub most_per_hour: usize,
 }
 
-/// For which messages an agent is woken.
+/// Messages for which an agent is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakesFor {
-    /// Those that it asked to be woken by: of a mission timer, or of a wait that it cancelled into the
-    /// background. A conversation that is open is told of the others too.
+    /// Messages that the agent asked to be woken for: of a mission timer, or of a wait that it moved to the
+    /// background. An open conversation gets the others too.
     Asked,
-    /// All.
+    /// All messages.
     All,
 }
 
-/// By what an agent is woken.
+/// Kind of a waker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WakerKind {
-    /// A command; `{text}` and `{agent}` are filled in. Where no word has `{text}`, the message is its
-    /// input. It has worked with exit code 0, or by still running after ten seconds.
+    /// Command; `{text}` and `{agent}` are filled in. If no word contains `{text}`, the message is its input. It has
+    /// succeeded with exit code 0, or if it still runs after ten seconds.
     Command(Vec<String>),
-    /// A web server that is sent every message, signed.
+    /// Web server that gets every message, signed.
     Webhook(Webhook),
-    /// A notification on the desktop, for the person there.
+    /// Notification on the desktop, for a person.
     Desktop,
-    /// The agent's last session of Claude Code.
+    /// Last session of Claude Code of the agent.
     ClaudeCode,
-    /// The agent's last thread of Codex.
+    /// Last thread of Codex of the agent.
     Codex,
 }
 
-/// A web server that is sent every message.
+/// Web server that gets every message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
-    /// Where.
+    /// Address of the server.
     pub address: Address,
-    /// What its messages are signed with.
+    /// Key that signs the messages.
     pub secret: Secret,
 }
 
-/// Something to sign with.
+/// Signing key.
 #[derive(Clone, PartialEq)]
 pub enum Secret {
-    /// This.
+    /// Key in the configuration.
     Inline(Vec<u8>),
-    /// What stands in this file.
+    /// File that contains the key.
     File(PathBuf),
 }
 
-/// Shows no secret.
+/// Prints no key.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -85,7 +85,7 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The bytes to sign with, or why there are none.
+    /// Bytes of the key, or why they cannot be read.
     pub fn bytes(&self) -> Result<Vec<u8>, String> {
         match self {
             Secret::Inline(bytes) => Ok(bytes.clone()),
@@ -98,7 +98,7 @@ impl Secret {
     }
 }
 
-/// `whsec_` and base64, as Standard Webhooks has it.
+/// Parses `whsec_` and base64, the format of Standard Webhooks.
 fn parse_secret(text: &str) -> Result<Vec<u8>, String> {
     let bytes = text
         .strip_prefix("whsec_")
@@ -113,7 +113,7 @@ fn parse_secret(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// As it stands in the file.
+/// Table as it is in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawWaker {
@@ -145,8 +145,8 @@ impl TryFrom<RawWaker> for WakerConfig {
                 "`wakers.after` must be 0 to 86400 seconds; got {after}"
             ));
         }
-        // Messages to a web server and to a person's desktop cost no model anything; the others start
-        // turns that somebody pays for.
+        // Messages to a web server or a desktop cost nothing; the others start turns of a model that the user pays
+        // for.
         let (default_per_hour, wakes_for) = match kind {
             WakerKind::Webhook(_) => (3_600, WakesFor::All),
             WakerKind::Desktop => (60, WakesFor::All),
@@ -223,7 +223,7 @@ impl RawWaker {
 }
 
 impl WakerKind {
-    /// Whether the agent itself gets to read what is sent.
+    /// True if the agent itself reads what is sent.
     pub const fn reaches_agent(&self) -> bool {
         match self {
             WakerKind::Command(_) | WakerKind::ClaudeCode | WakerKind::Codex => true,
@@ -231,7 +231,7 @@ impl WakerKind {
         }
     }
 
-    /// The kind of clients that it wakes.
+    /// Kind of client that it wakes.
     pub const fn client(&self) -> Option<ClientKind> {
         match self {
             WakerKind::ClaudeCode => Some(ClientKind::ClaudeCode),
@@ -242,12 +242,12 @@ impl WakerKind {
 }
 
 impl WakerConfig {
-    /// Whether it wakes this agent.
+    /// True if it wakes this agent.
     pub fn is_for(&self, agent: &str) -> bool {
         self.agent == "*" || self.agent == agent
     }
 
-    /// Whether this agent is woken by it in this conversation when something comes that it asked for.
+    /// True if it wakes this agent in this conversation for messages that the agent asked for.
     pub fn wakes(&self, agent: &str, conversation: Option<&Conversation>) -> bool {
         let kind = match (&self.kind, self.kind.client()) {
             (_, Some(kind)) => conversation.is_some_and(|of| kind.session_of(of).is_some()),
@@ -257,7 +257,7 @@ impl WakerConfig {
         kind && self.is_for(agent)
     }
 
-    /// What it is called where deliveries are shown. A path may be a secret and is left out.
+    /// Name for lists of deliveries. Leaves out the path of a webhook, which may be a secret.
     pub fn name(&self) -> String {
         match &self.kind {
             WakerKind::Command(words) => format!("command {}", words[0]),
@@ -271,7 +271,7 @@ impl WakerConfig {
         }
     }
 
-    /// Names it in the database: another one as soon as whom or how it wakes is changed.
+    /// Id in the database. Changes with the agent or the target.
     pub fn id(&self) -> String {
         let digest = Sha256::digest(format!("{} {:?}", self.agent, self.kind).as_bytes());
         digest[..8]

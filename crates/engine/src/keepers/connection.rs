@@ -1,4 +1,4 @@
-//! One connection to one keeper: frames out without a task in between, frames in as events.
+//! Connection to one keeper: writes frames without a task in between, and turns received frames into events.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -25,7 +25,7 @@ pub(super) struct KeeperConnection {
     unsent_added: Notify,
     watched: Mutex<WatchedLengths>,
     progress: watch::Sender<LogProgress>,
-    /// Progress for followers that no caller waits for: they are notified after the others.
+    /// Progress for followers that no caller waits for: they are notified last.
     background_progress: watch::Sender<LogProgress>,
     credit: Semaphore,
     /// Pid of the keeper, once it has sent it.
@@ -51,7 +51,7 @@ const START_ABANDONED: u8 = 2;
 /// Outgoing bytes of a link.
 struct Outgoing {
     unsent: Vec<u8>,
-    /// Frames that are sent with the next one, or on [`Link::release`].
+    /// Frames that are sent with the next one, or on [`KeeperConnection::send_queued`].
     queued: Vec<u8>,
     /// Time of the last recycling. An idle keeper sends no frame when it is ready, because that would wake
     /// the daemon for nothing.
@@ -127,7 +127,7 @@ impl KeeperConnection {
             return;
         }
         let keeper = self.keeper.load(order).cast_signed();
-        // While the connection is there, so is whoever has the other end, and the number is its own.
+        // While the connection is open, the process at its other end is alive and its pid is not reused.
         if let Some(process) = ProcessHandle::open(keeper).filter(|_| !self.stream.is_closed()) {
             process.signal(Signal::KILL);
         }
@@ -142,8 +142,8 @@ impl KeeperConnection {
             && now.since(out.since) >= RECYCLE_TIME
     }
 
-    /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits
-    /// for a CPU, as it does when very many commands start at once.
+    /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits for a CPU,
+    /// as happens when very many commands start at once.
     pub fn is_starting_slowly(&self) -> bool {
         match self.keeper.load(Ordering::Relaxed).cast_signed() {
             0 => true,
@@ -173,7 +173,7 @@ impl KeeperConnection {
             .compare_exchange(expected, reported, order, order);
     }
 
-    /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
+    /// Sends a frame: at once if the socket has room, else as soon as it has.
     pub fn send(&self, frame: &ToKeeper) {
         let mut out = self.outgoing();
         if !out.reassigned {
@@ -181,13 +181,13 @@ impl KeeperConnection {
         }
     }
 
-    /// Keeps a frame back until there is another one, or until [`Link::release`].
+    /// Queues a frame until the next one is sent, or until [`KeeperConnection::send_queued`].
     pub fn queue(&self, frame: &ToKeeper) {
         let mut out = self.outgoing();
         frame.encode(&mut out.queued);
     }
 
-    /// Sends what was kept back.
+    /// Sends the queued frames.
     pub fn send_queued(&self) {
         let mut out = self.outgoing();
         if !out.queued.is_empty() {
@@ -210,8 +210,8 @@ impl KeeperConnection {
         }
     }
 
-    /// A link over the same connection, for the session that its keeper keeps next. `None`: something
-    /// of this one is still on its way.
+    /// Connection over the same socket for the next session of the keeper. `None`: frames of this session are still
+    /// unsent.
     pub fn reassign(&self) -> Option<KeeperConnection> {
         let mut out = self.outgoing();
         out.reassigned = out.unsent.is_empty();
@@ -253,7 +253,7 @@ impl KeeperConnection {
         self.background_progress.send_replace(progress);
     }
 
-    /// Asks to be told once there are more bytes than `beyond`.
+    /// Asks the keeper to report when the log is longer than `beyond`.
     pub fn watch(&self, beyond: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
         watched.0.push(beyond);
@@ -305,7 +305,7 @@ impl KeeperConnection {
             .send_modify(|progress| progress.bytes = progress.bytes.max(bytes));
     }
 
-    /// Writes what did not fit before.
+    /// Writes the bytes that did not fit before.
     async fn flush(&self) -> io::Result<()> {
         loop {
             self.unsent_added.notified().await;
@@ -347,14 +347,13 @@ impl Follower {
         }
     }
 
-    /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
-    /// session any more.
+    /// Waits until the log is longer than `offset`, the leader has ended, or the keeper is gone.
     pub async fn wait_beyond(&mut self, offset: u64) -> LogProgress {
         self.until(offset, |progress| progress.ended).await
     }
 
-    /// The same, but what the command left behind may go on writing: waits until there are more bytes,
-    /// or there never will be.
+    /// Waits until the log is longer than `offset`, or is closed: processes that the leader left behind may go on
+    /// writing.
     pub async fn wait_beyond_after_exit(&mut self, offset: u64) -> LogProgress {
         self.until(offset, |progress| progress.closed).await
     }
@@ -382,8 +381,8 @@ impl Follower {
     }
 }
 
-/// Reads a keeper's frames for as long as it lives, and makes events of them. A keeper of this daemon's
-/// own making (`ours`) keeps one session after the other.
+/// Reads the frames of a keeper until it exits, and turns them into events. A keeper that this daemon made
+/// (`made_here`) serves one session after the other.
 pub(super) async fn read_connection(
     keepers: Arc<Keepers>,
     mut id: SessionId,
@@ -417,13 +416,13 @@ pub(super) async fn read_connection(
 /// Events of the present session that the keeper has reported.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    /// Until the keeper is ready, its frames are about the session before.
+    /// False until the keeper is ready: its frames are about the previous session.
     ready: bool,
     pub started: bool,
     pub ended: bool,
-    /// None of its processes is left.
+    /// True if no process of the tree is left.
     pub empty: bool,
-    /// Nothing of it is left.
+    /// True if the tree is empty and the log is closed.
     finished: bool,
 }
 
@@ -462,7 +461,7 @@ impl KeeperTask {
                 {
                     if matches!(event, Event::Grew { .. }) {
                         if self.inbox.is_empty() {
-                            // Whoever waits for the bytes knows of them now, and comes before the engine.
+                            // Readers that wait for the bytes run before the engine.
                             tokio::task::yield_now().await;
                         }
                         self.connection.publish_to_background();
@@ -470,7 +469,7 @@ impl KeeperTask {
                     let _ = keepers.events.send(event).await;
                 }
                 if self.life.ended && !ended {
-                    // Whoever waits for the ending comes first.
+                    // Calls that wait for the ending run first.
                     tokio::task::yield_now().await;
                     if let Some(next) = self.release_keeper(keepers, id) {
                         return Ok(Some(next));
@@ -486,13 +485,13 @@ impl KeeperTask {
         }
     }
 
-    /// The ending was taken. The keeper may go, or stay as an idle keeper.
+    /// Releases the keeper after its session has ended: it becomes idle, or may exit.
     fn release_keeper(
         &self,
         keepers: &Arc<Keepers>,
         id: SessionId,
     ) -> Option<(SessionId, Arc<KeeperConnection>)> {
-        // Where nothing but the keeper itself holds a tree together, it must not hold two of them.
+        // Without a control group the keeper itself holds the tree together, so it must not serve a second session.
         let clean = keepers.contained_by(id) == Some(Containment::Cgroup);
         if self.made_here && self.life.finished && clean {
             let next = keepers.reassign(&self.connection);

@@ -1,5 +1,5 @@
-//! Sessions whose keeper is gone or does nothing. A command can kill or stop its own keeper; its limits hold all the same,
-//! because then the daemon ends its tree itself.
+//! Sessions whose keeper is gone or does not respond. A command can kill or stop its own keeper; its limits hold
+//! anyway, because the daemon then ends its process tree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use abide_session::{folder, tree};
 
 /// Time for a keeper to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// Number of such waits while the keeper only waits for a CPU, and after its tree was ended.
+/// Maximum of such waits while the keeper is runnable and only waits for a CPU.
 const MAX_BUSY_WAITS: u32 = 10;
 const WAITS_AFTER_KILL: u32 = 5;
 
-/// Ends a session that should have ended, unless its keeper answers and so sees to it. A keeper that was only
-/// stopped goes on once its tree is gone, and records the end with all output; one that does not is killed.
+/// Ends an overdue session unless its keeper answers and so handles it. A keeper that was only stopped continues once
+/// its tree is gone, and records the ending with all output. A keeper that does not is killed.
 pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) {
     let Some(connection) = keepers.connection(id) else {
         return end_without_keeper(&keepers, id).await;
@@ -30,7 +30,7 @@ pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) 
     let Some(keeper) = meta.as_ref().and_then(tree::keeper) else {
         return;
     };
-    // One that is starting its command hears nothing; should that take for ever, it is given up.
+    // A keeper that is starting its command reads no frames; a start that takes too long is abandoned elsewhere.
     let stopped = proc::stat(keeper.pid).is_some_and(|stat| stat.is_stopped());
     if connection.is_starting() && !stopped || answers(&connection, &keeper, 1).await {
         return;
@@ -42,7 +42,7 @@ pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) 
     keeper.signal(Signal::CONT);
     if !answers(&connection, &keeper, WAITS_AFTER_KILL).await {
         keeper.signal(Signal::KILL);
-        // One that the kernel holds does not even die; nothing is waited for that it might still say.
+        // A process in an uninterruptible wait does not even die of SIGKILL, so the daemon stops waiting for it.
         connection.close();
     }
 }
@@ -85,7 +85,7 @@ async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
     let _ = keepers.events.send(event).await;
 }
 
-/// A keeper has gone.
+/// Handles the exit of a keeper.
 pub(super) async fn keeper_gone(
     keepers: &Arc<Keepers>,
     id: SessionId,
@@ -95,7 +95,7 @@ pub(super) async fn keeper_gone(
     keepers.drop_idle(id);
     let folder = keepers.folder(id);
     let meta = folder::read_meta(&folder).ok().flatten();
-    // A keeper that wrote down what it was to run may have run it, whatever it managed to say.
+    // A keeper that wrote `meta` may have started the command, even if it could not report it.
     let ran = life.started || meta.is_some();
     if ran && !life.ended {
         let forced = *connection.forced_end.lock().expect("no holder panics");
@@ -112,11 +112,11 @@ pub(super) async fn keeper_gone(
     } else if ran && life.empty {
         meta.iter().for_each(tree::discard_group);
     } else if ran {
-        // A keeper goes when nothing of the tree is left, unless it is killed.
+        // A keeper exits when its tree is empty, unless it is killed.
         end_without_keeper(keepers, id).await;
     } else {
         keepers.fail(id, "its keeper ended before the command was started");
-        // One that was killed has left its folder and its control group.
+        // A killed keeper has left its directory and its control group.
         let _ = tokio::task::spawn_blocking(move || recovery::remove_unused(id, &folder)).await;
     }
 }

@@ -1,5 +1,5 @@
-//! The daemon's side of the keepers: the fork server that makes them, a pool of idle keepers, and one link
-//! to each keeper that lives. Sessions of an earlier daemon are found through their directories.
+//! Keepers, from the daemon's side: the fork server that makes them, a pool of idle keepers, and one connection to
+//! each living keeper. Sessions of earlier daemons are found by their directories.
 
 mod connection;
 mod failed_keeper;
@@ -50,7 +50,7 @@ struct DeferredRecycling {
 
 /// Bytes that must be free before a command is started, so that its first output is not lost.
 const MIN_FREE: u64 = 64 << 10;
-/// Free bytes that are not used up within a moment.
+/// Free bytes that cannot be used up within [`FREE_CHECK_INTERVAL`].
 const PLENTY_FREE: u64 = 1 << 30;
 const FREE_CHECK_INTERVAL: Millis = Millis(500);
 /// Error if less is free.
@@ -71,12 +71,12 @@ pub struct Keepers {
     deferred: Mutex<DeferredRecycling>,
     connections: Mutex<HashMap<SessionId, Arc<KeeperConnection>>>,
     containment: Mutex<HashMap<SessionId, Containment>>,
-    /// Why the last keeper that was wanted could not be made.
+    /// Reason why the last keeper could not be made.
     keeper_fault: Mutex<Option<String>>,
-    /// Facts that were read of sessions of an earlier daemon, until they are needed.
+    /// Details of recovered sessions, until they are published.
     recovered: Mutex<HashMap<SessionId, RecoveredDetails>>,
     starting: PendingStarts,
-    /// When much was free on the disk.
+    /// Time at which plenty was free on the disk.
     plenty_free_at: Mutex<Option<Mono>>,
     shutdown: CancellationToken,
 }
@@ -89,7 +89,7 @@ pub struct RecoveredSession {
     pub session: Session,
     /// True once a client has received the ending.
     pub ending_delivered: bool,
-    /// Time of the hard limit, as far as the directory tells.
+    /// Time of the hard limit, as far as the directory says.
     pub deadline: Option<Mono>,
 }
 
@@ -109,7 +109,7 @@ pub struct RecoveredDetails {
 }
 
 impl Keepers {
-    /// Keepers for the sessions under `sessions`, made of `program`; what they report goes to `events`.
+    /// Keepers for the sessions in `sessions`, made from `program`. Their reports go to `events`.
     pub fn new(
         sessions: PathBuf,
         program: PathBuf,
@@ -138,7 +138,7 @@ impl Keepers {
     pub fn fill_pool(self: &Arc<Self>) {
         while self.idle.lock().expect("no holder panics").len() < self.idle_target {
             let id = self.start_keeper();
-            // What cannot be made now is made when it is needed, or then it is said why not.
+            // A keeper that cannot be made now is made when it is needed, or the start fails with the reason.
             if self.connection(id).is_none() {
                 return;
             }
@@ -146,7 +146,7 @@ impl Keepers {
         }
     }
 
-    /// Releases idle keepers beyond the target, which a busy time has left.
+    /// Closes idle keepers beyond the target, which busy times leave behind.
     pub fn trim_pool(&self) {
         let mut idle = self.idle.lock().expect("no holder panics");
         let surplus = idle.len().saturating_sub(self.idle_target);
@@ -167,14 +167,14 @@ impl Keepers {
         idle.iter().rposition(is_ready)
     }
 
-    /// An id whose keeper is on its way or ready already.
+    /// Id of a keeper that is ready or being made.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
         let mut idle = self.idle.lock().expect("no holder panics");
         if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
             return id;
         }
         while let Some(id) = idle.pop_front() {
-            // One that was killed is of no use.
+            // A keeper that was killed is skipped.
             if self.connection(id).is_some() {
                 return id;
             }
@@ -189,21 +189,21 @@ impl Keepers {
         idle.retain(|kept| *kept != id);
     }
 
-    /// Gives an id back that was not needed.
+    /// Returns a reserved id that was not used.
     pub fn release(&self, id: SessionId) {
         if self.connection(id).is_some() {
             self.idle.lock().expect("no holder panics").push_front(id);
         }
     }
 
-    /// Has the keeper start the command. What comes of it arrives as an event.
+    /// Tells the keeper to start the command. The result arrives as an event.
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
         match (self.connection(id), self.disk_is_full()) {
             (Some(connection), false) => {
-                // Before it is told: it may be heard of at once.
+                // First, because the keeper may report the start at once.
                 self.starting.add(self, id);
                 connection.send(&ToKeeper::Start(Box::new(launch)));
-                // While the command runs, there is time for the others.
+                // While the command runs, there is time to recycle the others.
                 self.recycle_deferred();
             }
             (None, false) => {
@@ -218,8 +218,8 @@ impl Keepers {
         self.fill_pool();
     }
 
-    /// Whether nothing that a command writes could be kept. Much that was free a moment ago is not all gone
-    /// now, so then the disk is not asked again.
+    /// True if output of a command could not be written. After a check that found plenty, the disk is not asked again
+    /// for a moment.
     fn disk_is_full(&self) -> bool {
         let now = SystemClock.mono();
         let mut much = self.plenty_free_at.lock().expect("no holder panics");
@@ -231,15 +231,15 @@ impl Keepers {
         free.is_some_and(|free| free < MIN_FREE)
     }
 
-    /// Bytes that can be written, where that is known.
+    /// Bytes that can be written, if the file system says.
     fn free_on_disk(&self) -> Option<u64> {
         let disk = rustix::fs::statvfs(&self.sessions).ok()?;
-        // What is set aside for root is root's.
+        // Reserved blocks are for root.
         let free = match rustix::process::geteuid().is_root() {
             true => disk.f_bfree,
             false => disk.f_bavail,
         };
-        // Some file systems count no files.
+        // Some file systems do not count inodes.
         let no_files = disk.f_files > 0 && disk.f_ffree == 0;
         Some(match no_files {
             true => 0,
@@ -247,12 +247,12 @@ impl Keepers {
         })
     }
 
-    /// Says that a session could not be started.
+    /// Reports that a session could not be started.
     pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
         self.failed_at(session, why, SystemClock.now().wall);
     }
 
-    /// The same of a failure that was seen at an earlier moment.
+    /// Reports a start that failed at this time.
     fn failed_at(self: &Arc<Self>, session: SessionId, why: &str, at: Wall) {
         let event = Event::StartFailed {
             session,
@@ -265,7 +265,7 @@ impl Keepers {
         });
     }
 
-    /// Tells a keeper something; one that is gone has nothing left to be told.
+    /// Sends a frame to a keeper. Does nothing if the keeper is gone.
     pub fn send(&self, id: SessionId, frame: &ToKeeper) {
         if let Some(connection) = self.connection(id) {
             match frame {
@@ -278,49 +278,49 @@ impl Keepers {
         }
     }
 
-    /// Ends a session that should have ended by now, where its keeper does not.
+    /// Ends an overdue session if its keeper does not.
     pub fn end_forcibly(self: &Arc<Self>, id: SessionId, end: End) {
         tokio::spawn(failed_keeper::end_session(self.clone(), id, end));
     }
 
-    /// Writes limits down that were moved: the next daemon goes by them too.
+    /// Writes changed limits to the session's directory, where the next daemon reads them.
     pub fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
         if let Err(fault) = changed_limits::write(&self.folder(id), limits) {
             tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
         }
     }
 
-    /// Writes to the command's input; waits while the command does not take it. What has a name is
-    /// written once, however often it is said.
+    /// Writes to the command's input, and waits while the command does not read it. Input with an idempotency key is
+    /// written once.
     pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
         let connection = self.connection(id).ok_or(io::ErrorKind::BrokenPipe)?;
         connection.input(bytes, once).await
     }
 
-    /// Types an answer that the terminal owes the command. Where the command has more input waiting
-    /// than it takes, the answer is dropped: it would come too late to be one.
+    /// Types the reply of the terminal to a query of the command. If the command has too much unread input, the reply
+    /// is dropped, because it would come too late.
     pub fn send_reply(&self, id: SessionId, bytes: &[u8]) {
         if let Some(connection) = self.connection(id) {
             connection.send_reply(bytes);
         }
     }
 
-    /// Follows a session's output by its length.
+    /// Follows the length of a session's log.
     pub fn follow(&self, id: SessionId) -> Option<Follower> {
         self.connection(id).map(Follower::new)
     }
 
-    /// The same for a reader that a caller waits for: it is told of new bytes before the core and the screens are.
+    /// Follows it for a reader that a caller waits for, which is notified before the core and the screens.
     pub fn follow_with_priority(&self, id: SessionId) -> Option<Follower> {
         self.connection(id).map(Follower::with_priority)
     }
 
-    /// The session's folder.
+    /// Directory of the session.
     pub fn folder(&self, id: SessionId) -> PathBuf {
         self.sessions.join(id.to_string())
     }
 
-    /// By what means its tree is held, once known.
+    /// Containment of the session's process tree, once it is known.
     pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
         self.containment
             .lock()
@@ -335,7 +335,7 @@ impl Keepers {
         recovered.remove(&id).unwrap_or_default()
     }
 
-    /// Lets go of a session that never came to be.
+    /// Drops the connection of a session that could not be started.
     pub fn forget(&self, id: SessionId) {
         self.connections
             .lock()
@@ -343,8 +343,8 @@ impl Keepers {
             .remove(&id);
     }
 
-    /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
-    /// and is not taken for their end.
+    /// Disconnects from all keepers without touching a session, so that the next engine in this process can adopt
+    /// them.
     pub fn disconnect_all(&self) {
         self.shutdown.cancel();
         self.fork_server.lock().expect("no holder panics").take();
@@ -357,13 +357,13 @@ impl Keepers {
         self.connections.lock().expect("no holder panics").clear();
     }
 
-    /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
-    /// the others are read or, where nobody saw them, said to be lost.
+    /// Recovers the sessions of earlier daemons: connects to living keepers, and reads the endings of the others or
+    /// records them as lost.
     pub fn recover(self: &Arc<Self>) -> Vec<RecoveredSession> {
         recovery::recover(self)
     }
 
-    /// Removes what is left of a session that has ended.
+    /// Removes the directory of an ended session.
     pub fn remove(&self, id: SessionId) -> io::Result<()> {
         self.containment
             .lock()
@@ -380,8 +380,8 @@ impl Keepers {
             .cloned()
     }
 
-    /// When the hard limit of a session of an earlier daemon is reached that was created at this time. Only its keeper
-    /// knows exactly: while the machine slept, the limit did not run.
+    /// Time at which a recovered session reaches its hard limit. Only its keeper knows exactly, because the limit
+    /// does not run while the machine sleeps.
     fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
         let limit = (self.recovered.lock().expect("no holder panics").get(&id))
             .and_then(|of| of.deadline)?;
@@ -402,7 +402,7 @@ impl Keepers {
             .insert(id, by);
     }
 
-    /// An id that no session has or had.
+    /// Id that no session has or had.
     fn unused_id(&self) -> SessionId {
         loop {
             let id = SessionId::from_bits(entropy::bits());
@@ -412,7 +412,7 @@ impl Keepers {
         }
     }
 
-    /// A new keeper under a new id.
+    /// Starts a keeper under a new id.
     fn start_keeper(self: &Arc<Self>) -> SessionId {
         let id = self.unused_id();
         match self.make(&self.folder(id)) {
@@ -425,8 +425,8 @@ impl Keepers {
         id
     }
 
-    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. That is far cheaper
-    /// than to fork another. `None`: there are enough idle keepers.
+    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. This is far cheaper than
+    /// forking another. `None`: there are enough idle keepers.
     fn reassign(
         self: &Arc<Self>,
         connection: &KeeperConnection,
@@ -482,7 +482,7 @@ impl Keepers {
 
     fn make(&self, folder: &Path) -> io::Result<Stream> {
         let mut fork_server = self.fork_server.lock().expect("no holder panics");
-        // A fork server that has died is replaced once; a second failure is the machine's.
+        // A fork server that has died is replaced once; a second failure is a fault of the machine.
         let mut may_retry = true;
         loop {
             let made = match fork_server.as_mut() {
@@ -492,7 +492,7 @@ impl Keepers {
             };
             match made {
                 Ok(stream) => return Ok(stream),
-                // Another one would take even more of them.
+                // Another fork server would need even more descriptors.
                 Err(e) if is_out_of_descriptors(&e) => return Err(e),
                 Err(e) => {
                     tracing::warn!("the fork server failed: {e}");
@@ -521,7 +521,7 @@ impl Keepers {
 
     fn connect(&self, id: SessionId) -> io::Result<Stream> {
         let mut socket = socket::connect(&self.folder(id).join(folder::CTL))?;
-        // One that goes at this moment is found to have gone by whoever reads.
+        // If the keeper exits at this moment, the reader of the connection notices.
         let _ = socket.write_all(&hello());
         Stream::new(socket)
     }

@@ -1,5 +1,5 @@
-//! What earlier daemons left: sessions whose keepers live, sessions that have ended, and sessions that
-//! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
+//! Recovery of the sessions of earlier daemons: those whose keepers are alive, those that have ended, and those whose
+//! ending no process saw. An exit code that no process saw stays unknown.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
@@ -83,8 +83,8 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
     found
 }
 
-/// Removes the folder and the control group of a keeper that never got a command. Whatever else is in the folder
-/// stays.
+/// Removes the directory and the control group of a keeper that never got a command. Other files in the directory
+/// stay.
 pub(super) fn remove_unused(id: SessionId, path: &Path) {
     if !matches!(folder::read_all(path).meta, MetaState::Unused) {
         return;
@@ -96,7 +96,7 @@ pub(super) fn remove_unused(id: SessionId, path: &Path) {
     let _ = std::fs::remove_dir(path);
 }
 
-/// A session whose record is damaged. Nothing is written or ended because of what such a record says.
+/// Session whose record is damaged. Such a record causes no write and no kill.
 fn damaged_session(
     keepers: &Arc<Keepers>,
     id: SessionId,
@@ -154,7 +154,7 @@ fn has_living_keeper(path: &Path) -> bool {
         return false;
     };
     let _ = stream.set_read_timeout(Some(GREETING_LIMIT));
-    // One that goes at this moment tells by what is read.
+    // If the keeper exits at this moment, the read below fails.
     let _ = stream.write_all(&hello());
     match stream.read(&mut [0]) {
         Ok(read) => read > 0,
@@ -222,7 +222,7 @@ fn phase(
     }
 }
 
-/// The session as it is known now; what only lists show of it is kept for those.
+/// Session state from its record. Details that only lists show are kept in `keepers`.
 fn recovered_session(
     keepers: &Keepers,
     id: SessionId,
@@ -278,9 +278,9 @@ fn ended_phase(ending: Ending, empty: bool) -> Phase {
     }
 }
 
-/// The end of a session whose keeper is gone, and whether none of its processes is left. The end is as it was written
-/// down, else lost, or `forced` where the daemon has ended the session itself. Whatever of the tree is still alive is
-/// killed, since nothing else holds it any more. It is known to have run until `seen`, or else until it wrote last.
+/// Ending of a session whose keeper is gone, and true if none of its processes is left. The ending is the recorded
+/// one, else `Lost`, or `forced` if the daemon ended the session itself. Kills what is left of the tree, because
+/// nothing else controls it. The session is known to have run until `seen`, else until its last output.
 pub(super) fn record_lost_ending(
     path: &Path,
     seen: Option<Wall>,

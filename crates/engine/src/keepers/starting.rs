@@ -1,6 +1,6 @@
-//! Commands that are being started. A keeper stands still until its command has entered its folder and found
-//! its program. On a file server that is gone that takes for ever, and the keeper hears nothing meanwhile:
-//! no limit, no kill. So whoever has not started by then is given up.
+//! Commands that are being started. A keeper blocks until its command has entered its directory and found its
+//! program. On an unreachable file server that takes for ever, and the keeper reads no frames meanwhile: no limit, no
+//! kill. So a start that takes too long is abandoned.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,28 +16,28 @@ use abide_session::tree;
 
 /// Time limit of a start, and the interval of checks.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// The same where nobody stands still, and there are only too many for the machine.
+/// Time limit of a start if the keeper is not blocked and the machine is only busy.
 const BUSY_START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How soon after a start nobody is woken any more where there are no others. Not at once: the next one may be about to
-/// begin, and to watch over it anew takes longer than to go on.
+/// Delay before the watch task stops after the last start. Not at once, because starting a new task for the next
+/// command costs more.
 const WATCH_LINGER: Duration = Duration::from_millis(500);
 
-/// Those that may not have started yet.
+/// Sessions whose command may not have started yet.
 #[derive(Default)]
 pub(super) struct PendingStarts(Mutex<StartTable>);
 
 #[derive(Default)]
 struct StartTable {
     begun: Vec<(Mono, SessionId)>,
-    /// Ends whoever looks after them.
+    /// Handle of the task that watches them.
     watch: Option<AbortHandle>,
-    /// It will be seen whether that is to be done.
+    /// True if the end of that task is scheduled.
     stop_scheduled: bool,
 }
 
 impl PendingStarts {
-    /// A command is being started.
+    /// Adds a session whose command is being started.
     pub fn add(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.push((SystemClock.mono(), id));
@@ -53,7 +53,7 @@ impl PendingStarts {
         waiting.begun.retain(|(_, begun)| *begun != id);
     }
 
-    /// Where there is none any more, nobody is woken for them after a while.
+    /// Stops the watch task after a delay, if no start is pending.
     pub fn stop_watch_later(&self, keepers: &Arc<Keepers>) {
         let mut waiting = self.0.lock().expect("no holder panics");
         let unneeded = waiting.begun.is_empty() && waiting.watch.is_some();
@@ -76,7 +76,7 @@ impl PendingStarts {
         }
     }
 
-    /// Those that have had their time, and for how long they have been waited for.
+    /// Sessions whose start takes too long, with the time waited.
     fn overdue(&self) -> Vec<(Millis, SessionId)> {
         let now = SystemClock.mono();
         let waiting = self.0.lock().expect("no holder panics");
@@ -86,7 +86,7 @@ impl PendingStarts {
             .collect()
     }
 
-    /// Lets go of those that are not waited for any more. Whether there are others to look after.
+    /// Removes sessions whose start was abandoned. Returns true if others are left.
     fn remove_all(&self, abandoned: &[SessionId]) -> bool {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, id)| !abandoned.contains(id));
@@ -102,7 +102,7 @@ fn millis(time: Duration) -> Millis {
     Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Gives up what does not start, until nothing is being started.
+/// Abandons starts that take too long, until none is pending.
 async fn watch(keepers: Arc<Keepers>) {
     loop {
         tokio::select! {
@@ -118,7 +118,7 @@ async fn watch(keepers: Arc<Keepers>) {
     }
 }
 
-/// Gives up a command that was waited for in vain, unless it can be seen to come.
+/// Abandons an overdue start, unless its keeper is seen to make progress.
 fn abandon_if_overdue(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
     let Some(connection) = keepers.connection(id) else {
         return true;
@@ -130,8 +130,7 @@ fn abandon_if_overdue(keepers: &Keepers, waited: Millis, id: SessionId) -> bool 
     true
 }
 
-/// The keeper of a command that did not start has been killed: what to say of it. The next daemon says it
-/// too.
+/// Records the failure of a start whose keeper has been killed. The next daemon reads the same record.
 pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId) {
     let path = keepers.folder(id);
     let at = SystemClock.now().wall;
