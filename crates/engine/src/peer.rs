@@ -1,5 +1,5 @@
-//! Who is at the other end of a socket. Only the kernel is believed, and a process that it cannot name is taken for a
-//! command.
+//! Identity of the process at the other end of a socket. Only the kernel is trusted; a process that it cannot name
+//! counts as a command.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -15,16 +15,16 @@ use abide_session::folder::Meta;
 use abide_session::mark::{self, Mark};
 use abide_session::proc::{self, ProcessHandle};
 
-/// Who connected.
+/// Peer of a connection.
 #[derive(Clone, Debug)]
 pub enum Peer {
-    /// The process of our own user that connected to a unix socket. `None`: the kernel could not name it.
+    /// Process of our own user that connected to a unix socket. `None`: the kernel could not name it.
     Process(Option<Arc<ProcessHandle>>),
-    /// Whoever holds the other end of this TCP connection.
+    /// Process that holds the other end of this TCP connection.
     Tcp {
-        /// That end.
+        /// Address of the other end.
         theirs: SocketAddr,
-        /// Ours.
+        /// Address of our end.
         ours: SocketAddr,
     },
 }
@@ -34,25 +34,25 @@ pub enum Peer {
 pub enum SessionMembership {
     /// The process has the mark of this session, or is in its cgroup.
     Session(SessionId),
-    /// Below the keeper with this process id.
+    /// The process is a descendant of the keeper with this pid.
     Keeper(i32),
-    /// Started by the daemon itself, or not to be looked at.
+    /// The process was started by the daemon itself, or cannot be examined.
     Unknown,
 }
 
 impl Peer {
-    /// The process that connected to our end of a unix socket.
+    /// Process that connected to our end of a unix socket.
     pub fn of_socket(socket: impl AsFd) -> Self {
         Peer::Process(peer_process(socket).map(Arc::new))
     }
 
-    /// This very process.
+    /// This process.
     pub fn own() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
         Peer::Process(ProcessHandle::open(pid).map(Arc::new))
     }
 
-    /// Session of the process at the other end of a Unix socket; `None`: in no session.
+    /// Session of the process at the other end of a unix socket; `None`: in no session.
     pub fn membership(&self) -> Option<SessionMembership> {
         match self {
             Peer::Process(Some(process)) => membership_of_handle(process),
@@ -60,8 +60,8 @@ impl Peer {
         }
     }
 
-    /// Whether a command that is kept here is at the other end, or one of several that hold it. Where nobody
-    /// can be found there, nothing speaks for them. Over TCP this looks through all processes and takes a while.
+    /// True if a command of a session holds the other end, alone or with others, or if no process can be found there.
+    /// Over TCP this searches all processes and takes a while.
     pub fn is_inside_a_session(&self) -> bool {
         match self {
             Peer::Process(_) => self.membership().is_some(),
@@ -75,8 +75,8 @@ impl Peer {
         }
     }
 
-    /// Whether a process of this very session is at the other end, or one of several that hold it. Of
-    /// this machine somebody must be found there; over TCP that takes a while.
+    /// True if a process of this session holds the other end, alone or with others. False if no process of this
+    /// machine is found there. Over TCP this takes a while.
     pub fn is_inside(&self, session: &Meta) -> bool {
         let (owners, near) = match self {
             Peer::Process(None) => return true,
@@ -100,7 +100,7 @@ impl Peer {
     }
 }
 
-/// Takes hold of the process that connected, as the kernel knows it.
+/// Handle of the process that connected, as the kernel knows it.
 fn peer_process(socket: impl AsFd) -> Option<ProcessHandle> {
     match ProcessHandle::peer(&socket) {
         proc::Peer::Handle(held) => Some(held),
@@ -109,8 +109,8 @@ fn peer_process(socket: impl AsFd) -> Option<ProcessHandle> {
     }
 }
 
-/// Kernels before 6.5 tell the number only. It is the right process where that has the other end of the connection
-/// open.
+/// Handle of a process by its pid, for kernels before 6.5. The pid is right if that process has the other end of the
+/// connection open.
 fn peer_with_socket(pid: i32, socket: impl AsFd) -> Option<ProcessHandle> {
     let held = ProcessHandle::open(pid)?;
     let inode = diag::unix_peer(socket)?;
@@ -118,10 +118,10 @@ fn peer_with_socket(pid: i32, socket: impl AsFd) -> Option<ProcessHandle> {
     (holds && held.lives()).then_some(held)
 }
 
-/// Whether a connection that no visible process holds was surely made outside of every session, by one of those that
-/// cannot be looked into, such as the ssh server that carries a tunnel. A command could have put it into a message that
-/// nobody has received yet. But where the kernel says that the socket was made in the control group of such a process,
-/// and no command is in that group or can get there, it was not made by a command.
+/// True if a connection that no visible process holds was certainly made outside of every session, by a process that
+/// cannot be examined, such as the ssh server that carries a tunnel. A command could have sent the socket in a
+/// message that no process has received yet. But if the kernel says that the socket was made in the control group of
+/// such a process, and no command is in that group or can enter it, no command made it.
 fn is_made_outside_sessions(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
     let Some(group) = diag::tcp_creator_group(theirs, ours) else {
         return false;
@@ -130,11 +130,11 @@ fn is_made_outside_sessions(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i3
     groups.any(|pid| socket_owner::is_in_group(*pid, group, is_inside))
 }
 
-/// The name under which a keeper runs.
+/// Process name of a keeper.
 const KEEPER: &str = "abide-keeper";
 /// Prefix of the name of every session's cgroup.
 const GROUP: &str = "abide-session_";
-/// Processes have no longer line of ancestors than this, or something is wrong with them.
+/// Maximum length of a chain of ancestors.
 const MAX_ANCESTORS: usize = 4_096;
 /// Number of attempts to read a chain of ancestors that changes meanwhile.
 const ATTEMPTS: usize = 3;
@@ -143,8 +143,7 @@ fn is_inside(pid: i32) -> bool {
     membership_of_pid(pid).is_some()
 }
 
-/// Where the process belongs that is held. One that has ended counts as a command: its number may be
-/// another's, and so may what was read under it.
+/// Membership of the process behind a handle. A process that has exited counts as a command: its pid may be reused.
 fn membership_of_handle(process: &ProcessHandle) -> Option<SessionMembership> {
     let place = membership_of_pid(process.pid);
     if process.lives() {
@@ -154,9 +153,9 @@ fn membership_of_handle(process: &ProcessHandle) -> Option<SessionMembership> {
     }
 }
 
-/// Where a process belongs to a session: to the tree of a command that is kept here. So does what
-/// the daemon itself has started, such as the command of a condition: no person was ever started by
-/// it. One that cannot be looked at (any more) counts as such, because nothing speaks for it.
+/// Membership of a process: a descendant of a command, or a process that the daemon itself started, such as the
+/// command of a condition. A process that cannot be examined counts as such, because nothing proves that it is
+/// outside.
 fn membership_of_pid(pid: i32) -> Option<SessionMembership> {
     let daemon = i32::try_from(std::process::id()).unwrap_or(0);
     membership(Path::new("/proc"), pid, daemon)
@@ -173,7 +172,7 @@ fn membership(proc: &Path, pid: i32, daemon: i32) -> Option<SessionMembership> {
     walks.unwrap_or(Some(SessionMembership::Unknown))
 }
 
-/// A line of ancestors that changed while it was read.
+/// A chain of ancestors that changed while it was read.
 struct Changed;
 
 fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<SessionMembership>, Changed> {
@@ -183,7 +182,7 @@ fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<SessionMembership>,
         let folder = proc.join(pid.to_string());
         let groups = std::fs::read_to_string(folder.join("cgroup"));
         let line = read_stat(proc, pid);
-        // While a child has this parent, the parent's number is its own.
+        // While a child has this parent, the parent's pid is not reused.
         if let Some((child, before)) = child.take()
             && self::read_stat(proc, child).as_ref() != Some(&before)
         {
@@ -227,7 +226,7 @@ struct ProcessStat {
 
 fn read_stat(proc: &Path, pid: i32) -> Option<ProcessStat> {
     let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
-    // The name stands in parentheses and may itself hold any byte.
+    // The name is in parentheses and may contain any byte.
     let open = stat.iter().position(|b| *b == b'(')?;
     let close = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;

@@ -1,6 +1,6 @@
-//! What is kept of the past, and for how long: so many days, so many bytes of logs, whichever comes
-//! first; and never so many that there would be no room for new ones. Only what has ended is ever removed,
-//! and its folder goes before it is forgotten. The bounds are held when sessions end, not only now and then.
+//! Retention of ended sessions and old rows: by age, by bytes on disk and by number, so that there is always room for
+//! new sessions. Only ended sessions are removed, the directory before the entry. The limits are enforced when
+//! sessions end, and every hour.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -17,17 +17,17 @@ use crate::clock::{Clock, pause};
 use crate::store::Store;
 use abide_session::crash_point;
 
-/// How often the past is looked through where nothing ends.
+/// Interval of full scans.
 const FULL_SCAN_INTERVAL: Millis = Millis(3_600_000);
-/// How long after a session has ended others that end are waited for, so that they are looked at together.
+/// Delay after a session has ended, so that several are handled together.
 const BATCH_DELAY: Duration = Duration::from_millis(500);
-/// A session that has ended is not removed for want of room before this time has passed: its last output may
-/// still be on its way to the client.
+/// Minimum time before an ended session is removed for lack of room: its last output may still be on the way to the
+/// client.
 const MIN_AGE: Millis = Millis(2_000);
-/// Between two handfuls of old rows.
+/// Pause between two batches of old rows.
 const PRUNE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks through the past for as long as the daemon lives.
+/// Enforces the limits for as long as the daemon runs.
 pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn Store>) {
     let mut trusted_clock = TrustedClock::default();
     let mut ended_sessions = EndedSessions::default();
@@ -82,12 +82,12 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
     }
 }
 
-/// The sessions that have ended, the oldest first, and what each takes on the disk.
+/// Ended sessions, the oldest first, with their bytes on disk.
 #[derive(Default)]
 struct EndedSessions {
     by_age: BTreeMap<(Wall, SessionId), u64>,
     total: u64,
-    /// When those were seen to end that have ended lately.
+    /// Time at which recent sessions were seen to end.
     just_ended: HashMap<SessionId, Mono>,
 }
 
@@ -111,7 +111,7 @@ impl EndedSessions {
         self.by_age.last_key_value().map(|(place, _)| place.0)
     }
 
-    /// Removes what is too old or too much. Says what is gone, and whether something should go that is in use.
+    /// Removes sessions beyond the limits. Returns them, and true if a session beyond the limits is in use.
     fn make_room(&mut self, handle: &Handle, now: Wall, at: Mono) -> (Vec<SessionId>, bool) {
         self.just_ended
             .retain(|_, since| at.since(*since) < MIN_AGE);
@@ -121,7 +121,7 @@ impl EndedSessions {
             bytes: config.keep_bytes,
             count: limit::KEPT_SESSIONS,
         };
-        // Beside the board and this look, there may be a call that makes a result of it.
+        // Besides the published state and this check, a call may be building a result from it.
         let in_use = |id| {
             handle
                 .published()
@@ -139,7 +139,7 @@ impl EndedSessions {
         (removed, held)
     }
 
-    /// What has to go, and whether something should go that is held.
+    /// Sessions to remove, and true if a session beyond the limits is in use.
     fn surplus(
         &self,
         bounds: &Bounds,
@@ -163,24 +163,24 @@ impl EndedSessions {
     }
 }
 
-/// A calendar that is so much further than it should be may have been set by mistake.
+/// Difference to the expected time after which the wall clock may have been set by mistake.
 const MAX_JUMP: u64 = 7 * DAY;
-/// It is believed all the same when it has stayed so for as long.
+/// Time after which such a wall clock is accepted.
 const JUMP_ACCEPTED_AFTER: u64 = DAY;
 
-/// What day it is, for deciding what is old. One mistaken calendar must not take the whole past away, so
-/// one that has leapt ahead is not believed at once.
+/// Wall time for deciding what is old. A wall clock that was set ahead by mistake must not cause all sessions to be
+/// removed, so it is not trusted at once.
 #[derive(Clone, Default)]
 struct TrustedClock {
-    /// What was believed last, and when.
+    /// Last trusted wall time, with its boot time.
     last: Option<(Wall, Boot)>,
-    /// Since when it has been too far ahead.
+    /// Time since when the wall clock has been too far ahead.
     jumped_at: Option<Boot>,
 }
 
 impl TrustedClock {
-    /// The time by the calendar, or, where that has leapt, by what has passed since it was right; `newest` is
-    /// when it is known to have been right before.
+    /// Current wall time, or, after a jump, the time that has passed since the last trusted reading. `newest` is a
+    /// time at which the wall clock was right.
     fn now(&mut self, now: Now, newest: Option<Wall>) -> Wall {
         let expected = match self.last {
             Some((wall, at)) => Wall(wall.0 + now.boot.0.saturating_sub(at.0)),
@@ -199,7 +199,7 @@ impl TrustedClock {
     }
 }
 
-/// Ended timers and seen messages of the past, a few at a time so that calls get their turn.
+/// Removes old timers and seen messages, in batches so that calls get a turn.
 async fn prune_rows(store: &dyn Store, before_ms: u64) {
     loop {
         match store.prune(before_ms).await {
@@ -228,7 +228,7 @@ fn remove(handle: &Handle, id: SessionId) -> bool {
     }
 }
 
-/// What it takes on the disk: of many small ones that is far more than they hold.
+/// Bytes on disk: small files take far more than they contain.
 fn folder_size(folder: &Path) -> u64 {
     let itself = std::fs::symlink_metadata(folder).map_or(0, |found| disk_usage(&found));
     let Ok(entries) = std::fs::read_dir(folder) else {
@@ -249,7 +249,7 @@ fn disk_usage(found: &std::fs::Metadata) -> u64 {
 
 const DAY: u64 = 86_400_000;
 
-/// When the oldest may have been created, how large all may be, and how many there may be.
+/// Limits: oldest creation time, total bytes and number.
 struct Bounds {
     oldest: Wall,
     bytes: u64,
@@ -260,7 +260,7 @@ struct Bounds {
 mod tests {
     use super::*;
 
-    /// Sessions by number, each with the time of its creation and its size.
+    /// Ended sessions, each with number, creation time and size.
     fn ended_sessions(sessions: &[(u64, u64, u64)]) -> EndedSessions {
         let mut ended_sessions = EndedSessions::default();
         for (bits, created, bytes) in sessions {
@@ -343,7 +343,7 @@ mod tests {
         let mut trusted_clock = TrustedClock::default();
         let newest = Some(Wall(99 * DAY));
         assert_eq!(trusted_clock.now(at(100, 1), newest), Wall(100 * DAY));
-        // Ten years ahead, for a while.
+        // The wall clock is ten years ahead for a while.
         assert_eq!(trusted_clock.now(at(3_750, 2), newest).0, 100 * DAY + HOUR);
         assert_eq!(
             trusted_clock.now(at(3_750, 25), newest).0,
@@ -351,7 +351,7 @@ mod tests {
         );
         assert_eq!(trusted_clock.now(at(101, 26), newest), Wall(101 * DAY));
         assert_eq!(trusted_clock.now(at(3_751, 27), newest).0, 101 * DAY + HOUR);
-        // And then for good.
+        // The wall clock stays ahead.
         assert_eq!(trusted_clock.now(at(3_752, 51), newest), Wall(3_752 * DAY));
         assert_eq!(trusted_clock.now(at(3_753, 75), newest), Wall(3_753 * DAY));
     }
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(trusted_clock.now(at(3_750, 1), newest), Wall(99 * DAY));
         assert_eq!(trusted_clock.now(at(3_750, 2), newest).0, 99 * DAY + HOUR);
         assert_eq!(trusted_clock.now(at(3_751, 25), newest), Wall(3_751 * DAY));
-        // Where nothing is found there is nothing to lose, and a calendar that goes back takes nothing.
+        // Without sessions there is nothing to lose, and a wall clock that goes back removes nothing.
         let mut trusted_clock = TrustedClock::default();
         assert_eq!(trusted_clock.now(at(100, 1), None), Wall(100 * DAY));
         assert_eq!(trusted_clock.now(at(3, 1), None), Wall(3 * DAY));

@@ -1,5 +1,5 @@
-//! The engine as one unit: opens the store, recovers the sessions and timers that an earlier daemon left, and runs
-//! the event loop. The daemon serves it through its sockets; a program can embed it.
+//! The engine as one unit: opens the store, recovers the sessions and timers of earlier daemons, and runs the event
+//! loop. The daemon serves it through sockets; a program can embed it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,26 +23,25 @@ use crate::store::{self, Opened, StoreFault};
 use crate::web::Web;
 use crate::{entropy, retention, wakers};
 
-/// Things that may wait to be stepped through.
+/// Inputs and events that may be queued for the loop.
 const INBOX: usize = 4_096;
-/// Messages that may wait to be sent again.
+/// Resend requests that may be queued for the wakers.
 const RESEND_QUEUE: usize = 64;
 
-/// The engine without doors: what the daemon serves, and what a program can hold within itself.
+/// Running engine without interfaces.
 pub struct Runtime {
-    /// The way to call it.
+    /// Handle for calls.
     pub handle: Handle,
     event_loop: tokio::task::JoinHandle<Result<(), StoreFault>>,
     recovered: Option<oneshot::Receiver<()>>,
 }
 
 impl Runtime {
-    /// Finds what an earlier one left under `places` and goes on with it. `program` is an abide binary:
-    /// the keepers are made of it.
+    /// Starts the engine and recovers what earlier daemons left in `paths`. `program` is an abide binary, from which
+    /// the keepers are started.
     pub fn start(paths: &Paths, config: Config, program: PathBuf) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        // Made by us first, so that the database and what it keeps beside it are closed to others. Where it
-        // cannot be made, it cannot be opened either.
+        // Created with private permissions before SQLite opens it. If this fails, opening fails too.
         let _ = private_file::open(&paths.database());
         let (opened, fault) = open_database(paths)?;
         let Opened {
@@ -120,7 +119,7 @@ impl Runtime {
         let (tell, is_ready) = oneshot::channel();
         let retention = retention::run(handle.clone(), clock.clone(), store.clone());
         tokio::spawn(async move {
-            // Nothing of the past can be chosen from before all of it can be seen.
+            // Retention must not choose before all sessions are published.
             if recovered_published.await.is_ok() {
                 let _ = tell.send(());
                 retention.await;
@@ -147,8 +146,8 @@ impl Runtime {
         })
     }
 
-    /// Waits until what an earlier one left can be seen. `false`: it has failed, and
-    /// [`stopped`](Runtime::stopped) says why.
+    /// Waits until recovered sessions and timers are published. Returns false on failure;
+    /// [`stopped`](Runtime::stopped) has the reason.
     pub async fn ready(&mut self) -> bool {
         match self.recovered.take() {
             Some(recovered) => recovered.await.is_ok(),
@@ -156,7 +155,7 @@ impl Runtime {
         }
     }
 
-    /// Until somebody stops it.
+    /// Waits until the engine is stopped.
     pub async fn stopped(self) -> anyhow::Result<()> {
         let driven = self.event_loop.await;
         self.handle.keepers().disconnect_all();
@@ -167,10 +166,10 @@ impl Runtime {
     }
 }
 
-/// The longest path, in bytes, that a database can have with what is written beside it.
+/// Maximum length in bytes of the path of a database, with the suffixes of its companion files.
 const MAX_DATABASE_PATH: usize = 500;
 
-/// Opens the database, and says what is wrong with it where the daemon can go on all the same.
+/// Opens the database. Returns a sentence about a fault with which the daemon can run.
 fn open_database(paths: &Paths) -> anyhow::Result<(Opened, Option<String>)> {
     let path = paths.database();
     let length = path.as_os_str().len();

@@ -1,29 +1,29 @@
-//! How often to look again: at once, then soon, then ever later, up to a limit.
+//! Back-off between checks: at once, then soon, then ever later, up to a limit.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::clock::pause;
 
-/// The first pause between two looks.
+/// First pause between two checks.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
-/// On this machine a look costs next to nothing, and an answer is wanted at once.
+/// Longest pause on this machine, where a check costs next to nothing.
 const LOCAL_LIMIT: Duration = Duration::from_millis(25);
-/// So long after the first look even those are made less often.
+/// Time after which even local checks become rarer.
 const LATE_AFTER: Duration = Duration::from_secs(600);
 const LOCAL_LATE_LIMIT: Duration = Duration::from_millis(250);
-/// Elsewhere somebody else pays for each look.
+/// Longest pause for other machines.
 const REMOTE_LIMIT: Duration = Duration::from_secs(1);
-/// What each further probe adds to the pause of all, so that a thousand cost no more than a few.
+/// Pause added for each active probe, so that a thousand cost no more than a few.
 const PAUSE_PER_PROBE: Duration = Duration::from_millis(1);
 
-/// Knows how many look.
+/// Count of active probes.
 #[derive(Default)]
 pub(super) struct ActiveProbes {
     probes: AtomicUsize,
 }
 
-/// The pauses of one probe.
+/// Pauses of one probe.
 pub(super) struct Backoff<'a> {
     active: &'a ActiveProbes,
     local: bool,
@@ -32,7 +32,7 @@ pub(super) struct Backoff<'a> {
 }
 
 impl ActiveProbes {
-    /// For something on this machine, or not.
+    /// Adds a probe of this machine, or of another one.
     pub fn begin(&self, local: bool) -> Backoff<'_> {
         self.probes.fetch_add(1, Ordering::Relaxed);
         Backoff {
@@ -45,7 +45,7 @@ impl ActiveProbes {
 }
 
 impl Backoff<'_> {
-    /// Waits until it is time to look again.
+    /// Waits until the next check.
     pub async fn pause(&mut self) {
         let limit = match self.local {
             false => REMOTE_LIMIT,

@@ -1,5 +1,5 @@
-//! Whether a command succeeds. Each try is a session of its own, ended with everything it started as soon as
-//! the search for the condition ends.
+//! Probe for a command that succeeds. Each try is a session of its own. It is ended with its whole tree when the wait
+//! ends.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::condition::Command;
 use super::{Observations, ProbeContext, TryResult};
 use crate::clock::pause;
 
-/// A try that takes longer is ended, and did not succeed.
+/// Time limit of a try. A try that takes longer is ended and has failed.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn until_succeeds(
@@ -32,7 +32,7 @@ pub(super) async fn until_succeeds(
     }
 }
 
-/// One try.
+/// Runs the command once.
 pub(super) async fn try_once(
     condition: &Command,
     context: ProbeContext<'_>,

@@ -1,5 +1,5 @@
-//! Whether a file is there, gone, other than it was, or has something in it. The kernel tells when
-//! to look: it watches the file and every folder on the way to it, through links too.
+//! Probe for a file: exists, is gone, has changed, or contains a match. The kernel reports changes by inotify: of the
+//! file and of every directory on its path, through symbolic links too.
 
 use std::fs::File as Open;
 use std::io::{Read, Seek, SeekFrom};
@@ -17,15 +17,15 @@ use super::pattern::{self, OVERLAP, Window};
 use super::{Observations, ProbeServices};
 use crate::clock::pause;
 
-/// Some file systems tell nothing; so often one looks in any case.
+/// Interval of checks while the file is watched: some file systems report no changes.
 const WATCHED_INTERVAL: Duration = Duration::from_secs(5);
-/// Where the kernel will not watch, one looks by oneself.
+/// Interval of checks if the kernel cannot watch the file.
 const UNWATCHED_INTERVAL: Duration = Duration::from_millis(250);
-/// A file that is written all the time is not read more often than this.
+/// Minimum time between two reads of a file that is written all the time.
 const SETTLE: Duration = Duration::from_millis(5);
-/// Links that are followed on the way to a file, as many as the kernel follows.
+/// Maximum of symbolic links that are followed, as in the kernel.
 const MAX_SYMLINKS: usize = 40;
-/// So much is read at once.
+/// Bytes read at once.
 const READ_SIZE: u64 = 256 << 10;
 
 pub(super) async fn until_holds(
@@ -45,8 +45,7 @@ pub(super) async fn until_holds(
         let (watcher, told) = (services.watcher.clone(), changed.clone());
         let observed;
         (probe, observed) = run_blocking(services, probe, move |probe| {
-            // Watch first and look then, so that nothing happens unseen between the two. What is watched
-            // already stays so.
+            // Watch first, then check, so that no change is missed in between. Existing watches stay.
             let watches = std::mem::take(&mut probe.watches);
             probe.watches = watches.renewed(&probe.condition.path, &watcher, &told);
             probe.now()
@@ -71,16 +70,16 @@ pub(super) async fn until_holds(
     }
 }
 
-/// Whether it is so at this moment.
+/// True if the condition holds now.
 pub(super) async fn holds_now(condition: &File, services: &ProbeServices) -> bool {
     let (_, observed) = run_blocking(services, FileProbe::of(condition), FileProbe::now).await;
     observed.is_ok()
 }
 
-/// What is seen of a file: what was wanted, or why it is not that.
+/// Description of the file if the condition holds, else the reason why not.
 type Observation = Result<String, String>;
 
-/// One who looks at a file again and again.
+/// Repeated checks of one file.
 struct FileProbe {
     condition: File,
     pattern: Option<Regex>,
@@ -104,8 +103,7 @@ impl FileProbe {
     }
 }
 
-/// Whoever looks at a file may wait for long, or for ever, where it lies across a network: that is done on
-/// a thread of its own.
+/// Runs a check on a thread of its own: a file on a network file system may block for long, or for ever.
 async fn run_blocking(
     services: &ProbeServices,
     mut probe: FileProbe,
@@ -118,18 +116,18 @@ async fn run_blocking(
     looking.await
 }
 
-/// What is watched for one file.
+/// Inotify watches for one file.
 #[derive(Default)]
 struct Watches {
     all: Vec<Arc<Watch>>,
-    /// The file, or the nearest folder to it that is there, is among them.
+    /// True if the file, or the nearest existing directory on its path, is watched.
     local: bool,
 }
 
 impl Watches {
-    /// Watches the file where there is one, and every folder on the way to it for the next name: each
-    /// may come, go, or be moved. A link leads on to where it points, whether there is anything or not.
-    /// From the top down: what comes before its folder is watched is found there, what comes later is told.
+    /// Watches the file if it exists, and every directory on its path for the next name: each may be created, removed
+    /// or moved. Symbolic links are followed, even to targets that do not exist. From the root down: a name that
+    /// appears before its directory is watched is found by the check, a later one is reported.
     fn renewed(self, path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Self {
         let mut fresh = Watches::default();
         let mut paths = Vec::from([path.to_owned()]);
@@ -145,7 +143,7 @@ impl Watches {
                 let is_nearest = next == path || !next.exists();
                 let what = match is_nearest {
                     true => ALL_CHANGES,
-                    // What is above matters only when it goes.
+                    // A directory further up matters only when it is removed or moved.
                     false => NAME_CHANGES,
                 };
                 let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
@@ -168,12 +166,12 @@ impl Watches {
     }
 }
 
-/// Where a link points to, where it is one.
+/// Target of a symbolic link.
 fn symlink_target(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
-/// One look: what was seen, or why that is not enough.
+/// One check: a description of the file, or why the condition does not hold.
 fn probe(
     condition: &File,
     pattern: Option<&Regex>,
@@ -212,7 +210,7 @@ fn probe(
     }
 }
 
-/// How far a file has been read. A file that is another one, or shorter, is read from its start.
+/// Position up to which a file has been read. A replaced or truncated file is read from its start.
 #[derive(Default)]
 struct ReadPosition {
     inode: u64,
@@ -232,7 +230,7 @@ impl ReadPosition {
                 at: 0,
             };
         }
-        // One byte more, which tells whether a line begins behind it.
+        // One byte more, which tells if a line begins after it.
         let from = self.at.saturating_sub(OVERLAP as u64 + 1);
         file.seek(SeekFrom::Start(from))?;
         self.at = from;
@@ -274,7 +272,7 @@ mod tests {
         }
     }
 
-    /// Makes a change, and waits until the kernel tells of it: no look is made in between.
+    /// Makes a change, and waits until the kernel reports it; no check is made in between.
     fn told(path: &Path, change: impl FnOnce()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -1,4 +1,4 @@
-//! Changes in folders, from the kernel. One queue serves all conditions, since a user may have few.
+//! Changes in directories, reported by inotify. One queue serves all conditions, because a user may have few of them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, OsString};
@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 
 use crate::clock::pause;
 
-/// Names that come and go, and rights that change. This is told seldom, even of a busy folder.
+/// Names that are created, removed or moved, and permissions that change. These events are rare, even in a busy
+/// directory.
 pub(super) const NAME_CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
@@ -24,7 +25,7 @@ pub(super) const NAME_CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
 
-/// That, and what is written.
+/// Name changes and writes.
 pub(super) const ALL_CHANGES: WatchFlags = NAME_CHANGES
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE);
@@ -42,23 +43,23 @@ struct Queue {
 #[derive(Default)]
 struct Watches {
     interests: HashMap<i32, Vec<Interest>>,
-    /// How many places are just being added, each of which may turn out to be one that is known.
+    /// Number of watches being added, each of which may turn out to be an existing one.
     adding: usize,
 }
 
-/// Who wants to hear of a place.
+/// Interest of one watch in a directory or file.
 struct Interest {
-    /// Only what happens under this name matters; `None`: everything does.
+    /// Name in the directory; `None`: every event counts.
     name: Option<OsString>,
     watch: Weak<Watch>,
 }
 
-/// Changes after which whoever else wants to do something comes first: in a busy folder they never end.
+/// Events after which other tasks get a turn: in a busy directory they never end.
 const MAX_BATCH: usize = 128;
-/// How long that has time.
+/// Length of that pause.
 const BATCH_PAUSE: Duration = Duration::from_millis(1);
 
-/// A place that is watched, for as long as this lives.
+/// Watch on a directory or file, until it is dropped.
 pub(super) struct Watch {
     queue: Arc<Queue>,
     descriptor: i32,
@@ -66,8 +67,7 @@ pub(super) struct Watch {
 }
 
 impl Watcher {
-    /// Watches a folder for what happens to one name, or a file itself. `None`: the kernel will not,
-    /// and one has to look by oneself.
+    /// Watches one name in a directory, or a file itself. `None`: the kernel refuses, and the caller has to poll.
     pub fn watch(
         &self,
         place: &Path,
@@ -76,10 +76,10 @@ impl Watcher {
         changed: &Arc<Notify>,
     ) -> Option<Arc<Watch>> {
         let queue = self.queue.get_or_init(Queue::open).clone()?;
-        // Others may watch the same place for more.
+        // Other watches on the same inode may need more events.
         let flags = what | WatchFlags::MASK_ADD;
         queue.lock().adding += 1;
-        // On the way to a place there may be a file system that does not answer: nothing is held meanwhile.
+        // The path may contain a file system that does not answer, so no lock is held meanwhile.
         let added = inotify::add_watch(queue.fd.get_ref(), place, flags);
         let mut watches = queue.lock();
         watches.adding -= 1;
@@ -111,7 +111,7 @@ impl Drop for Watch {
             return;
         };
         others.retain(|other| other.watch.strong_count() > 0);
-        // What may just be added again is left until that is known.
+        // A watch that may just be added again is kept until that is known.
         if others.is_empty() && watches.adding == 0 {
             self.queue.forget(&mut watches, self.descriptor);
         }
@@ -140,7 +140,7 @@ impl Queue {
         let _ = inotify::remove_watch(self.fd.get_ref(), descriptor);
     }
 
-    /// Forgets the places that nobody watches any more, unless one of them is just being added.
+    /// Removes watches that are no longer used, unless one of them is just being added.
     fn forget_unused(&self, watches: &mut Watches) {
         if watches.adding > 0 {
             return;
@@ -170,7 +170,7 @@ impl Queue {
             if handled < MAX_BATCH {
                 ready.clear_ready();
             } else {
-                // There may be more, and it is not waited for.
+                // There may be more events already, so readiness is not cleared.
                 drop(ready);
                 pause(BATCH_PAUSE).await;
             }
@@ -203,7 +203,7 @@ impl Queue {
         if what.contains(ReadFlags::IGNORED) {
             watches.interests.remove(&descriptor);
         }
-        // The last holder of a watch takes the lock when it lets go.
+        // Dropping the last reference to a watch takes the lock.
         drop(watches);
         for watch in here {
             watch.changed.notify_one();
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Files that are made before anybody hears of the first, so that their changes fill many buffers.
+    /// Number of files created before the first event is read, so that their events fill many buffers.
     const FILES: usize = 5_000;
 
     #[test]

@@ -1,8 +1,8 @@
-//! Looks whether what a timer waits for holds. Files and sessions are watched by events; only the
-//! network and commands are looked at again and again, at once and then ever less often.
+//! Probes: find out if the condition of a timer holds. Files and sessions are watched by events; ports, URLs and
+//! commands are checked again and again, with a back-off.
 //!
-//! Each condition is looked for by a task of its own. What it saw last is kept for when the time
-//! runs out. A condition that can no longer hold ends the search, with the reason.
+//! Each condition has a task of its own. Its last observation is kept for the message of a timer that runs out. A
+//! condition that can no longer hold ends the wait with the reason.
 
 mod backoff;
 mod command;
@@ -39,13 +39,13 @@ use super::web::Web;
 use backoff::ActiveProbes;
 use inotify::Watcher;
 
-/// When one of several holds no longer while another begins to, all are looked for again after this.
+/// Delay before all parts of an `All` are checked again, if one of them no longer holds.
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// A future that others may hold.
+/// Boxed future.
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Looks for conditions.
+/// Prober of all conditions.
 pub struct Prober {
     probes: Mutex<HashMap<TimerId, TimerProbe>>,
     events: mpsc::Sender<Event>,
@@ -59,22 +59,22 @@ struct TimerProbe {
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-/// On whose behalf a condition is looked for.
+/// Owner of a condition.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// The agent, to whom the sessions of its commands belong.
+    /// Agent that owns the sessions of its commands.
     pub agent: Agent,
-    /// What those sessions say had them started.
+    /// Origin recorded in those sessions.
     pub started_by: StartedBy,
-    /// Names the condition in the keys of its tries.
+    /// Name of the condition in the idempotency keys of its tries.
     name: String,
-    /// Since when. The agent's sessions that have run since then may be what opens a port; `None`: they are
-    /// not looked at.
+    /// Begin of the wait. Sessions of the agent that have run since then may open a port; `None`: they are not
+    /// considered.
     since: Option<Wall>,
 }
 
 impl Owner {
-    /// A timer.
+    /// Owner of a timer's condition.
     fn timer(id: TimerId, agent: Agent, since: Wall) -> Self {
         Owner {
             agent,
@@ -84,7 +84,7 @@ impl Owner {
         }
     }
 
-    /// A wait without a timer. Without `since` no session is expected to open a port.
+    /// Owner of a wait without a timer. Without `since` no session is expected to open a port.
     pub fn wait(agent: Agent, since: Option<Wall>) -> Self {
         Owner {
             agent,
@@ -94,20 +94,20 @@ impl Owner {
         }
     }
 
-    /// The key of the tries of one of its commands.
+    /// Idempotency key of the tries of one of its commands.
     pub fn key(&self, leaf: usize) -> Key {
         Key::of_try(&self.name, leaf)
     }
 }
 
-/// What one search for a condition is made with.
+/// Services and owner for one probe.
 #[derive(Clone, Copy)]
 struct ProbeContext<'a> {
     services: &'a ProbeServices,
     owner: &'a Owner,
 }
 
-/// What the probes share.
+/// Services that all probes share.
 struct ProbeServices {
     sessions: OnceLock<Arc<dyn Sessions>>,
     watcher: Watcher,
@@ -116,12 +116,12 @@ struct ProbeServices {
     blocking: Arc<Semaphore>,
 }
 
-/// Looks on threads of their own at once. Some may wait for ever, where a file server is gone; there are
-/// more threads than these, and others need them.
+/// Maximum of blocking checks at a time. Some may block for ever on an unreachable file server, and other work needs
+/// threads too.
 const MAX_BLOCKING: usize = 128;
 
 impl ProbeServices {
-    /// Does something that may take long on a thread of its own.
+    /// Runs something that may block on a thread of its own.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -140,7 +140,7 @@ impl ProbeServices {
 }
 
 impl Prober {
-    /// What holds is told to `events`; web servers are asked through `web`.
+    /// Prober that reports to `events` and sends requests through `web`.
     pub fn new(events: mpsc::Sender<Event>, web: Arc<Web>) -> Arc<Self> {
         Arc::new(Prober {
             probes: Mutex::default(),
@@ -155,12 +155,12 @@ impl Prober {
         })
     }
 
-    /// Says where sessions can be looked at.
+    /// Sets the access to sessions.
     pub fn set_sessions(&self, sessions: Arc<dyn Sessions>) {
         let _ = self.services.sessions.set(sessions);
     }
 
-    /// Keeps a condition in mind without looking.
+    /// Registers a condition without starting its probe.
     pub fn register(&self, timer: TimerId, until: Until) {
         match serde_json::from_str::<Condition>(&until.condition) {
             Ok(condition) => {
@@ -178,7 +178,7 @@ impl Prober {
         }
     }
 
-    /// Looks for a condition until it holds, or never will.
+    /// Starts the probe of a condition. It ends when the condition holds or no longer can.
     pub fn start(&self, timer: TimerId, until: Option<Until>) {
         if let Some(until) = until {
             self.register(timer, until);
@@ -214,7 +214,7 @@ impl Prober {
         probes.task = Some(task.abort_handle());
     }
 
-    /// Looks for a condition for as long as somebody holds this.
+    /// Waits for a condition for as long as the returned future exists.
     pub fn wait_for(&self, condition: Condition, owner: Owner) -> ConditionWait {
         let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
         let (services, observations) = (
@@ -238,7 +238,7 @@ impl Prober {
         }
     }
 
-    /// Stops looking for a while.
+    /// Stops a probe until it is started again.
     pub fn pause(&self, timer: TimerId) {
         let mut all = self.probes.lock().expect("no holder panics");
         if let Some(probes) = all.get_mut(&timer) {
@@ -246,7 +246,7 @@ impl Prober {
         }
     }
 
-    /// Stops looking for good. Returns what was seen last.
+    /// Removes a probe. Returns its last observation.
     pub fn remove(&self, timer: TimerId) -> Option<String> {
         let mut all = self.probes.lock().expect("no holder panics");
         let mut probes = all.remove(&timer)?;
@@ -254,25 +254,25 @@ impl Prober {
         Some(probes.last_seen())
     }
 
-    /// What was seen last.
+    /// Last observation of a probe.
     pub fn last_seen(&self, timer: TimerId) -> Option<String> {
         let all = self.probes.lock().expect("no holder panics");
         all.get(&timer).map(TimerProbe::last_seen)
     }
 }
 
-/// Ends when a condition holds, with what was seen, or when it no longer can, with the reason.
+/// Future that resolves to a description when a condition holds, or to the reason why it no longer can.
 pub struct ConditionWait {
     probes: BoxFuture<'static, Result<String, String>>,
     last_seen: LastSeen,
 }
 
-/// What was seen so far.
+/// Last observations of a probe.
 #[derive(Clone)]
 pub struct LastSeen(Arc<Mutex<Vec<String>>>);
 
 impl ConditionWait {
-    /// What was seen so far, for when it is given up.
+    /// Last observations, for a wait that is cancelled.
     pub fn last_seen(&self) -> LastSeen {
         self.last_seen.clone()
     }
@@ -290,7 +290,7 @@ impl Future for ConditionWait {
 }
 
 impl LastSeen {
-    /// What was seen last.
+    /// Observations as one sentence.
     pub fn last(&self) -> String {
         let seen = self.0.lock().expect("no holder panics");
         let said: Vec<&str> = seen
@@ -313,7 +313,7 @@ impl TimerProbe {
         LastSeen(self.seen.clone()).last()
     }
 }
-/// Where the leaves of a condition say what they saw, in the order in which they are written.
+/// Observations of the parts of a condition, in the order in which they are written.
 #[derive(Clone)]
 struct Observations {
     seen: Arc<Mutex<Vec<String>>>,
@@ -321,7 +321,7 @@ struct Observations {
 }
 
 impl Observations {
-    /// Says that nothing was seen yet, where that is so.
+    /// Sets the observation if there is none yet.
     fn set_if_empty(&self, what: impl FnOnce() -> String) {
         let mut seen = self.seen.lock().expect("no holder panics");
         if let Some(slot) = seen.get_mut(self.first).filter(|slot| slot.is_empty()) {
@@ -345,20 +345,20 @@ impl Observations {
     }
 }
 
-/// What was seen, and the simple conditions by which it holds.
+/// Description of what was observed, and the simple conditions by which it holds.
 struct Satisfied<'a> {
     seen: String,
     by: Vec<Leaf<'a>>,
 }
 
-/// A simple condition, and its place among those of the whole.
+/// Simple condition and its position in the whole.
 #[derive(Clone, Copy)]
 struct Leaf<'a> {
     condition: &'a Condition,
     place: usize,
 }
 
-/// A condition holds, or can no longer hold and this is why.
+/// A condition holds, or can no longer hold for this reason.
 type Decided<'a> = Result<Satisfied<'a>, String>;
 
 /// Waits until a condition holds, or no longer can.
@@ -413,8 +413,8 @@ async fn until_any_holds<'a>(
     Err(whys.join("\n"))
 }
 
-/// Waits until all of them hold at one time, or one of them no longer can: what held first may hold no longer
-/// when the last one does.
+/// Waits until all of them hold at the same time, or one of them no longer can: the first may no longer hold when the
+/// last one does.
 async fn until_all_hold<'a>(
     parts: &'a [Condition],
     context: ProbeContext<'a>,
@@ -439,8 +439,8 @@ async fn until_all_hold<'a>(
     }
 }
 
-/// Which of these, in the order in which they began to hold, may hold no longer: those before the last one,
-/// and the last one itself where its look took a while, since it may have begun before the others held.
+/// Conditions that may no longer hold, given the order in which they began to: all before the last one, and the last
+/// one if its check took time, because it may have begun before the others held.
 fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     match held.split_last() {
         Some((last, earlier)) if !earlier.is_empty() => {
@@ -453,7 +453,7 @@ fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     }
 }
 
-/// The searches for several conditions, each with its place among them.
+/// Starts the probes of several conditions, each with its position.
 fn start_each<'a>(
     parts: &'a [Condition],
     context: ProbeContext<'a>,
@@ -468,7 +468,7 @@ fn start_each<'a>(
     each.collect()
 }
 
-/// Whether all of these, which held a moment ago, still do.
+/// True if all of these, which held a moment ago, still do.
 async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
     let services = context.services;
     for leaf in leaves {
@@ -479,7 +479,7 @@ async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
             Condition::Command(condition) => command::try_once(condition, context, leaf.place)
                 .await
                 .is_ok(),
-            // What a session has done cannot come undone, and the others have parts instead.
+            // The state of a session does not go back, and the others have parts instead.
             Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
         };
         if !holds {

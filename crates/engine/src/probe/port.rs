@@ -1,4 +1,4 @@
-//! Whether somebody listens at a port.
+//! Probe for a port that accepts connections.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use super::{Observations, ProbeContext, port_candidates};
 use crate::clock::pause;
 use crate::dns;
 
-/// A try that has heard nothing by then has failed.
+/// Time limit of one attempt.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 pub(super) async fn until_open(
@@ -38,7 +38,7 @@ pub(super) async fn until_open(
             Err(e) => {
                 let why = format!("port {name}: {}", reason(&e));
                 observations.set(why.as_str());
-                // This look was the last one.
+                // This attempt was the last one.
                 if let Some(gone) = impossible {
                     return Err(format!("{why}. {gone}"));
                 }
@@ -55,15 +55,15 @@ pub(super) fn display_name(host: Option<&str>, port: u16) -> String {
     host.map_or_else(|| port.to_string(), |host| format!("{host}:{port}"))
 }
 
-/// Whether a host is this machine.
+/// True if a host is this machine.
 pub(super) fn is_local(host: Option<&str>) -> bool {
     let Some(host) = host else { return true };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// One look. Without a host, or under this machine's own name, either of its own addresses will do,
-/// even where only one is written down for that name.
+/// One attempt. Without a host, or with the name `localhost`, either loopback address will do, even if only one is in
+/// the hosts file.
 pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
     match host.filter(|host| *host != "localhost") {
         Some(host) => connect(host, port).await.map(drop),
@@ -90,8 +90,8 @@ async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Re
     }
 }
 
-/// Where nobody listens at a port, the system may lend that very port to whoever looks there, who then
-/// meets nobody but itself.
+/// True if a connection leads to itself: if no process listens at a port, the kernel may assign that very port to the
+/// connecting socket.
 fn is_self_connected(stream: &TcpStream) -> bool {
     let own = stream.local_addr().ok();
     own.is_some() && own == stream.peer_addr().ok()
@@ -104,7 +104,7 @@ async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     }
 }
 
-/// What went wrong, without the number that the system has for it.
+/// Error text without the errno.
 pub(super) fn reason(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".into(),

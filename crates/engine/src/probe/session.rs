@@ -1,4 +1,4 @@
-//! Whether a session has ended, or has written something.
+//! Probe for a session that has ended or written a certain output.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::clock::pause;
 use crate::keepers::Follower;
 use abide_session::log::{Log, Piece, Pieces};
 
-/// Where sessions can be looked at.
+/// Access to sessions.
 pub trait Sessions: Send + Sync {
-    /// Waits until its leader has ended; says how. `None`: there is no such session.
+    /// Waits until the leader has ended, and describes how. `None`: there is no such session.
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
-    /// Follows how far its output has come; `None`: nothing will be added.
+    /// Follows the length of its log; `None`: the log is complete.
     fn follow(&self, session: SessionId) -> Option<Follower>;
-    /// Where its log is.
+    /// Directory of the session.
     fn folder(&self, session: SessionId) -> PathBuf;
-    /// How it ended; `None`: there is no such session.
+    /// Ending of a session; `None`: there is no such session.
     fn session_end(&self, session: SessionId) -> Option<SessionEnd>;
-    /// Runs a command as a session, and waits until its whole tree is gone. Where this is given up, it is ended.
+    /// Runs a command as a session, and waits until its whole tree is gone. Dropping the future ends the session.
     fn try_once<'a>(
         &'a self,
         condition: &'a Command,
@@ -38,39 +38,39 @@ pub trait Sessions: Send + Sync {
 
 /// Sessions that could open a port.
 pub trait PortCandidates: Send {
-    /// Waits until all of them are gone; says how the last one ended. Where there were none, that is never.
+    /// Waits until all of them have ended, and describes the last one. Never returns if there were none.
     fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd>;
 }
 
-/// What came of one try of a command.
+/// Result of one try of a command.
 pub enum TryResult {
-    /// It ran.
+    /// The command ran.
     Ended {
-        /// How it ended.
+        /// Ending of its session.
         ending: Ending,
-        /// The last line that it wrote.
+        /// Last line of its output.
         last_line: String,
     },
-    /// It could not be run, and this is why.
+    /// The command could not be run, for this reason.
     NotRun(String),
 }
 
-/// How a session ended, for those who waited for something of it.
+/// Ending of a session, for a wait that depends on it.
 pub struct SessionEnd {
-    /// Which session.
+    /// Session.
     pub session: SessionId,
-    /// Its command, on one line.
+    /// Command, on one line.
     pub command: String,
-    /// Whether it ended otherwise than with code 0.
+    /// True unless it exited with code 0.
     pub failed: bool,
-    /// How, in words.
+    /// Description of the ending.
     pub how: String,
-    /// The last lines of its output.
+    /// Last lines of its output.
     pub last_lines: String,
 }
 
 impl SessionEnd {
-    /// A sentence with the last lines of output below it.
+    /// Adds the last lines of output to a sentence.
     pub(super) fn with_output(&self, sentence: String) -> String {
         match self.last_lines.as_str() {
             "" => format!("{sentence}. It wrote nothing."),
@@ -115,7 +115,7 @@ async fn until_written(
 ) -> Result<String, String> {
     let mut reader = OutputReader::of(&sessions.folder(session));
     let mut follower = sessions.follow(session);
-    // How much there is: nobody has said yet.
+    // The length is not known yet.
     let mut known = u64::MAX;
     loop {
         let found;
@@ -127,7 +127,7 @@ async fn until_written(
                 return Ok(seen);
             }
             ReadOutcome::More => {
-                // A command may write faster than this reads; others get their turn in between.
+                // A command may write faster than this reads; other tasks get a turn in between.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -155,7 +155,7 @@ async fn until_written(
                 observations.set(format!(
                     "{session} has ended after {total} bytes without a match"
                 ));
-                // That nothing more will come may be known before how it ended.
+                // The end of the log may be known before the ending.
                 sessions.ended(session).await;
                 return Err(impossible_reason(session, pattern, sessions));
             }
@@ -163,7 +163,7 @@ async fn until_written(
     }
 }
 
-/// Why output that matches can no longer come.
+/// Reason why matching output can no longer come.
 fn impossible_reason(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> String {
     match sessions.session_end(session) {
         None => format!("{session} is no longer known, so no output of it can match"),
@@ -177,15 +177,14 @@ fn impossible_reason(session: SessionId, pattern: &Regex, sessions: &dyn Session
     }
 }
 
-/// How long after a failure the log is read again.
+/// Pause after the log could not be read.
 const RETRY: Duration = Duration::from_secs(1);
-/// Output up to this is looked through on the spot; more on a thread of its own.
+/// Bytes that are searched on the loop's thread; more are searched on another thread.
 const MAX_INLINE: u64 = 16 << 10;
-/// So much is looked through at once. A command may write faster than anybody can read, and whoever is not
-/// interested any more is to be heard in between.
+/// Bytes searched at once: a command may write faster than the search reads, and a cancelled wait must end.
 const PORTION_SIZE: u64 = 1 << 20;
 
-/// How far a session's output has been looked through.
+/// Position of the search in a session's output.
 struct OutputReader {
     pieces: Pieces,
     strip: StripBytes,
@@ -193,15 +192,15 @@ struct OutputReader {
     total: u64,
 }
 
-/// What came of looking through a portion of it.
+/// Result of searching a portion.
 enum ReadOutcome {
-    /// This matches.
+    /// This text matches.
     Match(String),
-    /// Nothing does, and there may be more.
+    /// No match, and there may be more output.
     More,
-    /// Nothing does, and there is no more yet.
+    /// No match, and no more output yet.
     End,
-    /// The log could not be read, and why.
+    /// The log could not be read, for this reason.
     Unreadable(String),
 }
 
@@ -215,7 +214,7 @@ impl OutputReader {
         }
     }
 
-    /// Looks through a portion of the output, of which there is as much as is `known`.
+    /// Searches a portion of the output, of which `known` bytes exist.
     async fn read_portion(
         mut self,
         known: u64,

@@ -1,4 +1,4 @@
-//! Whether a web server answers as wanted.
+//! Probe for the answer of a web server.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use super::{Observations, ProbeContext, port, port_candidates};
 use crate::clock::pause;
 use crate::web::{Address, Answer, USER_AGENT, Web};
 
-/// So much of a body is looked at.
+/// Bytes of a body that are searched.
 const MAX_BODY: usize = 1 << 20;
-/// An answer that is not all there by then has failed.
+/// Time limit of one request with its answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) async fn until_answers(
@@ -42,7 +42,7 @@ pub(super) async fn until_answers(
             Err(mismatch) => {
                 let why = format!("{}: {}", condition.url, mismatch.why());
                 observations.set(why.as_str());
-                // This look was the last one, unless something answers that is none of the agent's sessions.
+                // This attempt was the last one, unless something other than the agent's sessions answers.
                 if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
                     return Err(format!("{why}. {gone}"));
                 }
@@ -55,11 +55,11 @@ pub(super) async fn until_answers(
     }
 }
 
-/// Why a look did not see what was wanted.
+/// Reason why an attempt did not satisfy the condition.
 pub(super) enum Mismatch {
     /// Nothing answers.
     NoAnswer(String),
-    /// Something else was answered.
+    /// The answer is another one.
     Other(String),
 }
 
@@ -71,7 +71,7 @@ impl Mismatch {
     }
 }
 
-/// One look: what was seen, or why that is not enough.
+/// One attempt: a description of the answer, or why it does not satisfy the condition.
 pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch> {
     let mut late = pin!(pause(ANSWER_LIMIT));
     let mut answer = tokio::select! {
@@ -83,7 +83,7 @@ pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch
         .status
         .map_or(status.is_success(), |want| want == status.as_u16());
     if !right {
-        // What is not followed is told, so that it can be asked for.
+        // Redirects are not followed, so their target is named.
         let headers = answer.response.headers();
         let elsewhere = headers.get(header::LOCATION);
         let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
@@ -124,8 +124,8 @@ async fn request(condition: &Url, web: &Web) -> Result<Answer, String> {
     web.send(&address, request).await
 }
 
-/// The first match in a body, or in how many bytes there is none. A body may be long, or go on for ever:
-/// it is looked at while it comes.
+/// First match in a body, or the number of bytes without one. A body may be endless, so it is searched while it
+/// arrives.
 async fn find(
     body: &mut Incoming,
     pattern: &Regex,
@@ -142,7 +142,7 @@ async fn find(
         let frame = frame.map_err(|e| format!("its body cannot be read: {e}"))?;
         let from = text.len().saturating_sub(OVERLAP);
         text.extend_from_slice(&frame.into_data().unwrap_or_default());
-        // What ends where the text ends may go on otherwise.
+        // A match at the end of the text may grow with the next frame.
         let found = pattern.find_at(&text, from);
         if let Some(found) = found.filter(|found| found.end() < text.len()) {
             return Ok(Ok(words(found)));
