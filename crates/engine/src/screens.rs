@@ -1,9 +1,8 @@
-//! The screens of all sessions that have a terminal, kept up to date as output comes.
+//! The screens of all sessions with a terminal, updated as output arrives.
 //!
-//! A few that are in use are held ready; the others are folded small, or not even built until
-//! somebody looks or the program writes again. Whatever a program asks its terminal is answered from
-//! here while it runs. What was written before this daemon came is never answered: whoever asked has
-//! stopped waiting.
+//! A few that are in use are expanded; the others are compact, or not built until they are read or the program
+//! writes. Queries of a program to its terminal are answered from here while it runs. Output from before this daemon
+//! is never answered: the program has stopped waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -22,42 +21,41 @@ use abide_session::folder;
 use abide_session::log::{Log, Piece};
 use abide_session::pts;
 
-/// Screens held ready at once.
+/// Maximum of expanded screens.
 const MAX_EXPANDED: usize = 32;
-/// Of output that is more than this, only the end is painted; the rest is looked through for what
-/// stays in force.
+/// Bytes at the end of long output that are painted; the rest is only scanned for lasting modes.
 const MAX_PAINTED: u64 = 1 << 20;
-/// Cells that may be touched on the spot, on the daemon's own thread; more on another one. A sequence
-/// of two bytes can touch every cell of the screen.
+/// Cells that may be changed on the daemon's own thread; more on another thread. A sequence of two bytes can change
+/// every cell of the screen.
 const MAX_INLINE_CELLS: u64 = 2 << 20;
-/// The size of a terminal of which none is known.
+/// Size of a terminal if none is known.
 const DEFAULT_SIZE: Size = Size {
     cols: 120,
     rows: 40,
 };
-/// How long after it came output is painted. A program that asks its terminal something waits longer.
+/// Delay before new output is painted. A program that queries its terminal waits longer.
 const PAINT_DELAY: Duration = Duration::from_millis(2);
-/// Changes of size that may wait to be heard of.
+/// Changes of size that a receiver may lag behind.
 const RESIZE_QUEUE: usize = 64;
-/// Where the last size is written down, in a session's folder.
+/// File with the last size, in the directory of a session.
 const SIZE_FILE: &str = "size";
 
 /// All screens of one daemon.
 pub struct Screens {
     keepers: Arc<Keepers>,
     tracked: Mutex<HashMap<SessionId, Arc<Mutex<SessionScreen>>>>,
-    /// Those that are held ready, the one used last at the end.
+    /// Sessions with an expanded screen, the one used last at the end.
     expanded: Mutex<VecDeque<SessionId>>,
     resized: broadcast::Sender<(SessionId, Size)>,
 }
 
-/// The screen of one session.
+/// Screen of one session.
 struct SessionScreen {
     folder: PathBuf,
     size: Size,
-    /// How far the screen is true.
+    /// Log offset up to which the screen is painted.
     at: u64,
-    /// Where the output begins that comes live.
+    /// Log offset from which output is live.
     live_from: u64,
     mode_scanner: ModeScanner,
     state: State,
@@ -70,7 +68,7 @@ enum State {
 }
 
 impl Screens {
-    /// Screens for the sessions of these keepers.
+    /// Screens of the sessions of these keepers.
     pub fn new(keepers: Arc<Keepers>) -> Arc<Self> {
         Arc::new(Screens {
             keepers,
@@ -80,7 +78,7 @@ impl Screens {
         })
     }
 
-    /// Keeps the screen of a session that runs, from now on. `fresh`: it has only just been started.
+    /// Tracks the screen of a running session. `fresh`: the session has only just been started.
     pub fn track(self: &Arc<Self>, id: SessionId, fresh: bool) {
         let mut tracked = self.tracked.lock().expect("no holder panics");
         if tracked.contains_key(&id) {
@@ -94,27 +92,26 @@ impl Screens {
         tokio::spawn(follow_output(self.clone(), id, session, from));
     }
 
-    /// What is to be seen of a session now, or was at its end.
+    /// Content of a session's screen, now or at its end.
     pub async fn snapshot(self: &Arc<Self>, id: SessionId) -> io::Result<Snapshot> {
         self.with_screen(id, |session| session.screen().snapshot())
             .await
     }
 
-    /// How a session's program wants to be talked to.
+    /// Modes of a session's terminal.
     pub async fn modes(self: &Arc<Self>, id: SessionId) -> io::Result<Modes> {
         self.with_screen(id, |session| session.screen().modes())
             .await
     }
 
-    /// The bytes that paint a session's screen on an empty terminal, its size, and the offset in the
-    /// log from which to go on.
+    /// Compact screen of a session, and the log offset from which to continue.
     pub async fn paint(self: &Arc<Self>, id: SessionId) -> io::Result<(CompactScreen, u64)> {
         self.with_screen(id, |session| (session.compact(), session.at))
             .await
     }
 
-    /// The terminal has so many columns and rows from now on; those that are not given stay. Its size is
-    /// written down, so that a later daemon knows it.
+    /// Changes the size of a terminal; columns or rows that are `None` stay. The size is written to the session's
+    /// directory, so that a later daemon knows it.
     pub async fn resize(
         self: &Arc<Self>,
         id: SessionId,
@@ -141,12 +138,12 @@ impl Screens {
         Ok(size)
     }
 
-    /// Hears of terminals that get another size.
+    /// Receiver of changes of size.
     pub fn resized(&self) -> broadcast::Receiver<(SessionId, Size)> {
         self.resized.subscribe()
     }
 
-    /// Brings a screen up to date and looks at it.
+    /// Updates a screen and reads from it.
     async fn with_screen<T: Send + 'static>(
         self: &Arc<Self>,
         id: SessionId,
@@ -159,14 +156,14 @@ impl Screens {
             .get(&id)
             .cloned();
         let session = session.unwrap_or_else(|| {
-            // It has ended, so nothing comes live any more.
+            // The session has ended, so no output is live.
             let mut session = SessionScreen::new(self.keepers.folder(id));
             session.live_from = u64::MAX;
             Arc::new(Mutex::new(session))
         });
         let inline = match try_lock(&session) {
             Some(held) => held.is_quickly_painted(held.end()?),
-            // It is being painted.
+            // Another thread is painting it.
             None => false,
         };
         let screens = self.clone();
@@ -187,9 +184,9 @@ impl Screens {
             .map_err(io::Error::other)?
     }
 
-    /// Paints what has come, which is at least up to `end`, and answers what it asks. A terminal that
-    /// gathers lines has been asked by nobody who waits, as by a file that was printed: the answer would
-    /// stand in the next line that somebody types.
+    /// Paints the output up to `end` at least, and replies to its queries. A terminal in canonical mode gets no
+    /// reply: no program waits for it, as when a file was printed, and the reply would end up in the next line that
+    /// is typed.
     fn catch_up(&self, id: SessionId, session: &mut SessionScreen, end: u64) -> io::Result<u64> {
         let folder = session.folder.clone();
         session.catch_up(end, |replies| {
@@ -200,7 +197,7 @@ impl Screens {
         })
     }
 
-    /// A screen was used: it is held ready, and the one that was not used for longest is folded.
+    /// Marks a screen as used: it stays expanded, and the one that was not used for longest is compacted.
     fn mark_used(&self, id: SessionId) {
         let mut expanded = self.expanded.lock().expect("no holder panics");
         expanded.retain(|other| *other != id);
@@ -213,7 +210,7 @@ impl Screens {
             let tracked = self.tracked.lock().expect("no holder panics");
             tracked.get(&id).cloned()
         });
-        // One that is just being painted is used, and comes back.
+        // A screen that is being painted is in use, and will be added again.
         if let Some(mut idle) = idle.as_deref().and_then(try_lock) {
             idle.compact();
         }
@@ -230,7 +227,7 @@ fn lock(session: &Mutex<SessionScreen>) -> MutexGuard<'_, SessionScreen> {
     session.lock().expect("no holder panics")
 }
 
-/// The same for whoever must not wait: to paint much takes a while.
+/// Locks without waiting, because painting may take a while.
 fn try_lock(session: &Mutex<SessionScreen>) -> Option<MutexGuard<'_, SessionScreen>> {
     match session.try_lock() {
         Ok(held) => Some(held),
@@ -239,7 +236,7 @@ fn try_lock(session: &Mutex<SessionScreen>) -> Option<MutexGuard<'_, SessionScre
     }
 }
 
-/// Follows a session's output for as long as it runs.
+/// Follows a session's output until it ends.
 async fn follow_output(
     screens: Arc<Screens>,
     id: SessionId,
@@ -253,7 +250,7 @@ async fn follow_output(
             if progress.ended {
                 break;
             }
-            // Whoever waits to read this comes first, and what comes in a burst is painted at once.
+            // Readers of this output run first, and a burst is painted at once.
             pause(PAINT_DELAY).await;
             let inline = try_lock(&session).is_some_and(|held| held.is_quickly_painted(at));
             let (screens, session) = (screens.clone(), session.clone());
@@ -293,13 +290,13 @@ impl SessionScreen {
         Log::open(&self.folder).end()
     }
 
-    /// Whether little work is left to paint what has come up to `end`, whatever it is.
+    /// True if painting up to `end` takes little work, whatever the output is.
     fn is_quickly_painted(&self, end: u64) -> bool {
         let cells = u64::from(self.size.cols) * u64::from(self.size.rows);
         end.saturating_sub(self.at).saturating_mul(cells) <= MAX_INLINE_CELLS
     }
 
-    /// The screen, ready.
+    /// Expanded screen.
     fn screen(&mut self) -> &mut Screen {
         if !matches!(self.state, State::Expanded(_)) {
             let screen = match &self.state {
@@ -314,7 +311,7 @@ impl SessionScreen {
         }
     }
 
-    /// Folds the screen; it stays what it is.
+    /// Compacts the screen in place.
     fn compact(&mut self) -> CompactScreen {
         let compact = match std::mem::replace(&mut self.state, State::Unbuilt) {
             State::Unbuilt => CompactScreen::empty(self.size),
@@ -360,7 +357,7 @@ impl SessionScreen {
     }
 }
 
-/// The size a session's terminal has, as far as is written down.
+/// Size of a session's terminal, from its directory.
 fn size_of(folder: &Path) -> Size {
     let resized = folder::read(&folder.join(SIZE_FILE)).ok().flatten();
     let resized = resized.and_then(|text| {
@@ -430,7 +427,7 @@ mod tests {
             .build();
         runtime.unwrap().block_on(async {
             let looking = tokio::spawn(async move { screens.snapshot(id).await });
-            // It looks by now, and somebody else has a turn all the same.
+            // The snapshot waits by now, and this task runs anyway.
             tokio::task::yield_now().await;
             painted.send(()).unwrap();
             assert_eq!(looking.await.unwrap().unwrap().title, None);

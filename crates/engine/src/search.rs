@@ -1,7 +1,7 @@
-//! Finding lines in a whole log by a regular expression, in one pass and in constant memory.
+//! Search in a whole log by a regular expression, in one pass and in constant memory.
 //!
-//! Lines are matched as a person sees them, without escape sequences. A block of the log that holds
-//! none is searched as it is, which makes this about as fast as grep.
+//! Lines are matched without escape sequences. A block that contains none is searched as it is, which makes this
+//! about as fast as grep.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,32 +14,32 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use abide_session::log::{Log, Piece};
 
-/// Bytes searched at once. A line longer than this is searched in parts.
+/// Bytes searched at once. A longer line is searched in parts.
 const BLOCK_SIZE: usize = 256 << 10;
-/// Memory that a compiled pattern may take.
+/// Maximum memory of a compiled pattern.
 const PATTERN_SIZE: usize = 1 << 20;
-/// Depth of nesting in a pattern.
+/// Maximum depth of nesting in a pattern.
 const PATTERN_DEPTH: u32 = 64;
 /// Longest pattern, in bytes.
 const PATTERN_LENGTH: usize = 4 << 10;
-/// Most bytes of a line that are shown, around its match.
+/// Maximum bytes of a line in the result, around its match.
 const MAX_LINE_BYTES: usize = 1_000;
 
-/// A pattern that can be searched for.
+/// Compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// It could match across lines, so it is shown one line at a time.
+    /// True if it could match across lines, so it is applied to one line at a time.
     by_line: bool,
 }
 
-/// A pattern that cannot be used, as one sentence that says where.
+/// Pattern that cannot be used, as a sentence that says where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPattern(String);
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Compiles a pattern.
     pub fn new(pattern: &str) -> Result<Self, BadPattern> {
         if pattern.len() > PATTERN_LENGTH {
             return Err(BadPattern(format!(
@@ -73,13 +73,13 @@ impl Pattern {
         Ok(Pattern { regex, by_line })
     }
 
-    /// Whether a text holds a match.
+    /// True if a text contains a match.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
 }
 
-/// What is wrong with a pattern and where, in one sentence.
+/// Fault of a pattern and its position, as a sentence.
 fn reason(pattern: &str, error: &regex_syntax::Error) -> String {
     let (fault, at) = match error {
         regex_syntax::Error::Parse(fault) => (fault.kind().to_string(), fault.span().start),
@@ -90,7 +90,7 @@ fn reason(pattern: &str, error: &regex_syntax::Error) -> String {
     format!("{fault}, at character {place}")
 }
 
-/// Whether any part of a pattern takes in a newline.
+/// True if any part of a pattern matches a newline.
 fn spans_lines(part: &Hir) -> bool {
     match part.kind() {
         HirKind::Empty | HirKind::Look(_) => false,
@@ -107,50 +107,50 @@ fn spans_lines(part: &Hir) -> bool {
     }
 }
 
-/// What to look for and how much of it to bring.
+/// Search request.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The pattern.
     pub pattern: Pattern,
-    /// Lines to bring before and after each match.
+    /// Lines of context before and after each match.
     pub context: usize,
-    /// Most matching lines to bring; further ones are counted.
+    /// Maximum of matching lines in the result; further ones are counted.
     pub max_lines: usize,
-    /// Only lines after the one of this number are looked for.
+    /// Line number after which the search begins.
     pub after: u64,
 }
 
-/// A line that was found, or stands around one.
+/// Line that matches, or is context of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Counted from one.
+    /// Line number, from one.
     pub number: u64,
-    /// Whether it matches.
+    /// True if it matches.
     pub matches: bool,
-    /// Its bytes without escape sequences; of a long line the part around the match.
+    /// Bytes without escape sequences; of a long line the part around the match.
     pub text: Vec<u8>,
     /// Bytes left out before and after.
     pub cut: (usize, usize),
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchResult {
-    /// In order.
+    /// Lines in order.
     pub lines: Vec<Line>,
-    /// All lines that match, those included that were not brought.
+    /// Number of matching lines, including those that are not in the result.
     pub matches: u64,
-    /// Lines there are.
+    /// Number of lines in the log.
     pub total: u64,
     /// Bytes of the log that were searched.
     pub searched: u64,
-    /// Bytes that are missing from the log.
+    /// Bytes missing from the log.
     pub missing: u64,
-    /// It was stopped before the end of the log.
+    /// True if it was stopped before the end of the log.
     pub stopped: bool,
 }
 
-/// Searches a log. `stop` is asked now and then whether to go on.
+/// Searches a log until its end or until `stop` returns true.
 pub fn search(
     log: &Log,
     search: &Search,
@@ -172,35 +172,35 @@ pub fn search(
     Ok(searcher.finish())
 }
 
-/// Which part of a line comes next.
+/// Part of a line that comes next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Its begin.
+    /// Begin of a line.
     First,
     /// More of a line that does not match so far.
     More,
-    /// More of a line that has been found.
+    /// More of a line that matches.
     Found,
 }
 
-/// Takes a log in, chunk by chunk.
+/// Search over the chunks of a log.
 pub struct Searcher<'a> {
     search: &'a Search,
     buffer: Vec<u8>,
     clean: Vec<u8>,
     result: SearchResult,
-    /// The number of the line at the start of the buffer.
+    /// Number of the line at the start of the buffer.
     number: u64,
-    /// That line has begun in an earlier block.
+    /// Part of that line: it may have begun in an earlier block.
     part: Part,
-    /// Lines before the present one, in case it or the next ones match.
+    /// Lines before the current one, in case it or the next ones match.
     before: VecDeque<Line>,
-    /// Lines still to be brought after a match.
+    /// Lines of context still to be added after a match.
     after: usize,
 }
 
 impl<'a> Searcher<'a> {
-    /// Nothing searched yet.
+    /// Search that has read nothing.
     pub fn new(search: &'a Search) -> Self {
         Searcher {
             search,
@@ -214,7 +214,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Takes more of the log; says whether a block was searched.
+    /// Adds a chunk of the log. Returns true if a block was searched.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
         self.result.searched += bytes.len() as u64;
         self.buffer.extend_from_slice(bytes);
@@ -226,7 +226,7 @@ impl<'a> Searcher<'a> {
         true
     }
 
-    /// Bytes are missing here: what came before is a line of its own.
+    /// Marks missing bytes: what came before is a line of its own.
     pub fn gap(&mut self, bytes: u64) {
         self.result.missing += bytes;
         if !self.buffer.is_empty() {
@@ -235,7 +235,7 @@ impl<'a> Searcher<'a> {
         self.block(self.buffer.len());
     }
 
-    /// The end of the log.
+    /// Marks the end of the log, and returns the result.
     pub fn finish(mut self) -> SearchResult {
         self.block(self.buffer.len());
         self.result.total = self.number - 1 + u64::from(self.part != Part::First);
@@ -261,7 +261,7 @@ impl<'a> Searcher<'a> {
         self.buffer.drain(..end);
     }
 
-    /// Goes from match to match; what lies between is only counted.
+    /// Goes from match to match; lines in between are only counted.
     fn lines(&mut self, block: &[u8]) {
         let mut at = 0;
         while at < block.len() {
@@ -278,7 +278,7 @@ impl<'a> Searcher<'a> {
                 self.matched(text, place.start());
                 self.advance(line, Part::Found);
             } else {
-                // It matched only in its surroundings.
+                // The pattern matched only together with the text around the line.
                 self.context_line(text);
                 self.advance(line, Part::More);
             }
@@ -289,7 +289,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Where the next match begins that may be one of a line.
+    /// Position of the next match that may be one of a line.
     fn next_match(&self, block: &[u8], at: usize) -> Option<usize> {
         let regex = &self.search.pattern.regex;
         if self.search.pattern.by_line {
@@ -306,7 +306,7 @@ impl<'a> Searcher<'a> {
             return None;
         }
         let found = regex.find_at(block, at)?.start();
-        // The empty end after the last newline is no line.
+        // The empty rest after the last newline is no line.
         (found < block.len() || !block.ends_with(b"\n")).then_some(found.min(block.len() - 1))
     }
 
@@ -327,7 +327,7 @@ impl<'a> Searcher<'a> {
         self.after = self.search.context;
     }
 
-    /// A line that does not match but may be context.
+    /// Adds a line that does not match but may be context.
     fn context_line(&mut self, text: &[u8]) {
         if self.part != Part::First || self.search.context == 0 {
             return;
@@ -343,7 +343,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Lines that do not match. Only those are looked at that are context.
+    /// Handles lines that do not match. Only those that are context are split.
     fn unmatched_lines(&mut self, lines: &[u8]) {
         if self.search.context == 0 || self.result.matches > self.search.max_lines as u64 {
             self.skip(lines);
@@ -387,7 +387,7 @@ impl<'a> Searcher<'a> {
         }
     }
 
-    /// Goes on behind a line, or behind the part of it that is in this block.
+    /// Advances behind a line, or behind the part of it in this block.
     fn advance(&mut self, line: &[u8], part: Part) {
         if line.ends_with(b"\n") {
             self.number += 1;
@@ -422,7 +422,7 @@ fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
     }
 }
 
-/// The start of the character at an offset.
+/// Start of the character at an offset.
 fn char_start(text: &[u8], mut at: usize) -> usize {
     while at > 0 && at < text.len() && text[at] & 0xc0 == 0x80 {
         at -= 1;

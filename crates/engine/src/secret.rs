@@ -1,4 +1,4 @@
-//! Secrets in files that only their owner can read.
+//! Secrets in files that only their owner can read, and random tokens.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,11 +8,11 @@ use super::entropy;
 
 pub use abide_session::private_file::write;
 
-/// Bytes in a token; twice as many digits are written.
+/// Bytes in a token; its text has twice as many hexadecimal digits.
 const TOKEN_BYTES: usize = 32;
 
-/// The token in the file at `path`, made where there is none. One that others could have read, or
-/// that is none of ours, is replaced.
+/// Token in the file at `path`, created if there is none. A token that another user could have read, or that is not
+/// valid, is replaced.
 pub fn token(path: &Path) -> io::Result<String> {
     match read_token(path) {
         Ok(Some(token)) => return Ok(token),
@@ -28,19 +28,19 @@ pub fn token(path: &Path) -> io::Result<String> {
     Ok(token)
 }
 
-/// So many random bytes, as digits.
+/// Random bytes, in hexadecimal.
 pub fn random_hex<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     entropy::fill(&mut bytes);
     hex(&bytes)
 }
 
-/// Bytes as digits.
+/// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares in a time that says nothing about where the two differ.
+/// Compares in constant time, so that the duration tells nothing about the difference.
 pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     let differ = left.iter().zip(right).fold(0, |differ, (left, right)| {
         std::hint::black_box(differ | (left ^ right))
@@ -48,7 +48,7 @@ pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && differ == 0
 }
 
-/// Reads a file that no other user could have read or written. `None`: another user could.
+/// Content of a file that no other user can read or write. `None`: another user can.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let found = std::fs::symlink_metadata(path)?;
     let ours = found.is_file()
@@ -66,9 +66,8 @@ fn read_token(path: &Path) -> io::Result<Option<String>> {
     Ok(whole.then(|| String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Lets nobody but root look into the memory of this process, alive or as a dump after a crash: the
-/// variables of commands pass through it, and a command runs as the same user. What it starts can be looked
-/// into as ever.
+/// Makes this process not dumpable: only root can read its memory, alive or as a core dump. The environment of
+/// commands passes through it, and commands run as the same user. Child processes are not affected.
 pub fn set_not_dumpable() {
     let wanted = rustix::process::DumpableBehavior::NotDumpable;
     if let Err(fault) = rustix::process::set_dumpable_behavior(wanted) {

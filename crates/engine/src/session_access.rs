@@ -1,4 +1,4 @@
-//! How probes see sessions, and run the commands of conditions as sessions.
+//! Access of probes to sessions: reads the published state, and runs the commands of conditions as sessions.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -18,10 +18,10 @@ use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIM
 use crate::text::{last_lines, refusal_sentence, short_command};
 use abide_session::log::tail;
 
-/// A future that others may hold.
+/// Boxed future.
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Sees through the published.
+/// Access through a handle.
 pub(super) struct SessionAccess(pub Handle);
 
 impl Sessions for SessionAccess {
@@ -93,7 +93,7 @@ impl Sessions for SessionAccess {
     }
 }
 
-/// The sessions that could open a port, followed as they change.
+/// Candidates for a port, updated as sessions change.
 struct CandidateFollower {
     access: SessionAccess,
     changes: Receiver<Change>,
@@ -103,7 +103,7 @@ struct CandidateFollower {
 impl PortCandidates for CandidateFollower {
     fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd> {
         Box::pin(async move {
-            // What has happened meanwhile comes first.
+            // Changes that are queued already come first.
             while let Ok(change) = self.changes.try_recv().map(Some).or_else(lagged_as_none) {
                 self.apply(change);
             }
@@ -121,7 +121,7 @@ impl PortCandidates for CandidateFollower {
     }
 }
 
-/// Whoever has fallen behind has to look everything up again.
+/// Maps a lagging receiver to `None`: all sessions have to be read again.
 fn lagged_as_none(fault: TryRecvError) -> Result<Option<Change>, TryRecvError> {
     match fault {
         TryRecvError::Lagged(_) => Ok(None),
@@ -130,7 +130,7 @@ fn lagged_as_none(fault: TryRecvError) -> Result<Option<Change>, TryRecvError> {
 }
 
 impl CandidateFollower {
-    /// Something has changed; `None`: nobody knows what.
+    /// Applies a change; `None`: some changes were missed.
     fn apply(&mut self, change: Option<Change>) {
         let published = self.access.0.published();
         match change {
@@ -145,7 +145,7 @@ impl CandidateFollower {
 }
 
 impl SessionAccess {
-    /// What came of a try.
+    /// Result of a try.
     fn try_result(&self, outcome: &Outcome) -> TryResult {
         let id = outcome.session();
         let Some(view) = id.and_then(|id| self.0.published().session(id)) else {
@@ -173,7 +173,7 @@ impl SessionAccess {
     }
 }
 
-/// How a command of a condition is started: as it was when the condition was given.
+/// Launch data for the command of a condition, as it was when the condition was set.
 fn launch(wanted: &Command) -> Launch {
     let words = wanted.shell.iter().chain([&wanted.command]);
     let mut env = config::environment();
@@ -192,7 +192,7 @@ fn launch(wanted: &Command) -> Launch {
     }
 }
 
-/// How a session ended, in words; `None`: it has not.
+/// Ending of a session as text; `None`: it has not ended.
 fn end_text(view: &SessionView) -> Option<String> {
     if let Phase::Failed { fault, .. } = &view.state.phase {
         return Some(fault.to_string());

@@ -1,5 +1,5 @@
-//! The processes of this machine that have the other end of a TCP connection open. `/proc/net/tcp` names the
-//! inode of the socket; the processes are found by looking at their descriptors.
+//! Processes of this machine that have the other end of a TCP connection open. `/proc/net/tcp` has the inode of the
+//! socket; the processes are found by their file descriptors.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -10,15 +10,15 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use abide_session::cgroup;
 
-/// The processes of our own user that hold one end of a connection.
+/// Processes of our own user that hold one end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketOwner {
-    /// The end is on another machine, belongs to another user, or is closed by now.
+    /// The end is on another machine, belongs to another user, or is closed.
     None,
-    /// These have it open.
+    /// These processes have it open.
     Seen(Vec<i32>),
-    /// No process that can be looked into has it open. It may be one of these, which cannot be, such as an ssh
-    /// server that forwards for its user; or it is on its way in a message from one process to another.
+    /// No process with readable descriptors has it open. It may be one of these, whose descriptors cannot be read,
+    /// such as an ssh server that forwards for its user; or the socket is in a message from one process to another.
     Hidden(Vec<i32>),
 }
 
@@ -34,22 +34,22 @@ pub fn socket_owner(theirs: SocketAddr, ours: SocketAddr) -> SocketOwner {
         return SocketOwner::Seen(seen);
     }
     let closed = unreadable_processes(proc, owner);
-    // An end that was closed while we looked was perhaps held by one of those that we could see.
+    // An end that was closed meanwhile may have been held by a readable process.
     match socket(net, theirs, ours, owner) {
         Some(still) if still == inode && !closed.is_empty() => SocketOwner::Hidden(closed),
         _ => SocketOwner::None,
     }
 }
 
-/// Whether a process is in the control group with this id, and no command is in that group or can get there: our
-/// user must not be allowed to move processes into it, and none in it may be `inside` a session.
+/// True if a process is in the control group with this id, and no command is in that group or can enter it: our user
+/// must not be allowed to move processes into it, and no process in it may be `inside` a session.
 pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
     let group = cgroup::folder_of(pid);
     let group = group.filter(|group| std::fs::metadata(group).is_ok_and(|of| of.ino() == id));
     let Some(group) = group else {
         return false;
     };
-    // The daemon and the fork server start commands in their own group where they cannot make others.
+    // The daemon and the fork server start commands in their own group if they cannot create others.
     if cgroup::own_folder().is_none_or(|own| own == group) {
         return false;
     }
@@ -67,13 +67,13 @@ pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
     !members.any(inside)
 }
 
-/// The socket of `owner` between the two addresses, seen from the first.
+/// Inode of the socket of `owner` from the first to the second address.
 fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u64> {
     let mut tables = Vec::new();
     if from.is_ipv4() {
         tables.push(("tcp", table_address(from), table_address(to)));
     }
-    // A socket made for both families is in the table of the newer one, whatever it speaks.
+    // A dual-stack socket is in the IPv6 table, even with an IPv4 peer.
     tables.push((
         "tcp6",
         table_address(to_ipv6(from)),
@@ -100,7 +100,7 @@ fn to_ipv6(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// An address as the kernel's tables print it: words of the machine's own byte order.
+/// Address as in the kernel's tables: words in native byte order.
 fn table_address(address: SocketAddr) -> String {
     let words = |octets: &[u8]| -> String {
         octets
@@ -118,7 +118,7 @@ fn table_address(address: SocketAddr) -> String {
     format!("{ip}:{:04X}", address.port())
 }
 
-/// The processes under `proc` that have this socket open, as far as they can be looked at.
+/// Processes under `proc` that have this socket open, as far as their descriptors can be read.
 fn processes_with_socket(proc: &Path, inode: u64) -> Vec<i32> {
     let mut all = processes(proc);
     all.retain(|pid| has_socket_open(proc, *pid, inode));
@@ -136,7 +136,7 @@ pub fn has_socket_open(proc: &Path, pid: i32, inode: u64) -> bool {
     })
 }
 
-/// The processes of `owner` under `proc` that do not show what they have open.
+/// Processes of `owner` under `proc` whose descriptors cannot be read.
 fn unreadable_processes(proc: &Path, owner: u32) -> Vec<i32> {
     let closed = |pid: &i32| {
         let open = std::fs::read_dir(proc.join(pid.to_string()).join("fd"));
@@ -151,7 +151,7 @@ fn unreadable_processes(proc: &Path, owner: u32) -> Vec<i32> {
     found
 }
 
-/// The user on whose behalf a process acts.
+/// Effective user id of a process.
 fn user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -212,7 +212,7 @@ mod tests {
             .unwrap();
             folder.join("fd")
         };
-        // No folder, and there all the same: nobody can look into it.
+        // The directory exists but cannot be read.
         std::fs::write(process("5", 7), "").unwrap();
         std::fs::write(process("6", 8), "").unwrap();
         std::fs::create_dir(process("8", 7)).unwrap();

@@ -1,5 +1,5 @@
-//! The database: what must survive and is not in a session's own folder. One writer, one
-//! transaction a turn, synced before anybody is told.
+//! The database: questions, timers, messages and deliveries. One writer, one transaction per turn, synced before any
+//! reply.
 
 mod checkpoint;
 mod damage;
@@ -32,37 +32,37 @@ pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage
 pub use write::closing_word;
 use writer::Writer;
 
-/// Keeps records. The loop awaits `commit` and nothing else.
+/// Writer of records. The event loop awaits only `commit`.
 pub trait Store: Send + Sync {
     /// Makes the records durable, all or none.
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Notes something about wakers.
+    /// Writes a record about wakers.
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Removes a limited number of ended timers and seen messages from before `ms`; says how many.
+    /// Removes a limited number of ended timers and seen messages from before `before_ms`. Returns how many.
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
 }
 
-/// The database failed. Nothing of what was to be written is there.
+/// Fault of the database. Nothing of what was to be written is there.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// It may work again: the disk is full, or another program holds it.
+    /// The write may succeed later: the disk is full, or another program holds the lock.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
-    /// The file may not be opened, or not for writing.
+    /// The file cannot be opened, or not for writing.
     #[error("the database cannot be opened: {0}")]
     Unopenable(String),
-    /// The tables are those of a later version.
+    /// The schema is of a later version.
     #[error("the database was written by a newer abide: {0}")]
     Newer(String),
-    /// What is in the file makes no sense. Nothing was written.
+    /// The content of the file is not valid. Nothing was written.
     #[error("the database is damaged: {0}")]
     Damaged(String),
-    /// The system did not give what is needed beside the file, such as a thread.
+    /// The system refused a resource other than the file, such as a thread.
     #[error("the system refused what the daemon needs: {0}")]
     Refused(String),
-    /// Nobody knows what is on the disk any more. Only reading it again tells.
+    /// The content on disk is unknown until it is read again.
     #[error("the database failed: {0}")]
     Broken(String),
 }
@@ -70,8 +70,8 @@ pub enum StoreFault {
 impl From<rusqlite::Error> for StoreFault {
     fn from(e: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
-        // A disk that refuses what is written (a quota that is used up is told so, unlike a disk that is full)
-        // leaves what was there as it was. Only where a sync fails nobody knows.
+        // A disk that refuses a write (an exhausted quota is reported this way, unlike a full disk) keeps its old
+        // content. Only after a failed sync the content is unknown.
         let refused = e.sqlite_error().map(|fault| fault.extended_code);
         if let Some(ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE) = refused {
             return StoreFault::Unwritable(e.to_string());
@@ -83,7 +83,7 @@ impl From<rusqlite::Error> for StoreFault {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
                 StoreFault::Unopenable(e.to_string())
             }
-            // Pages that are none, tables that are not there, and values that no column of ours holds.
+            // Invalid pages, missing tables, and values that the schema does not allow.
             Some(
                 ErrorCode::DatabaseCorrupt
                 | ErrorCode::NotADatabase
@@ -96,12 +96,12 @@ impl From<rusqlite::Error> for StoreFault {
     }
 }
 
-/// SQLite with a thread of its own, which does whatever may take long.
+/// SQLite with a thread of its own for everything that may take long.
 pub struct Sqlite {
     writer: Arc<Writer>,
     checkpointer: Arc<Checkpointer>,
     jobs: std_mpsc::SyncSender<Job>,
-    /// How many notes are among them.
+    /// Number of waker records in the queue.
     waker_records: Arc<AtomicUsize>,
 }
 
@@ -111,30 +111,30 @@ enum Job {
     Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
-/// Notes that may be queued for the writer: of many clients that come at once, each is one.
+/// Waker records that may be queued: many clients that connect at once write one each.
 const MAX_WAKER_RECORDS: usize = 1_024;
-/// What may be queued in all. The loop awaits each turn, and so does who tidies: however many notes wait,
-/// there is room for these.
+/// Jobs that may be queued. The event loop awaits each commit and retention each prune, so there is room for both,
+/// however many waker records wait.
 const MAX_JOBS: usize = MAX_WAKER_RECORDS + 2;
-/// How long another program may hold the database before that is a failure.
+/// Time that another program may hold the database before a write fails.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a database holds that is not over yet.
+/// Open database and what it holds that is not over.
 pub struct Opened {
-    /// The way to write.
+    /// Writer.
     pub store: Arc<dyn Store>,
-    /// The way to read what is over, and all texts.
+    /// Reader of rows.
     pub reader: StoreReader,
-    /// Questions that are open.
+    /// Open questions.
     pub questions: Vec<(QuestionId, Question)>,
     /// Timers and messages.
     pub state: StoredState,
-    /// What the timers wait for.
+    /// Conditions of the timers.
     pub conditions: Vec<(TimerId, Until)>,
 }
 
 impl Sqlite {
-    /// Opens the database, brings its tables up to date, and reads what is open.
+    /// Opens the database, migrates its schema and reads what is open.
     pub fn open(path: &Path, boot_id: u128) -> Result<Opened, StoreFault> {
         let mut db = connect(path)?;
         schema::migrate(&mut db)?;
@@ -185,7 +185,7 @@ fn serve(
                 drop(done.send(writer.with(|db| write::prune(db, before))));
             }
         }
-        // Whoever waits has been answered first.
+        // The caller has been answered before this.
         if writer.wal_size.needs_checkpoint() {
             checkpointer.request();
         }
@@ -209,7 +209,7 @@ impl Store for Sqlite {
 
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        // Where there are too many, `done` is dropped, which the receiver sees as a failure.
+        // If there are too many, `done` is dropped, which the receiver sees as a failure.
         if self.waker_records.fetch_add(1, Ordering::Relaxed) >= MAX_WAKER_RECORDS
             || self.jobs.try_send(Job::WakerRecord(record, done)).is_err()
         {
@@ -225,8 +225,8 @@ impl Store for Sqlite {
     }
 }
 
-/// Does all of something in one transaction, or nothing. What begins and ends it is prepared once: to
-/// read those words again takes longer than many a transaction.
+/// Runs work in one transaction, with prepared statements for its begin and end: parsing them takes longer than many
+/// a transaction.
 fn in_transaction<T>(
     db: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreFault>,
@@ -237,7 +237,7 @@ fn in_transaction<T>(
         Ok(done)
     });
     if done.is_err() && !db.is_autocommit() {
-        // Where even this fails, the next one cannot begin and says so.
+        // If this fails too, the next transaction cannot begin and returns an error.
         let _ = db.execute_batch("ROLLBACK");
     }
     done
@@ -284,7 +284,7 @@ mod tests {
         let made = waker_records
             .into_iter()
             .map(oneshot::Receiver::blocking_recv);
-        // A note for which the database was held too long has failed, but it was taken.
+        // A record that was queued but failed because the database was locked counts as accepted.
         let taken = made.filter(Result::is_ok).count();
         assert!(
             (MAX_WAKER_RECORDS..2 * MAX_WAKER_RECORDS).contains(&taken),

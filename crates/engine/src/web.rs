@@ -1,5 +1,5 @@
-//! Asks web servers, plainly and over TLS. Who they are is checked against the certificates that the
-//! machine trusts, and against those of `ca_file` besides. Nothing is followed and nothing is kept.
+//! HTTP client for probes and webhooks, with and without TLS. Servers are checked against the certificates that the
+//! machine trusts, and those in `ca_file`. Follows no redirects and keeps no connections.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,28 +25,28 @@ use tokio_util::task::AbortOnDropHandle;
 use super::clock::pause;
 use super::dns;
 
-/// How abide names itself.
+/// User agent.
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
-/// A connection that is not there by then has failed.
+/// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Where a web server is, and what is asked of it.
+/// Address of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Whether it is spoken to over TLS.
+    /// True for https.
     pub tls: bool,
-    /// `name:password`, where it asks who comes.
+    /// `name:password` for basic authentication.
     pub login: Option<String>,
-    /// Its host, without brackets.
+    /// Host, without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// Its path and query.
+    /// Path and query.
     pub path: String,
 }
 
 impl Address {
-    /// Reads `http://…` or `https://…`. `None`: it is neither, or names no host or no port.
+    /// Parses `http://…` or `https://…`. `None`: it is neither, or has no valid host or port.
     pub fn parse(text: &str) -> Option<Self> {
         let uri: Uri = percent_encoded(text.trim()).parse().ok()?;
         let tls = match uri.scheme_str()? {
@@ -59,7 +59,7 @@ impl Address {
             Some((login, place)) => (Some(percent_decoded(login)), place),
             None => (None, authority),
         };
-        // The library takes a port that is none for one that is not given.
+        // The library treats an invalid port like a missing one.
         let port = match place.strip_prefix(uri.host()?)?.strip_prefix(':') {
             Some(port) => port.parse().ok().filter(|port| *port > 0)?,
             None if tls => 443,
@@ -76,7 +76,7 @@ impl Address {
         })
     }
 
-    /// As it stands in the header `host`.
+    /// Value of the header `host`.
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
@@ -96,16 +96,16 @@ impl fmt::Display for Address {
     }
 }
 
-/// Asks web servers. What the machine trusts is read once, when it is first needed.
+/// HTTP client. Trusted certificates are read once, when they are first needed.
 #[derive(Default)]
 pub struct Web {
     ca_file: Option<PathBuf>,
     tls: OnceCell<Result<TlsConnector, String>>,
 }
 
-/// An answer, whose connection lasts for as long as this is held.
+/// Answer with its connection, which is closed when this is dropped.
 pub struct Answer {
-    /// The answer itself.
+    /// Response.
     pub response: Response<Incoming>,
     _line: AbortOnDropHandle<()>,
 }
@@ -115,7 +115,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Web {
-    /// One that also trusts the certificates in `ca_file`.
+    /// Client that also trusts the certificates in `ca_file`.
     pub fn new(ca_file: Option<PathBuf>) -> Self {
         Web {
             ca_file,
@@ -123,7 +123,7 @@ impl Web {
         }
     }
 
-    /// Sends one request to `address` over a connection of its own.
+    /// Sends one request over a new connection.
     pub async fn send(
         &self,
         address: &Address,
@@ -189,7 +189,8 @@ impl Web {
     }
 }
 
-/// Trusts what the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` move that), and `ca_file`.
+/// TLS connector that trusts the machine's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others) and
+/// `ca_file`.
 fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
@@ -218,8 +219,8 @@ fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// An address in which whatever cannot be sent as it is, such as a blank or an `ü` in its path, is written
-/// as its bytes. A host is left alone.
+/// URL with percent-encoding for what cannot be sent as it is, such as a space or `ü` in its path. The host is not
+/// changed.
 fn percent_encoded(text: &str) -> String {
     let host = text.find("://").map_or(0, |at| at + 3);
     let path = text[host..].find(['/', '?', '#']);
@@ -234,7 +235,7 @@ fn percent_encoded(text: &str) -> String {
     whole
 }
 
-/// Text in which `%40` and the like stand for what has a meaning of its own in an address.
+/// Text without percent-encoding.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -248,7 +249,7 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A fault with what caused it, which the library leaves to be asked for.
+/// Error with its causes.
 fn error_chain(fault: &dyn std::error::Error) -> String {
     match fault.source() {
         Some(cause) => format!("{fault}: {}", error_chain(cause)),

@@ -1,9 +1,9 @@
-//! A screen folded into the few bytes that paint it again: what is kept of one that nobody looks at,
-//! and what a person's terminal is shown first when they join.
+//! Compact form of a screen: the few bytes that paint it again. Kept for screens that are not in use, and sent first
+//! to a person's terminal that attaches.
 //!
-//! Some of what must be kept can only be asked of the emulation by making it move, so folding uses
-//! the screen up; unfolding gives an equal one back. One thing is not kept: that a blank was half of a
-//! wide character whose other half is gone.
+//! Some of the state can only be read from the emulator by moving its cursor, so compacting consumes the screen;
+//! expanding gives an equal one back. One thing is lost: that a blank was half of a wide character whose other half
+//! was overwritten.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCha
 
 use super::{Screen, Size};
 
-/// A screen, small.
+/// Screen in compact form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactScreen {
     size: Size,
@@ -33,7 +33,7 @@ impl CompactScreen {
         }
     }
 
-    /// The screen again.
+    /// Screen with the same content.
     pub fn expand(&self) -> Screen {
         let mut screen = Screen::new(self.size);
         screen.replay(&self.paint);
@@ -41,24 +41,24 @@ impl CompactScreen {
         screen
     }
 
-    /// The bytes that paint it on an empty terminal of its size.
+    /// Bytes that paint the screen on an empty terminal of its size.
     pub fn paint(&self) -> &[u8] {
         &self.paint
     }
 
-    /// How much memory it takes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.paint.len() + self.held.len()
     }
 
-    /// The size of the screen.
+    /// Size of the screen.
     pub fn size(&self) -> Size {
         self.size
     }
 }
 
 impl Screen {
-    /// Folds the screen.
+    /// Compacts the screen.
     pub fn compact(mut self) -> CompactScreen {
         let size = self.size();
         let held = std::mem::take(&mut self.held);
@@ -76,7 +76,7 @@ impl Screen {
         front.paint(&mut paint);
         match region {
             (0, bottom) if bottom + 1 == size.rows => {}
-            // A region of the last row alone is refused unless it reaches beyond the screen.
+            // A region of the last row alone is accepted only if it reaches beyond the screen.
             (top, bottom) if bottom + 1 == size.rows => {
                 paint.put_fmt(format_args!("\x1b[{};{}r", top + 1, size.rows + 1));
             }
@@ -101,7 +101,7 @@ impl Screen {
         CompactScreen { size, paint, held }
     }
 
-    /// Top and bottom row of the part that scrolls. Moves the cursor.
+    /// Top and bottom row of the scrolling region. Moves the cursor.
     fn region(&mut self) -> (u16, u16) {
         self.replay(b"\x1b[?6h");
         let top = self.term.grid().cursor.point.line.0;
@@ -111,15 +111,14 @@ impl Screen {
         (top as u16, bottom as u16)
     }
 
-    /// Whether the second character set is the one in use. Writes a character.
+    /// True if character set G1 is in use. Writes a character.
     fn is_shifted(&mut self) -> bool {
         self.replay(b"\x1b(B\x1b)0\x1b[Hq");
         self.term.grid()[Line(0)][Column(0)].c != 'q'
     }
 }
 
-/// Modes, how they are switched on, and how off. A fresh terminal has none of those that are listed
-/// as on.
+/// Modes with the value that differs from a fresh terminal, and the sequence that sets it.
 const MODES: &[(TermMode, bool, &[u8])] = &[
     (TermMode::LINE_WRAP, false, b"\x1b[?7l"),
     (TermMode::INSERT, true, b"\x1b[4h"),
@@ -146,7 +145,7 @@ fn paint_modes(mode: TermMode, paint: &mut EscapeWriter) {
     }
 }
 
-/// One of the two screens with its cursors.
+/// Primary or alternate screen with its cursors.
 struct Buffer {
     rows: Vec<Vec<Cell>>,
     cursor: Cursor<Cell>,
@@ -184,7 +183,7 @@ impl Buffer {
             let written = match row.iter().rposition(|cell| *cell != Cell::default()) {
                 _ if wraps => row.len(),
                 Some(last) => last + 1,
-                // What flows on from the row above must be written, blank or not.
+                // A row that continues the row above must be written, blank or not.
                 None => usize::from(flows_on),
             };
             if written > 0 && !flows_on {
@@ -205,7 +204,7 @@ impl Buffer {
         self.place(&self.cursor, paint, 0);
     }
 
-    /// Puts the cursor where it was, counted from the row `top`.
+    /// Puts the cursor at its position, counted from the row `top`.
     fn place_cursor(&self, paint: &mut EscapeWriter, top: u16) {
         self.place(&self.cursor, paint, top);
     }
@@ -216,7 +215,7 @@ impl Buffer {
         if cursor.input_needs_wrap
             && let Some(cells) = self.rows.get(line.0 as usize)
         {
-            // It stands behind the last column, where only writing there leaves it.
+            // The cursor is behind the last column, and only writing there puts it there.
             let wide = cells[column.0].flags.contains(Flags::WIDE_CHAR_SPACER);
             let col = column.0 - usize::from(wide);
             paint.put_fmt(format_args!("\x1b[{row};{}H", col + 1));
@@ -230,7 +229,7 @@ impl Buffer {
     }
 }
 
-/// Writes cells with as few words as will do.
+/// Writer of escape sequences and cells that leaves out what is set already.
 #[derive(Default)]
 struct EscapeWriter {
     out: Vec<u8>,
@@ -238,7 +237,7 @@ struct EscapeWriter {
     charsets: [bool; 2],
 }
 
-/// What is written besides the character and its marks.
+/// Cell flags that are set by escape sequences.
 const SHOWN: Flags = Flags::INVERSE
     .union(Flags::BOLD_ITALIC)
     .union(Flags::DIM)
@@ -253,7 +252,7 @@ fn same_attributes(left: &Cell, right: &Cell) -> bool {
         && left.underline_color() == right.underline_color()
 }
 
-/// Whether both were written without anything said in between.
+/// True if both cells were written with the same attributes and hyperlink.
 fn same_style(left: &Cell, right: &Cell) -> bool {
     same_attributes(left, right) && left.hyperlink() == right.hyperlink()
 }
@@ -292,7 +291,7 @@ impl EscapeWriter {
         self.charsets = wanted;
     }
 
-    /// Takes up the pen that wrote a cell.
+    /// Sets the attributes of a cell.
     fn pen(&mut self, cell: &Cell) {
         if self.pen.hyperlink() != cell.hyperlink() {
             match cell.hyperlink() {

@@ -11,35 +11,35 @@ use memchr::memchr;
 
 use super::Size;
 
-/// Longest string (its begin included) that is passed on; the rest of it is left out.
+/// Longest string (with its begin) that is passed on; the rest is dropped.
 const STRING_LIMIT: usize = 4 << 10;
-/// Characters that one byte of output may have repeated on average. A line of the screen may always
-/// be filled, and the whole screen now and then.
+/// Characters that one byte of output may cause to be repeated on average. Filling one line is always allowed,
+/// filling the screen now and then.
 const REPEATS_PER_BYTE: usize = 32;
-/// Bytes handed on at once: the parser looks through all of them for every byte that is not UTF-8.
+/// Bytes passed on at once: the parser scans all of them for every byte that is not UTF-8.
 const PIECE: usize = 256;
 
 const ESC: u8 = 0x1b;
 const CAN: u8 = 0x18;
 
-/// Watches a stream, wherever its chunks are cut.
+/// Filter of an output stream that may be cut anywhere.
 #[derive(Default)]
 pub struct Guard {
     tokenizer: Tokenizer,
-    /// Bytes of the present string that were passed on.
+    /// Bytes of the current string that were passed on.
     string: usize,
     sequence: Sequence,
-    /// Repeated characters that the bytes since have not made up for.
+    /// Repeated characters that later bytes have not yet paid for.
     repeats: usize,
 }
 
-/// What is known of a control sequence before its last byte.
+/// Control sequence before its last byte.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
-    /// Its first number.
+    /// First number.
     count: usize,
     has_second: bool,
-    /// It has a marker or intermediate bytes, and so another meaning.
+    /// True if it has a marker or intermediate bytes, and so another meaning.
     is_special: bool,
 }
 
@@ -58,14 +58,13 @@ impl Sequence {
 }
 
 impl Guard {
-    /// Hands on what is harmless to a screen of this size, in order. Returns how many characters are
-    /// repeated by it.
+    /// Passes on what is harmless to a screen of this size, in order. Returns the number of repeated characters.
     pub fn pass(&mut self, bytes: &[u8], size: Size, mut on: impl FnMut(&[u8])) -> usize {
         let mut on = |bytes: &[u8]| bytes.chunks(PIECE).for_each(&mut on);
         let mut repeated = 0;
-        // Up to here bytes have made up for repetitions.
+        // Bytes up to here have paid for repetitions.
         let mut counted = 0;
-        // What lies from here up to the present byte is yet to be handed on.
+        // Bytes from here to the current one are not passed on yet.
         let mut from = 0;
         let mut at = 0;
         while at < bytes.len() {
@@ -129,7 +128,7 @@ impl Guard {
         self.repeats = self.repeats.saturating_sub(bytes * REPEATS_PER_BYTE);
     }
 
-    /// The highest number that a control sequence with this last byte may have now.
+    /// Highest number that a control sequence with this last byte may have now.
     fn most(&self, last: u8, size: Size) -> usize {
         let (cols, rows) = (usize::from(size.cols), usize::from(size.rows));
         match last {
@@ -151,7 +150,7 @@ mod tests {
         for part in parts {
             guard.pass(part, SIZE, |bytes| out.extend_from_slice(bytes));
         }
-        // It says nothing by itself.
+        // CAN alone has no effect.
         out.retain(|byte| *byte != CAN);
         out
     }

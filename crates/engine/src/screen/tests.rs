@@ -1,4 +1,4 @@
-//! Screens of bytes that are easy to get wrong.
+//! Screens of output that is easy to get wrong.
 
 use super::*;
 use proptest::prelude::*;
@@ -97,8 +97,8 @@ fn origin_mode_outlives_folding() {
     assert_eq!(unfolded.snapshot().lines, ["", "top", "  x", "", ""]);
 }
 
-/// Pieces of what programs write, so that random streams do something. Cutting wide characters in
-/// half leaves the emulation with halves that a person sees as blanks; that is left to its own test.
+/// Output in pieces that programs write, so that random streams have an effect. Wide characters are not cut in half
+/// here; another test does that.
 fn output() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         stream("日本🦀", b"ABCDHLMSTdG"),
@@ -128,8 +128,8 @@ fn stream(special: &'static str, moves: &'static [u8]) -> impl Strategy<Value = 
     prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// What folding does to halves of wide characters: nobody sees them, but the emulation wipes their
-/// neighbours when they are written over.
+/// Blanks halves of wide characters, as compacting does: they are invisible, but the emulator clears their neighbours
+/// when they are overwritten.
 fn make_halves_blank(screen: &mut Screen) {
     for row in 0..screen.term.screen_lines() {
         for (col, cell) in screen.cells(row).into_iter().enumerate() {

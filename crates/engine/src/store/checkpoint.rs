@@ -1,9 +1,9 @@
-//! The database's journal, into which every commit goes first, and when it is brought into the database itself.
+//! Checkpoints of the database: copying the write-ahead log (WAL), into which every commit goes first, into the
+//! database file.
 //!
-//! Most of that is done beside the commits, over a connection of its own: a commit that had to wait for it would be
-//! late by some ten milliseconds, and whoever waits for that commit too. Only for the little that was committed
-//! meanwhile they wait: a journal that was copied as a whole begins anew, and one that grows takes the disk longer
-//! with every commit.
+//! Most of the work is done beside the commits, over a connection of its own: a commit that waited for it would be
+//! late by some ten milliseconds. Commits wait only for the few pages that were written meanwhile: a WAL that was
+//! copied completely starts over, and one that grows makes every commit slower.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -13,29 +13,29 @@ use rusqlite::Connection;
 use super::StoreFault;
 use super::writer::Writer;
 
-/// Pages after which they are brought over.
+/// New pages after which a checkpoint is made.
 const CHECKPOINT_PAGES: i32 = 1_000;
 
-/// How long the journal is.
+/// Size of the WAL.
 #[derive(Default)]
 pub(super) struct WalSize {
-    /// After the last commit.
+    /// Pages after the last commit.
     pages: AtomicI32,
-    /// How many of them are in the database too.
+    /// Pages that are in the database file too.
     checkpointed: AtomicI32,
 }
 
 impl WalSize {
-    /// It has so many pages after a commit.
+    /// Sets the number of pages after a commit.
     pub(super) fn set_pages(&self, pages: i32) {
         let before = self.pages.swap(pages, Ordering::Relaxed);
         if pages < before {
-            // It has begun anew.
+            // The WAL has started over.
             self.checkpointed.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Whether so much has come since it was copied that it is time again.
+    /// True if enough pages were added since the last checkpoint.
     pub(super) fn needs_checkpoint(&self) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
         let checkpointed = self.checkpointed.load(Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl WalSize {
         new >= CHECKPOINT_PAGES
     }
 
-    /// Brings over what can be. Where that fails nothing is lost: what is in the journal stays there.
+    /// Copies what can be copied. On failure nothing is lost: the pages stay in the WAL.
     pub(super) fn checkpoint(&self, db: &Connection) {
         let pragma = "PRAGMA wal_checkpoint(PASSIVE)";
         match db.query_row(pragma, [], |row| row.get(2)) {
@@ -57,18 +57,19 @@ impl WalSize {
     }
 }
 
-/// Asks for the journal to be copied.
+/// Thread that makes checkpoints on request.
 pub(super) struct Checkpointer(mpsc::SyncSender<()>);
 
 impl Checkpointer {
-    /// Copies over `db` on a thread of its own, and the rest over the `writer`'s, until nobody can ask any more.
+    /// Starts the thread. It copies over `db` first, and the rest over the connection of the `writer`, until the
+    /// sender is dropped.
     pub(super) fn start(db: Connection, writer: Arc<Writer>) -> Result<Self, StoreFault> {
         let (requests_tx, requests) = mpsc::sync_channel(1);
         std::thread::Builder::new()
             .name("abide-journal".into())
             .spawn(move || {
                 while requests.recv().is_ok() {
-                    // Whoever asked while this went on may have been answered by it.
+                    // An earlier request may have done the work.
                     if writer.wal_size.needs_checkpoint() {
                         writer.wal_size.checkpoint(&db);
                         writer.with(|db| writer.wal_size.checkpoint(db));
@@ -79,7 +80,7 @@ impl Checkpointer {
         Ok(Checkpointer(requests_tx))
     }
 
-    /// Asks. Where that was asked already, once is enough.
+    /// Requests a checkpoint. Does nothing if one is requested already.
     pub(super) fn request(&self) {
         let _ = self.0.try_send(());
     }
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
     use crate::store::connect;
 
-    /// A database whose journal has some pages.
+    /// Database whose WAL has some pages.
     fn filled(path: &Path, wal_size: &Arc<WalSize>, pages: i32) -> Connection {
         let mut db = connect(path).expect("a database");
         let grown = wal_size.clone();

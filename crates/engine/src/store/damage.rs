@@ -1,5 +1,5 @@
-//! A database that is damaged or gone. It is said, nothing of it is deleted, and the daemon goes on with what
-//! can be read: commands do not depend on it.
+//! A database that is damaged or missing. The fault is reported, nothing is deleted, and the daemon continues with
+//! what can be read: commands do not depend on the database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::{
 use crate::clock::{Clock, SystemClock};
 use crate::secret;
 
-/// A database up to this size is checked as a whole at every start, which takes a few milliseconds a MiB.
+/// Largest database that is checked completely at every start, which takes a few milliseconds per MiB.
 const MAX_CHECKED: u64 = 32 << 20;
-/// Follows the name of a database that was set aside, and is followed by the time.
+/// Suffix of a damaged database that was renamed, followed by the time.
 const DAMAGED_SUFFIX: &str = "damaged-";
-/// Ends the names of the files that SQLite keeps beside a database.
+/// Suffixes of the files that SQLite keeps beside a database.
 const COMPANION_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
-/// Opens the database. One that is damaged is set aside first, and what can be read of it is taken over. One that
-/// cannot be opened at all is done without. What is wrong, if anything, is a sentence.
+/// Opens the database. A damaged one is renamed first, and its readable rows are copied. Without a database that can
+/// be opened, nothing is stored. Returns a sentence about the fault, if there is one.
 pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), StoreFault> {
     let known = known_key(path);
     let journal = journal_is_damaged(path);
@@ -71,7 +71,7 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
     Ok((opened, fault_text))
 }
 
-/// Says whether the database that lies there is whole. Changes nothing.
+/// Checks the database without changing it.
 pub fn check(path: &Path) -> Result<(), String> {
     if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
         return match known_key(path) {
@@ -83,12 +83,12 @@ pub fn check(path: &Path) -> Result<(), String> {
     whole.map_err(|fault| fault.to_string())
 }
 
-/// Says whether commits are lost from the journal of a database that no daemon has open.
+/// True if commits are missing in the WAL of a database that no daemon has open.
 pub fn journal_is_damaged(path: &Path) -> bool {
     wal::is_damaged(&companion(path, COMPANION_SUFFIXES[0]))
 }
 
-/// The databases that were set aside.
+/// Damaged databases that were renamed.
 pub fn damaged_copies(path: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Vec::new();
@@ -133,8 +133,7 @@ fn companion(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// The file that holds the key of the ids of the database, which is made once with it. A database with another key
-/// is another one.
+/// File with the id key of the database, which is created with it. A database with another key is another one.
 fn key_file(path: &Path) -> PathBuf {
     path.with_added_extension("id")
 }
@@ -144,7 +143,7 @@ fn known_key(path: &Path) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(&text).ok()?.trim(), 16).ok()
 }
 
-/// Sets a damaged database aside and opens a new one with what could be read of it.
+/// Renames a damaged database, and opens a new one with the rows that could be read.
 fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
     let scan_db =
         path.with_added_extension(format!("{DAMAGED_SUFFIX}{}", SystemClock.now().wall.0));
@@ -165,7 +164,7 @@ fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, Str
     let saved = copy_readable(&scan_db, path);
     let opened = match Sqlite::open(path, boot_id) {
         Err(StoreFault::Damaged(_)) => {
-            // What was taken over makes no sense either.
+            // The copied rows are not valid either.
             for end in ["", COMPANION_SUFFIXES[0], COMPANION_SUFFIXES[1]] {
                 let _ = std::fs::remove_file(companion(path, end));
             }
@@ -192,7 +191,7 @@ fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, Str
     Ok((opened, fault_text))
 }
 
-/// Copies whatever rows can be read from one database into a new one.
+/// Copies all readable rows of one database into a new one.
 fn copy_readable(from: &Path, to: &Path) -> Result<(), StoreFault> {
     let mut new = connect(to)?;
     schema::migrate(&mut new)?;
@@ -209,7 +208,7 @@ fn copy_readable(from: &Path, to: &Path) -> Result<(), StoreFault> {
     old.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
     let turn = new.transaction()?;
     for table in tables {
-        // From both ends: a page that cannot be read hides what lies behind it.
+        // From both ends: an unreadable page hides the rows behind it.
         for order in ["", "ORDER BY rowid DESC"] {
             copy_rows(&old, &turn, &table, order);
         }
@@ -218,7 +217,7 @@ fn copy_readable(from: &Path, to: &Path) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// Copies rows until one cannot be read. One that the new table does not take is passed over.
+/// Copies rows until one cannot be read. Rows that the new table does not accept are skipped.
 fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Option<()> {
     let columns = new
         .prepare(&format!("SELECT * FROM {table} LIMIT 0"))
@@ -242,7 +241,7 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
     Some(())
 }
 
-/// Does without a database: nothing is kept, and nothing is taken that would have to be.
+/// Opens without a database: nothing is stored, and calls that need storage are refused.
 fn open_without_database(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
     let db = in_memory()?;
     let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
@@ -262,7 +261,7 @@ fn in_memory() -> Result<Connection, StoreFault> {
     Ok(db)
 }
 
-/// Where there is no database. Says why to whoever wants something kept.
+/// Store without a database. Refuses with the reason.
 struct NoDatabase(String);
 
 impl NoDatabase {
@@ -297,7 +296,7 @@ mod tests {
 
     const PAGE: u64 = 4_096;
 
-    /// A database with so many timers, and with nothing in its journal.
+    /// Database with this many timers and an empty WAL.
     fn filled(path: &Path, timers: u64) {
         let (opened, fault_text) = open(path, 1).unwrap();
         assert_eq!(fault_text, None);

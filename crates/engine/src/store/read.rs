@@ -1,4 +1,4 @@
-//! Rows become facts again: at start what is not over yet, later what is asked for.
+//! Reads rows: at start everything that is not over, later what is asked for.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -65,7 +65,7 @@ pub(super) fn stored_state(
     Ok((state, conditions))
 }
 
-/// What timers wait for, as it was written.
+/// Conditions of timers, as stored.
 pub(super) type Conditions = Vec<(TimerId, Until)>;
 
 fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
@@ -82,7 +82,7 @@ fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
     Ok(found.optional()?)
 }
 
-/// Agents and conversations of neighbouring rows are mostly the same, and share one name.
+/// Cache of the last name: neighbouring rows mostly have the same agent and conversation, and share one allocation.
 #[derive(Default)]
 struct NameCache(Option<Arc<str>>);
 
@@ -159,7 +159,7 @@ fn timers(
     Ok((found, conditions))
 }
 
-/// The timers that ended last, oldest first.
+/// Timers that ended last, oldest first.
 fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut select = db.prepare(
@@ -217,8 +217,8 @@ fn kind(word: &str) -> Kind {
 }
 
 fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    // The calls whose answers were to tell these are gone. Where a full disk does not let that be noted,
-    // whoever reads them does.
+    // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the next
+    // reader sees them as untold anyway.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
     db.execute(lost, [TOLD_BY_CALL]).unwrap_or_default();
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
@@ -250,120 +250,120 @@ fn subject(about: &str) -> Option<About> {
     about.parse().map(About::Timer).or(session).ok()
 }
 
-/// Reads what is over, and the texts that nobody keeps in memory.
+/// Reader of stored timers, messages and questions.
 pub struct StoreReader {
     db: Mutex<Connection>,
-    /// For what reads many rows, so that it holds up nobody who reads one.
+    /// Connection for queries that read many rows, so that they do not block the others.
     pub(super) scan_db: Mutex<Connection>,
     pub(super) shuffle: Shuffle,
 }
 
-/// A timer's row.
+/// Row of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerRow {
-    /// Its id.
+    /// Timer id.
     pub id: TimerId,
-    /// Whose it is.
+    /// Agent.
     pub agent: String,
-    /// What it is for.
+    /// Kind.
     pub kind: Kind,
-    /// The reason or the mission.
+    /// Reason or mission.
     pub text: String,
-    /// What ends it early, as it was given.
+    /// Condition that completes it early, as given.
     pub condition: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Wall,
-    /// When somebody last asked for it.
+    /// Time at which it was last asked for.
     pub checked: Wall,
-    /// How long it runs in all.
+    /// Total duration.
     pub total: Millis,
-    /// How long the last call stood by at most.
+    /// Standby of the last call.
     pub standby: Option<Millis>,
-    /// Where it stood when this was written.
+    /// Status when the row was written.
     pub status: String,
-    /// What was left when it was paused or ended.
+    /// Remaining time when it was paused or ended.
     pub remaining: Option<Millis>,
-    /// Why it was stopped, or what was seen.
+    /// Reason of a stop, or the last observation of its condition.
     pub reason: Option<String>,
     /// What completed it.
     pub completed_by: Option<String>,
-    /// How long after it was due.
+    /// Delay after its due time.
     pub late: Option<Millis>,
-    /// When it ended.
+    /// Time at which it ended.
     pub ended: Option<Wall>,
-    /// The name of the call that last did something to it, where that has one.
+    /// Idempotency key of the last call that changed it.
     pub acted: Option<String>,
 }
 
-/// A message's row.
+/// Row of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
-    /// Its id.
+    /// Message id.
     pub id: MessageId,
-    /// To whom.
+    /// Agent.
     pub agent: String,
-    /// What about.
+    /// Subject.
     pub about: About,
-    /// The conversation that it belongs to.
+    /// Conversation that it belongs to.
     pub conversation: Option<Conversation>,
-    /// Whether its agent asked to be woken by it.
+    /// True if its agent asked to be woken for it.
     pub wakes: bool,
-    /// When it was made.
+    /// Time of creation.
     pub made: Wall,
-    /// When it was seen.
+    /// Time at which it was seen.
     pub seen: Option<Wall>,
-    /// Whether the answer of a call that stood by tells it, so that nobody else needs to.
+    /// True if the answer of a waiting call carries it, so that no other needs to.
     pub in_answer: bool,
-    /// When its agent was woken for it, where that was before deliveries were kept.
+    /// Time at which its agent was woken, in rows from before deliveries were recorded.
     pub woken: Option<Wall>,
-    /// What came of it, by each waker.
+    /// Deliveries by wakers.
     pub deliveries: Vec<Delivery>,
 }
 
-/// Which messages, from the newest on.
+/// Filter of a list of messages, newest first.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageQuery<'a> {
-    /// Of one agent, or of all.
+    /// Agent; `None`: all.
     pub agent: Option<&'a str>,
-    /// Only those that were not seen.
+    /// Only messages that were not seen.
     pub unseen: bool,
-    /// Only those before this one.
+    /// Only messages before this number.
     pub before: Option<u64>,
-    /// Only those after this one.
+    /// Only messages after this number.
     pub since: Option<u64>,
-    /// At most so many.
+    /// Maximum of rows.
     pub limit: usize,
 }
 
-/// Which rows of the past.
+/// Filter of a list of ended timers.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedQuery<'a> {
-    /// Of one agent, or of all.
+    /// Agent; `None`: all.
     pub agent: Option<&'a str>,
-    /// At most so many, the newest.
+    /// Maximum of rows.
     pub limit: usize,
 }
 
-/// What all timers come to.
+/// Statistics of all timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Made in all, as far as is remembered.
+    /// Number of timers in the database.
     pub made: u64,
-    /// Not ended.
+    /// Timers that have not ended.
     pub running: u64,
-    /// Completed by time.
+    /// Timers completed by time.
     pub by_time: u64,
-    /// Completed because a condition held.
+    /// Timers completed because a condition held.
     pub by_condition: u64,
-    /// Completed because a condition could no longer hold.
+    /// Timers completed because a condition could no longer hold.
     pub by_impossible: u64,
-    /// Stopped.
+    /// Stopped timers.
     pub stopped: u64,
-    /// How long completed timers ran, added up.
+    /// Total time that completed timers ran.
     pub elapsed: Millis,
-    /// How late the latest completion was.
+    /// Longest delay of a completion.
     pub latest: Millis,
 }
 
@@ -392,8 +392,7 @@ impl StoreReader {
             .optional()?)
     }
 
-    /// Many timers, ended or not, as of one moment. To begin and end each look for itself would cost
-    /// more than the looks.
+    /// Several timers, ended or not, in one transaction: one per row would cost more than the queries.
     pub fn timers_by_id(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
         if ids.is_empty() {
             return Ok(Vec::new());
@@ -409,7 +408,7 @@ impl StoreReader {
         })
     }
 
-    /// When these messages were made, as of one moment.
+    /// Creation times of these messages, in one transaction.
     pub fn messages_created(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
         in_transaction(&self.db(), |db| {
             let mut select = db.prepare_cached("SELECT made_ms FROM message WHERE number = ?")?;
@@ -421,10 +420,10 @@ impl StoreReader {
         })
     }
 
-    /// Timers that have ended, the newest first.
+    /// Ended timers, the newest first.
     pub fn ended_timers(&self, which: EndedQuery<'_>) -> Result<Vec<TimerRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
-        // Two ways to ask, since each has an index of its own.
+        // Two queries, because each has an index of its own.
         let whose = match which.agent {
             Some(_) => "agent = ?1",
             None => "?1 IS NULL",
@@ -438,7 +437,7 @@ impl StoreReader {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// What all timers come to.
+    /// Statistics of all timers.
     pub fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
         let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
@@ -474,10 +473,10 @@ impl StoreReader {
             .flatten())
     }
 
-    /// Messages, the newest first, without those that the answer of a call tells.
+    /// Messages, the newest first, without those that the answer of a call carries.
     pub fn messages(&self, page: MessageQuery<'_>) -> Result<Vec<MessageRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
-        // Said by itself this has an index, however many were seen.
+        // A separate condition can use the index of unseen messages.
         let unseen = if page.unseen {
             "seen_ms IS NULL AND"
         } else {
@@ -501,7 +500,7 @@ impl StoreReader {
             .collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// Of which session a question was that is closed, and how it was, in one word.
+    /// Session and result of a closed question.
     pub fn question_closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached(
@@ -515,7 +514,7 @@ impl StoreReader {
         self.db.lock().expect("no holder panics")
     }
 
-    /// The number under which a message is kept.
+    /// Number of a message with this id.
     pub fn message_number(&self, id: MessageId) -> u64 {
         self.shuffle.for_messages().sort(id.0.bits())
     }
@@ -589,7 +588,7 @@ mod tests {
         assert_eq!(reader.stats(None).expect("figures"), Stats::default());
     }
 
-    /// Counts what the database does, in tens of steps.
+    /// Counts the steps of the database, in tens.
     fn counted(reader: &StoreReader) -> Arc<AtomicUsize> {
         let steps = Arc::new(AtomicUsize::new(0));
         let taken = steps.clone();

@@ -1,5 +1,5 @@
-//! Lists over all timers, ended or not: filtered, sorted, a page at a time. They may look at every
-//! row there is, so they have a connection of their own.
+//! Lists of all timers, ended or not: filtered, sorted, in pages. They may read every row, so they use a connection
+//! of their own.
 
 use abide_core::time::Wall;
 use abide_core::{Millis, TimerId};
@@ -9,53 +9,53 @@ use rusqlite::{OptionalExtension, params_from_iter};
 use super::read::{StoreReader, TIMER, TimerRow};
 use super::{DeliveryState, StoreFault};
 
-/// Which timers, and in what order.
+/// Filter, order and page of a list of timers.
 #[derive(Clone, Debug, Default)]
 pub struct TimerQuery {
-    /// Of one agent, or of all.
+    /// Agent; `None`: all.
     pub agent: Option<String>,
-    /// Only those in one of these states; empty: in any.
+    /// Statuses; empty: any.
     pub statuses: Vec<String>,
-    /// Whether those that have ended are wanted, where no states are named.
+    /// Filter for ended timers, if no statuses are given.
     pub ended: EndedFilter,
-    /// Only those with this in their text or their id, large and small letters alike.
+    /// Text that the timer's text or id contains, ignoring case.
     pub text: Option<String>,
-    /// In what order.
+    /// Order of the list.
     pub order: TimerOrder,
-    /// Only those that come after this one.
+    /// Timer after which the page begins.
     pub after: Option<TimerId>,
-    /// At most so many.
+    /// Maximum of rows.
     pub limit: usize,
 }
 
-/// Whether timers are wanted that have ended.
+/// Filter for ended timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndedFilter {
-    /// They are not.
+    /// Timers that have not ended.
     #[default]
     Exclude,
-    /// They are, too.
+    /// All timers.
     Include,
-    /// Only they.
+    /// Ended timers.
     Only,
 }
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimerOrder {
-    /// The newest first.
+    /// Newest first.
     #[default]
     Created,
-    /// What is due soonest first, then what is paused, then what has ended, the last first.
+    /// Due soonest first, then paused, then ended, the last first.
     Remaining,
-    /// By state, those that run first.
+    /// By status, running first.
     Status,
-    /// Those first that ended last.
+    /// Ended last first.
     Ended,
 }
 
 impl TimerOrder {
-    /// Two numbers by which rows are sorted; those that are equal in both go by their age.
+    /// Two SQL expressions to sort by; equal rows are sorted by age.
     fn keys(self) -> (&'static str, &'static str) {
         match self {
             TimerOrder::Created => ("0", "-number"),
@@ -74,42 +74,42 @@ impl TimerOrder {
     }
 }
 
-/// A page of a list.
+/// Page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct TimerPage {
-    /// In order.
+    /// Rows in order.
     pub rows: Vec<TimerRow>,
-    /// Whether there are more after these.
+    /// True if there are more after these.
     pub more: bool,
-    /// How many there are in all.
+    /// Number of timers that match.
     pub total: u64,
 }
 
-/// What became of timers on one day (of the calendar in Greenwich).
+/// Ended timers of one day (UTC).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerDay {
-    /// As `2026-11-15`.
+    /// Date such as `2026-11-15`.
     pub day: String,
-    /// Completed on it.
+    /// Number of completed timers.
     pub completed: u64,
-    /// Stopped on it.
+    /// Number of stopped timers.
     pub stopped: u64,
-    /// How long the completed ones ran, added up.
+    /// Total time that the completed ones ran.
     pub waited: Millis,
 }
 
-/// Messages, counted.
+/// Counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
-    /// Not seen by their agent.
+    /// Messages that their agents have not seen.
     pub unseen: u64,
-    /// Brought by a waker.
+    /// Deliveries by wakers.
     pub woken: u64,
-    /// Given up by a waker.
+    /// Deliveries that wakers gave up.
     pub not_woken: u64,
 }
 
-/// A condition on rows, piece by piece, with what it is filled in with.
+/// SQL condition with its values.
 #[derive(Default)]
 struct Filter {
     sql: String,
@@ -154,7 +154,7 @@ impl Filter {
     }
 }
 
-/// Text in which nothing stands for anything else.
+/// Text with the wildcards of LIKE escaped.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, c| {
         if matches!(c, '%' | '_' | '\\') {
@@ -166,7 +166,7 @@ fn escaped(text: &str) -> String {
 }
 
 impl StoreReader {
-    /// A page of timers; `None`: there is no such timer as the page is to come after.
+    /// Page of timers; `None`: the timer in `after` does not exist.
     pub fn timers(&self, query: &TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
         let db = self.scan_db.lock().expect("no holder panics");
         let mut filter = Filter::new(query);
@@ -209,7 +209,7 @@ impl StoreReader {
         Ok(Some(TimerPage { rows, more, total }))
     }
 
-    /// How many messages there are that were not seen, and what became of bringing them.
+    /// Number of unseen messages, and of deliveries by state.
     pub fn message_counts(&self) -> Result<MessageCounts, StoreFault> {
         let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
@@ -227,9 +227,9 @@ impl StoreReader {
         })?)
     }
 
-    /// How many calls all ended timers have saved, next to a loop that looks every `every`: its looks
-    /// for as long as each ran, less the calls that were made. Those are not counted one by one; a
-    /// wait is taken to have been called for again after each standby of the last call's length.
+    /// Calls that all ended timers have saved compared with polling every `every`: the polls while each ran, less the
+    /// calls that were made. Those are not counted one by one; a wait is assumed to be called again after each
+    /// standby of the last call's length.
     pub fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
         let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
@@ -241,7 +241,7 @@ impl StoreReader {
         Ok(select.query_row(rusqlite::params![every.0, agent], |row| row.get(0))?)
     }
 
-    /// What became of timers on each day since `from` on which something did.
+    /// Ended timers per day since `from`; days without any are left out.
     pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<TimerDay>, StoreFault> {
         let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(

@@ -1,18 +1,18 @@
-//! The journal of the database (`abide.db-wal`) as SQLite writes it, read before SQLite does: that takes over as
-//! many commits as it finds whole and says nothing of the others.
+//! Check of the WAL (`abide.db-wal`) before SQLite opens it: SQLite takes as many valid commits as it finds and
+//! reports nothing about the others.
 
 use std::path::Path;
 
 /// Bytes before the first frame, and before the page in each frame.
 const HEADER: usize = 32;
 const FRAME: usize = 24;
-/// The two numbers that a journal begins with; the last bit says how its sums are made.
+/// Magic number of a WAL; the last bit is the byte order of its checksums.
 const MAGIC: u32 = 0x377f_0682;
-/// A longer one is not looked at: the daemon keeps its own far shorter.
+/// Largest WAL that is checked: the daemon keeps its own far smaller.
 const MAX_SIZE: u64 = 256 << 20;
 
-/// Whether commits are in the journal that SQLite will not take over. One that was being written when the machine
-/// stopped cannot be told from one that was damaged since.
+/// True if the WAL contains commits that SQLite will ignore. A commit that was being written when the machine stopped
+/// cannot be told from one that was damaged later.
 pub(super) fn is_damaged(path: &Path) -> bool {
     let short = std::fs::metadata(path).is_ok_and(|found| found.len() <= MAX_SIZE);
     let bytes = short.then(|| std::fs::read(path).ok()).flatten();
@@ -34,7 +34,7 @@ fn has_lost_frames(bytes: &[u8]) -> bool {
     let mut broken = false;
     while let Some((frame, after)) = rest.split_at_checked(FRAME + page) {
         rest = after;
-        // Frames of an earlier round of the journal lie behind those of this one.
+        // Frames of an earlier use of the WAL follow those of this one.
         if &frame[8..16] != salts {
             break;
         }
@@ -53,7 +53,7 @@ fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
 }
 
-/// The sum over more bytes, of which there are a multiple of eight.
+/// Checksum over more bytes, a multiple of eight.
 fn checksum((mut one, mut two): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
     let (words, _) = bytes.as_chunks::<4>();
     let read = |word: [u8; 4]| match big_endian {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::store::connect;
 
-    /// The journal of a few commits that were not brought into the database.
+    /// WAL of a few commits that were not checkpointed.
     fn journal() -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
@@ -89,7 +89,7 @@ mod tests {
         let bytes = journal();
         assert!(!has_lost_frames(&bytes));
         assert!(!has_lost_frames(&[]));
-        // What was not written to its end was never committed.
+        // A commit that was not written completely was never committed.
         assert!(!has_lost_frames(&bytes[..bytes.len() - 1]));
     }
 

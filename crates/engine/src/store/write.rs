@@ -1,4 +1,4 @@
-//! Records become rows.
+//! Writes records as rows.
 
 use abide_core::Record;
 use abide_core::message::{self, About};
@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
-/// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
+/// Maximum of rows that one prune removes, so that it never blocks a turn for long.
 const PRUNE_BATCH: usize = 2_000;
 
 pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
@@ -54,7 +54,7 @@ fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// The places around a commit where a test may have the process die.
+/// Crash points around a commit, for tests.
 fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     for record in records {
         let what = match record {
@@ -218,9 +218,8 @@ fn changed(
     Ok(())
 }
 
-/// Stands for the time at which a message was told where the answer of a call that stood by tells it.
-/// Where that answer arrives, nobody needs to hear of the message; where it does not, it is told anew, and
-/// then the time stands there.
+/// Value of `told_ms` for a message that the answer of a waiting call carries. If that answer arrives, no other call
+/// needs the message; if it does not, the message is told again and gets the time.
 pub(super) const TOLD_BY_CALL: u64 = 0;
 
 fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
@@ -270,8 +269,8 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
     Ok(())
 }
 
-/// The newest row of each table stays, so that no number is ever given out twice; a timer stays while
-/// a message about it has not been seen.
+/// Removes old rows. The newest row of each table stays, so that no number is used twice; a timer stays while a
+/// message about it has not been seen.
 pub(super) fn prune(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
     let round = db.transaction()?;
     let old = "(SELECT number FROM message \
@@ -300,7 +299,7 @@ pub(super) fn prune(db: &mut Connection, before_ms: u64) -> Result<usize, StoreF
     Ok(messages + timers + questions)
 }
 
-/// How a question ended, in one word.
+/// Result of a question, in one word.
 pub fn closing_word(closing: Closing) -> &'static str {
     match closing {
         Closing::Answered(Answer::Yes) => "yes",

@@ -1,9 +1,8 @@
-//! The one connection that writes, and who does a commit: the store's thread, or whoever wants it.
+//! The one connection that writes, and the choice of the thread that commits: the store's thread or the event loop.
 //!
-//! The loop waits for every commit. To hand one to a thread and to be woken by its answer takes about
-//! as long as a good disk needs to sync, so a small commit is done in passing where the last ones
-//! were quick. A disk that is slow, or becomes so, is left to the thread: then only the loop waits,
-//! and the doors go on.
+//! The loop waits for every commit. Passing one to a thread and back takes about as long as a good disk needs to
+//! sync, so a small commit is made on the loop if the last ones were quick. A slow disk is left to the thread: then
+//! only the loop waits, and the interfaces go on.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,17 +16,17 @@ use super::checkpoint::WalSize;
 use super::{StoreFault, write};
 use crate::clock;
 
-/// Rows that a small commit writes at most. More than one comes of callers at the same time, of which
-/// some can be heard while the thread commits for the others.
+/// Maximum of rows that are committed on the loop. More than one means several callers at a time; while the thread
+/// commits for some, the loop can take calls of others.
 const MAX_INLINE_ROWS: usize = 1;
-/// A small commit that takes no longer was quick.
+/// Duration up to which a small commit counts as quick.
 const QUICK_COMMIT_US: u64 = 400;
-/// So many in a row must have been.
+/// Number of quick commits in a row before the loop commits itself.
 const MIN_QUICK_COMMITS: u32 = 8;
 
 pub(super) struct Writer {
     db: Mutex<Connection>,
-    /// How many commits were small and quick since one was not.
+    /// Quick commits since the last one that was not.
     quick: AtomicU32,
     pub(super) wal_size: Arc<WalSize>,
 }
@@ -36,7 +35,7 @@ impl Writer {
     pub(super) fn new(mut db: Connection) -> Result<Self, StoreFault> {
         let wal_size = Arc::new(WalSize::default());
         let grown = wal_size.clone();
-        // This takes the place of SQLite's own checkpoint, for which a commit would have to wait.
+        // Replaces SQLite's automatic checkpoint, for which a commit would have to wait.
         db.wal_hook(Some(move |_: &mut _, pages| {
             grown.set_pages(pages);
             Ok(())
@@ -57,7 +56,7 @@ impl Writer {
         self.with(|db| self.timed(db, records))
     }
 
-    /// Commits here and now, unless that may take long or something else is being written.
+    /// Commits on this thread. `None`: it may take long, or another write is running.
     pub(super) fn try_commit_inline(&self, records: &[Record]) -> Option<Result<(), StoreFault>> {
         if !Accelerator::LoopCommits.is_on()
             || rows(records) > MAX_INLINE_ROWS
@@ -66,7 +65,7 @@ impl Writer {
             return None;
         }
         let db = self.db.try_lock().ok()?;
-        // Another program that holds the database is waited for by the thread.
+        // The thread waits for another program that holds the database.
         db.busy_timeout(Duration::ZERO).ok()?;
         let result = self.timed(&db, records);
         db.busy_timeout(super::BUSY_TIMEOUT).ok()?;
@@ -79,7 +78,7 @@ impl Writer {
     fn timed(&self, db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
         let begun = clock::micros();
         let result = write::commit(db, records);
-        // Much at once means that many call: while the thread commits for some, the loop hears the others.
+        // Many rows mean many callers: while the thread commits for some, the loop takes calls of others.
         let quick = rows(records) <= MAX_INLINE_ROWS
             && clock::micros().saturating_sub(begun) <= QUICK_COMMIT_US;
         let before = self.quick.load(Ordering::Relaxed);
@@ -89,7 +88,7 @@ impl Writer {
     }
 }
 
-/// How many rows some records write.
+/// Number of rows that these records write.
 fn rows(records: &[Record]) -> usize {
     let rows = records.iter().map(|record| match record {
         Record::Message(message::Record::Told { numbers, .. })

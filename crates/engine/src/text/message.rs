@@ -10,7 +10,7 @@ use super::{ending_line, seconds};
 use crate::Handle;
 use crate::store::TimerRow;
 
-/// A timer that completed at least this late says so.
+/// Delay from which the completion of a timer says that it was late.
 const LATE: Millis = Millis::from_secs(1);
 
 /// The text of one message.

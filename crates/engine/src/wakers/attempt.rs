@@ -1,5 +1,5 @@
-//! One try to wake an agent. Whatever is run for that is a session like any other, so nothing that is
-//! woken can pass for a person, what it did can be read, and a crash in the middle never runs it twice.
+//! One attempt to wake an agent. A program that is run for it is a session like any other: it cannot pass for a
+//! person, its output can be read, and a crash never runs it twice.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use crate::web::Web;
 use crate::{Handle, Launch, Stdin};
 use abide_session::log::tail;
 
-/// A command that has run for so long has taken the message and works on it.
+/// Running time after which a command has accepted the message and works on it.
 const ACCEPTED_AFTER: Millis = Millis::from_secs(10);
-/// The longest that a wake-up may run.
+/// Time limit of a wake-up.
 const DEADLINE: Millis = Millis::from_secs(6 * 3_600);
-/// Messages whose words one wake-up brings; it says how many more there are.
+/// Messages whose text one wake-up contains; it says how many more there are.
 const MAX_MESSAGES_SHOWN: usize = 20;
 
-/// What tells a client that it runs inside another one's session. The daemon may have been started
-/// there; what it wakes was not.
+/// Variables that tell a client that it runs inside a session of another client. The daemon may have been started
+/// there; the woken client was not.
 const REMOVED_VARIABLES: [&str; 8] = [
     "ABIDE_AGENT",
     "CLAUDECODE",
@@ -38,31 +38,31 @@ const REMOVED_VARIABLES: [&str; 8] = [
     "CLAUDE_PROJECT_DIR",
 ];
 
-/// One try.
+/// Attempt.
 pub(super) struct Attempt {
-    /// The waker's place in the configuration.
+    /// Index of the waker in the configuration.
     pub place: usize,
-    /// Who is woken.
+    /// Agent to wake.
     pub agent: Agent,
-    /// In which conversation of its client, where that is known.
+    /// Client session to wake, if it is known.
     pub conversation: Option<String>,
-    /// For which messages, and how often that was tried before.
+    /// Messages, with the number of earlier attempts.
     messages: Vec<(u64, u64)>,
 }
 
-/// Why nobody was woken.
+/// Reason why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WakeFault {
-    /// It may work the next time.
+    /// The next attempt may succeed.
     Retry(String),
-    /// It may work, but not before so long.
+    /// An attempt may succeed after this time.
     RetryAfter(String, Millis),
-    /// It is not wanted any more.
+    /// The waker is no longer wanted.
     Disabled(String),
 }
 
 impl WakeFault {
-    /// What went wrong, and before when it is not to be tried again.
+    /// Reason, and the time before which no attempt is to be made.
     pub fn into_parts(self) -> (String, Option<Millis>) {
         match self {
             WakeFault::Retry(why) | WakeFault::Disabled(why) => (why, None),
@@ -71,20 +71,20 @@ impl WakeFault {
     }
 }
 
-/// What is run to wake an agent.
+/// Command that wakes an agent.
 pub(super) struct WakeCommand {
-    /// The words, as they are.
+    /// Program and arguments.
     pub argv: Vec<String>,
-    /// Where, unless the configuration says so.
+    /// Working directory, unless the configuration names one.
     pub cwd: Option<PathBuf>,
-    /// Variables besides the daemon's own.
+    /// Variables in addition to the daemon's own.
     pub env: Vec<(String, String)>,
-    /// What it reads.
+    /// Standard input.
     pub input: Option<String>,
 }
 
 impl Attempt {
-    /// By the waker at `place`, for `messages` and how often each was tried before.
+    /// Attempt of the waker at `place` for `messages`, each with the number of earlier attempts.
     pub fn new(
         place: usize,
         agent: Agent,
@@ -99,12 +99,12 @@ impl Attempt {
         }
     }
 
-    /// The messages' numbers.
+    /// Numbers of the messages.
     pub fn numbers(&self) -> Vec<u64> {
         self.messages.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Makes the try, at this time of the calendar.
+    /// Makes the attempt at this wall time.
     pub async fn wake(&self, handle: &Handle, web: &Web, at_ms: u64) -> Result<(), WakeFault> {
         let gone = || WakeFault::Retry("it is no longer configured".into());
         let config = handle.config().wakers.get(self.place).ok_or_else(gone)?;
@@ -136,7 +136,7 @@ impl Attempt {
         }
     }
 
-    /// The words of all the messages.
+    /// Text of all messages.
     pub fn text(&self, handle: &Handle) -> String {
         let known =
             |(number, _): &(u64, u64)| handle.store_reader().message(*number).ok().flatten();
@@ -157,7 +157,7 @@ impl Attempt {
         config: &WakerConfig,
         handle: &Handle,
     ) -> Result<(), WakeFault> {
-        // Many desktops read the text as markup.
+        // Many desktops interpret the text as markup.
         let text = self.text(handle);
         let text = text
             .replace('&', "&amp;")
@@ -180,7 +180,7 @@ impl Attempt {
         })
     }
 
-    /// Runs something that wakes, as a session, and waits until it has worked.
+    /// Runs a command as a session, and waits until it has succeeded.
     pub async fn run(
         &self,
         command: WakeCommand,
@@ -237,7 +237,7 @@ impl Attempt {
     }
 }
 
-/// Whether a command that has ended did what it was to do.
+/// Checks the exit of a command.
 fn check_exit(handle: &Handle, id: SessionId, program: &str) -> Result<(), WakeFault> {
     let Some(view) = handle.published().session(id) else {
         return Err(WakeFault::Retry(format!("{program}: its session is gone")));

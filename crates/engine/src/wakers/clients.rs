@@ -1,5 +1,4 @@
-//! Wakes the clients that agents speak through: a session that is open takes a message, one that was
-//! closed is taken up again.
+//! Wakes MCP clients: an open session gets a message, a closed one is resumed.
 
 use std::io;
 use std::path::Path;
@@ -16,10 +15,10 @@ use crate::clock::pause;
 use crate::config::WakerConfig;
 use crate::socket;
 
-/// An inbox that has not taken a message by then is not one.
+/// Time limit for an inbox to accept a message.
 const INBOX_LIMIT: Duration = Duration::from_secs(5);
 
-/// A session of Claude Code, of several the one that the messages come of: by its inbox while it is open, else it is taken up again.
+/// Wakes the session of Claude Code that the messages belong to: by its inbox while it is open, else by resuming it.
 pub(super) async fn claude_code(
     attempt: &Attempt,
     config: &WakerConfig,
@@ -33,7 +32,7 @@ pub(super) async fn claude_code(
     };
     match sent {
         Ok(()) => Ok(()),
-        // Two processes would write one conversation.
+        // Two processes would write to one conversation.
         Err(why) if live => Err(WakeFault::Retry(format!(
             "session {} is open, but its inbox cannot be reached: {why}; the message comes with its next call or by a hook (abide messages --help)",
             client.session
@@ -46,7 +45,7 @@ pub(super) async fn claude_code(
     }
 }
 
-/// A thread of Codex, chosen likewise: queued while it is open, else taken up again.
+/// Wakes a thread of Codex in the same way: by its queue while it is open, else by resuming it.
 pub(super) async fn codex(
     attempt: &Attempt,
     config: &WakerConfig,
@@ -57,7 +56,7 @@ pub(super) async fn codex(
     let thread = client.session.clone();
     let argv: Vec<&str> = match live {
         true => vec!["codex", "queue", "--thread", &thread, "--message", &text],
-        // The thread was begun there, so whether it is a repository has been settled.
+        // The thread was started in this directory, so the check for a repository is not needed.
         false => vec![
             "codex",
             "exec",
@@ -97,13 +96,13 @@ fn command(argv: &[&str], client: Client) -> WakeCommand {
         argv: argv.iter().map(|&word| word.to_owned()).collect(),
         cwd: Some(client.cwd),
         env: client.env,
-        // The words have it; a client that finds input besides takes it for more of the prompt.
+        // The text is an argument; a client that finds input too would add it to the prompt.
         input: None,
     }
 }
 
-/// Puts a message into a session's inbox, one line of JSON. There is no receipt: whether it was read
-/// shows when the message is seen.
+/// Sends a message to the inbox of a session, as one line of JSON. There is no receipt: it was read when the message
+/// is marked as seen.
 async fn send_to_inbox(inbox: &Path, text: &str) -> io::Result<()> {
     let line = json!({"type": "user", "message": {"role": "user", "content": text}});
     let line = format!("{line}\n");

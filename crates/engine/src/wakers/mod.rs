@@ -1,6 +1,5 @@
-//! Wakes agents that do not read their messages, by the wakers of the configuration. What came of
-//! each try is a row in the database before the next is made, so that nothing is silent and a restart
-//! goes on where the last daemon was.
+//! Wakers: wake agents that do not read their messages, as configured. The result of each attempt is stored before
+//! the next one, so that every failure is visible and a restart continues where the last daemon stopped.
 
 mod attempt;
 mod clients;
@@ -24,12 +23,12 @@ use crate::web::Web;
 use crate::{Change, Handle, ResendRequest};
 use attempt::{Attempt, WakeFault};
 
-/// Messages that one waker keeps in mind; the rest stays in the database until these are through.
+/// Messages that one waker queues in memory; the others stay in the database.
 const MAX_QUEUED: usize = 1_000;
-/// Pages of so many messages that are looked through for those that somebody is to be woken for.
+/// Maximum of pages of messages that are read at start.
 const MAX_PAGES: usize = 1_000;
 
-/// Wakes for as long as the daemon lives.
+/// Runs the wakers for as long as the daemon runs.
 pub async fn run(
     handle: Handle,
     clock: Arc<dyn Clock>,
@@ -84,10 +83,9 @@ pub async fn run(
 struct WakerTask {
     handle: Handle,
     clock: Arc<dyn Clock>,
-    /// By the waker's place in the configuration, the agent, and where a client is woken its
-    /// conversation.
+    /// State by waker, agent and, for clients, conversation.
     wakers: BTreeMap<WakerKey, WakerState>,
-    /// Wakers that are wanted no more, and why.
+    /// Disabled wakers, with the reason.
     disabled: HashMap<String, String>,
 }
 
@@ -95,11 +93,11 @@ type WakerKey = (usize, Agent, Option<String>);
 
 struct WakerState {
     waker: Waker,
-    /// There are more messages than it keeps in mind.
+    /// True if there are more messages in the database than in the queue.
     more: bool,
-    /// That the budget holds these back has been noted.
+    /// Time until which the budget holds the queue back, once that has been recorded.
     held_back: Option<Steady>,
-    /// Those that a person wants sent, whatever wakes otherwise.
+    /// Messages that a person asked to send again, regardless of the settings.
     requested: BTreeSet<u64>,
 }
 
@@ -124,20 +122,19 @@ impl WakerTask {
         Steady(self.clock.now().boot.0)
     }
 
-    /// When the runtime's own clock shows what this names.
+    /// Monotonic time of a steady time.
     fn to_mono(&self, at: Steady) -> Mono {
         let now = self.clock.now();
         Mono(now.mono.0 + at.since(Steady(now.boot.0)).0)
     }
 
-    /// When the calendar does.
+    /// Wall time of a steady time.
     fn to_wall_ms(&self, at: Steady) -> u64 {
         let now = self.clock.now();
         now.wall.0 + at.since(Steady(now.boot.0)).0
     }
 
-    /// Messages that nobody has been woken for yet, from before: the oldest first, and behind however
-    /// many that are nobody's business here.
+    /// Queues the messages of earlier daemons, the oldest first.
     fn catch_up(&mut self) {
         let mut begins = vec![None];
         while begins.len() < MAX_PAGES
@@ -151,8 +148,8 @@ impl WakerTask {
         }
     }
 
-    /// Some may have been missed. Those that are far behind wait until a waker has room again, where one
-    /// has more to do than it keeps in mind.
+    /// Queues messages after the receiver lagged. If a waker has more than it can queue, older ones wait until it has
+    /// room.
     fn catch_up_missed(&mut self) {
         if self.wakers.values().any(|state| state.more) {
             let rows = self.unseen(None);
@@ -162,7 +159,7 @@ impl WakerTask {
         }
     }
 
-    /// A page of messages that their agents have not seen, the newest first.
+    /// Page of messages that their agents have not seen, the newest first.
     fn unseen(&self, before: Option<u64>) -> Vec<MessageRow> {
         let page = MessageQuery {
             agent: None,
@@ -215,9 +212,8 @@ impl WakerTask {
         agent != OWNER && config.is_for(agent) && !self.disabled.contains_key(&config.id())
     }
 
-    /// Whether a message is one that this waker wakes for, as things stand. Into a conversation that is
-    /// open it brings every one; a closed one is resumed only for what its agent asked for, unless the
-    /// configuration says otherwise.
+    /// True if this waker delivers a message now. An open conversation gets every message; a closed one is resumed
+    /// only for messages that its agent asked for, unless the configuration says otherwise.
     fn wakes_for(&self, config: &WakerConfig, row: &MessageRow) -> bool {
         let is_open = || {
             let kind = config.kind.client()?;
@@ -234,7 +230,7 @@ impl WakerTask {
         }
     }
 
-    /// A conversation has been opened: what waited for that is brought now.
+    /// Queues messages that waited for a conversation to be opened.
     fn queue_for_open_conversations(&mut self) {
         let rows = self.unseen(None);
         self.queue_all(&rows);
@@ -264,7 +260,7 @@ impl WakerTask {
         }
     }
 
-    /// What is said of a message that would be sent, were its waker not wanted no more.
+    /// Delivery that is given up because its waker is disabled.
     fn disabled_delivery(
         &self,
         config: &WakerConfig,
@@ -285,8 +281,8 @@ impl WakerTask {
         })
     }
 
-    /// Who is woken for a message: where a client is, the conversation that the message belongs to, and
-    /// no other. `None`: that is not one of this client.
+    /// Key of the state for a message: for a client, the conversation that the message belongs to. `None`: the
+    /// message belongs to another kind of client.
     fn place(&self, place: usize, config: &WakerConfig, row: &MessageRow) -> Option<WakerKey> {
         let session = match (config.kind.client(), &row.conversation) {
             (Some(kind), Some(of)) => Some(kind.session_of(of)?.to_owned()),
@@ -295,14 +291,14 @@ impl WakerTask {
         Some((place, Agent(row.agent.as_str().into()), session))
     }
 
-    /// Agents come and go; what is kept of one that needs nothing is let go of.
+    /// Drops the state of agents with nothing to deliver.
     fn drop_idle(&mut self) {
         let now = self.now();
         self.wakers
             .retain(|_, state| state.more || !state.waker.is_spent(now));
     }
 
-    /// The waker of one agent or conversation; `None`: it has enough in mind.
+    /// State of one waker; `None`: its queue is full.
     fn state(&mut self, place: WakerKey, config: &WakerConfig) -> Option<&mut WakerState> {
         let entry = self.wakers.entry(place);
         let state = entry.or_insert_with(|| WakerState::new(config));
@@ -310,7 +306,7 @@ impl WakerTask {
         (!state.more).then_some(state)
     }
 
-    /// Somebody wants a message sent again, seen or not, by every waker of its agent.
+    /// Queues a message again, seen or not, for every waker of its agent.
     async fn resend(&mut self, request: &ResendRequest) {
         let Ok(Some(row)) = self.handle.store_reader().message(request.message) else {
             return;
@@ -346,7 +342,7 @@ impl WakerTask {
         self.record(WakerRecord::Deliveries(deliveries)).await;
     }
 
-    /// The tries that are to be made now.
+    /// Attempts that are due.
     async fn due(&mut self) -> Vec<Attempt> {
         let now = self.now();
         let mut due = Vec::new();
@@ -377,8 +373,7 @@ impl WakerTask {
         attempts.collect()
     }
 
-    /// Nobody is woken for messages that have been read meanwhile, nor for those whose conversation has
-    /// been closed, where they do not wake a closed one.
+    /// Drops messages that were read meanwhile, and those whose conversation was closed and is not resumed for them.
     fn drop_unneeded(&self, key: &WakerKey, state: &mut WakerState, seen: &mut Vec<(usize, u64)>) {
         let config = self.handle.config().wakers.get(key.0);
         let waiting: Vec<u64> = state.waker.waiting().collect();
@@ -404,7 +399,7 @@ impl WakerTask {
             .retain(|number| state.waker.waiting().any(|waits| waits == *number));
     }
 
-    /// Messages that were read before anybody was woken need nothing more.
+    /// Records messages that were read before the agent was woken.
     async fn record_seen(&self, seen: Vec<(usize, u64)>) {
         let wakers = &self.handle.config().wakers;
         let begun = seen.into_iter().filter_map(|(place, number)| {
@@ -535,7 +530,7 @@ impl WakerTask {
         verdicts.iter().map(missed).collect()
     }
 
-    /// What is known of a delivery, tried once more just now.
+    /// Delivery with one more attempt, made now.
     fn next_attempt(&self, message: u64, config: &WakerConfig) -> Delivery {
         let before = self.delivery(message, config);
         Delivery {
@@ -561,7 +556,7 @@ impl WakerTask {
         })
     }
 
-    /// Says of what the budget holds back that it does, and until when.
+    /// Records that the budget holds messages back, and until when.
     async fn record_held_back(&mut self) {
         let mut held = Vec::new();
         for ((place, ..), state) in &mut self.wakers {
@@ -598,7 +593,7 @@ impl WakerTask {
         }
     }
 
-    /// A waker is wanted no more: nothing waits for it any longer.
+    /// Disables a waker and gives up its queue.
     async fn disable(&mut self, config: &WakerConfig, why: &str) {
         let (id, at_ms) = (config.id(), self.clock.now().wall.0);
         self.disabled.insert(id.clone(), why.to_owned());

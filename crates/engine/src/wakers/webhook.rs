@@ -1,5 +1,5 @@
-//! Sends messages to web servers, each by itself, signed as Standard Webhooks has it: the message's id
-//! is the id of the delivery, so that whoever gets it twice knows.
+//! Sends messages to web servers, one request each, signed according to Standard Webhooks. The id of the message is
+//! the id of the delivery, so that a receiver can detect repetitions.
 
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ use crate::text::message_text;
 use crate::timestamp;
 use crate::web::{USER_AGENT, Web};
 
-/// A server that has not answered by then has failed.
+/// Time limit for the answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// The longest text that is sent, so that a payload stays below what receivers take.
+/// Maximum of bytes of text, so that a payload stays below what receivers accept.
 const MAX_TEXT: usize = 12_000;
 
 /// Sends one message.
@@ -62,7 +62,7 @@ pub(super) async fn send(
     check_status(answer.response.status(), answer.response.headers(), at_ms)
 }
 
-/// What the server is told.
+/// Body of the request.
 fn payload(handle: &Handle, row: &MessageRow) -> Value {
     let mut text = message_text(handle, row.about);
     if text.len() > MAX_TEXT {
@@ -97,7 +97,7 @@ fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
     BASE64_STANDARD.encode(mac.finalize().into_bytes())
 }
 
-/// What an answer means.
+/// Interprets the status of an answer.
 fn check_status(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), WakeFault> {
     match status {
         good if good.is_success() => Ok(()),
@@ -119,7 +119,7 @@ fn check_status(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<
     }
 }
 
-/// How long the server wants to be left alone: so many seconds, or until a date.
+/// Value of `Retry-After`: seconds, or a date.
 fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Millis> {
     let said = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match said.parse() {
