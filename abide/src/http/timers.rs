@@ -23,7 +23,7 @@ use crate::tools::{self, Args, NotCalled};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
-use abide_engine::probe::Owner;
+use abide_engine::probe::{Impossible, Owner};
 use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
@@ -411,7 +411,7 @@ pub async fn wait(
     let held = matches!(decided, Some(Ok(_)));
     let impossible = matches!(decided, Some(Err(_)));
     let seen = match decided {
-        Some(Ok(seen) | Err(seen)) => seen,
+        Some(Ok(seen) | Err(Impossible(seen))) => seen,
         None => saw.last(),
     };
     let mut waited = Map::from_iter([

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_counts_and_outlives_a_restart() {
+    fn last_client_is_found_after_restart() {
         let clients = Clients::new(Vec::new());
         let there = clients.add_connection("a", "front");
         assert!(clients.record("a", client("1"), Some("front")).is_some());
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn each_conversation_is_found_by_its_own_name_only() {
+    fn conversation_is_found_by_its_session_only() {
         let clients = Clients::new(Vec::new());
         let kind = ClientKind::ClaudeCode;
         clients.record("a", client("1"), Some("f1"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_versions_kept_is_read_and_the_silent_are_forgotten() {
+    fn single_client_row_is_read_and_oldest_conversations_are_dropped() {
         let kind = ClientKind::ClaudeCode;
         let row = ClientRow {
             agent: "a".into(),

@@ -160,16 +160,16 @@ pub enum HttpListen {
 }
 
 impl TryFrom<String> for HttpListen {
-    type Error = String;
+    type Error = InvalidSetting;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, InvalidSetting> {
         if text == "off" {
             return Ok(HttpListen::Off);
         }
         text.parse().map(HttpListen::At).map_err(|_| {
-            format!(
+            InvalidSetting(format!(
                 "`http` must be an address such as \"127.0.0.1:8931\", or \"off\"; got {text:?}"
-            )
+            ))
         })
     }
 }
@@ -208,6 +208,17 @@ impl Default for Config {
     }
 }
 
+/// Setting with a value that is not allowed, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSetting(String);
+
+impl From<&str> for InvalidSetting {
+    fn from(sentence: &str) -> Self {
+        InvalidSetting(sentence.to_owned())
+    }
+}
+
 /// Configuration that cannot be used. Each message says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -232,54 +243,54 @@ impl Config {
         };
         let bad = |why: String| ConfigError::Parse(path.to_owned(), why);
         let config: Config = toml::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        config.check().map_err(bad)?;
+        config.check().map_err(|e| bad(e.to_string()))?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), InvalidSetting> {
         if self.shell.is_empty() {
             return Err("`shell` needs at least one word, such as [\"/bin/sh\", \"-c\"]".into());
         }
         if !(1..=1_000_000).contains(&self.max_output) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`max_output` must be 1 to 1000000; got {}",
                 self.max_output
-            ));
+            )));
         }
         if self.log_quota < 1 << 20 {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`log_quota` must be at least 1048576 bytes; got {}",
                 self.log_quota
-            ));
+            )));
         }
         if !(0.0..=600.0).contains(&self.kill_grace) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`kill_grace` must be 0 to 600 seconds; got {}",
                 self.kill_grace
-            ));
+            )));
         }
         if self.idle_keepers > 64 {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`idle_keepers` must be 0 to 64; got {}",
                 self.idle_keepers
-            ));
+            )));
         }
         if let HttpListen::At(address) = self.http
             && address.ip().is_unspecified()
         {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`http` must name one address of this machine, since callers are known by the \
                  address they call; got {address}"
-            ));
+            )));
         }
         if let HttpListen::At(address) = self.http
             && !address.ip().is_loopback()
             && !self.http_beyond_loopback
         {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`http` names {address}, which other machines may reach; set \
                  `http_beyond_loopback = true` if that is meant"
-            ));
+            )));
         }
         Ok(())
     }
@@ -380,12 +391,12 @@ mod tests {
 
     fn read(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
-        config.check()?;
+        config.check().map_err(|e| e.to_string())?;
         Ok(config)
     }
 
     #[test]
-    fn http_stays_on_this_machine_unless_told_otherwise() {
+    fn http_address_beyond_loopback_needs_its_setting() {
         let loopback = |config: Config| match config.http {
             HttpListen::At(address) => address.ip().is_loopback(),
             HttpListen::Off => false,

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_server_that_is_silent_takes_few_threads() {
+    fn silent_name_server_blocks_a_limited_number_of_threads() {
         const THREADS: usize = MAX_CONCURRENT + 1;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(THREADS)
@@ -150,7 +150,7 @@ mod tests {
         });
     }
     #[test]
-    fn a_look_that_has_never_begun_is_in_nobodys_way() {
+    fn lookup_that_never_began_does_not_block_the_next_one() {
         let host = "unbegun.invalid";
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.expect("a runtime");

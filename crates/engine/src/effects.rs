@@ -154,7 +154,7 @@ impl Performer {
                 Effect::Tell { call, update } => self.send_update(calls, call, update),
                 Effect::Probe { timer, until } => self.handle.prober().start(timer, until),
                 Effect::Rest { timer } => self.handle.prober().pause(timer),
-                Effect::Unprobe { timer } => drop(self.handle.prober().remove(timer)),
+                Effect::Unprobe { timer } => self.handle.prober().remove(timer),
                 Effect::PublishTimer { timer } => self.handle.published().timer_changed(timer),
                 Effect::Posted { agent, message } => {
                     self.handle.published().message_posted(agent, message)
@@ -196,7 +196,7 @@ impl Performer {
         }
         effects.retain(|effect| !matches!(effect, Effect::Record(_)));
         let seen = seen_message_numbers(&records);
-        let gone = |_| StoreFault::Broken("its writer is gone".into());
+        let gone = |_| StoreFault::Broken("its writer thread has ended".into());
         match self.store.commit(records).await.map_err(gone)? {
             Ok(()) => {
                 for number in seen {
@@ -496,11 +496,13 @@ fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
 
 /// Numbers of the messages that these records mark as seen.
 fn seen_message_numbers(records: &[Record]) -> Vec<u64> {
-    let numbers = records.iter().filter_map(|record| match record {
-        Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
-        _ => None,
-    });
-    numbers.flatten().copied().collect()
+    let mut seen = Vec::new();
+    for record in records {
+        if let Record::Message(message::Record::Seen { numbers, .. }) = record {
+            seen.extend(numbers);
+        }
+    }
+    seen
 }
 
 /// True if followers are notified of this effect at once.

@@ -264,8 +264,8 @@ impl Handle {
             tokio::spawn(async move {
                 match written.await {
                     Ok(Ok(())) => {}
-                    Ok(Err(fault)) => tracing::warn!("a client could not be noted: {fault}"),
-                    Err(_) => tracing::warn!("a client could not be noted: too much is written"),
+                    Ok(Err(fault)) => tracing::warn!("cannot store a client: {fault}"),
+                    Err(_) => tracing::warn!("cannot store a client: too many writes are queued"),
                 }
             });
         }
@@ -482,7 +482,7 @@ pub struct Pending {
     updates: mpsc::Receiver<CallUpdate>,
     outcome: oneshot::Receiver<Outcome>,
     open: bool,
-    /// True if the outcome carries messages and nobody has confirmed that it was sent.
+    /// True if the outcome carries messages and was not yet confirmed as sent.
     carries_messages: bool,
 }
 

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_known_by_its_group_its_keeper_or_the_daemon() {
+    fn command_is_recognised_by_cgroup_keeper_or_daemon() {
         let proc = tempfile::tempdir().unwrap();
         let proc = proc.path();
         process(proc, 1, "init", 0, "");
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_of_a_command_is_known_by_its_mark() {
+    fn orphan_of_a_command_is_recognised_by_its_mark() {
         let proc = tempfile::tempdir().unwrap();
         let proc = proc.path();
         process(proc, 1, "init", 0, "");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_speaks_for_a_process_that_is_gone() {
+    fn exited_process_counts_as_a_command() {
         let proc = tempfile::tempdir().unwrap();
         assert!(membership(proc.path(), 99, 1).is_some());
         // SAFETY: the child calls nothing but `_exit`.
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_parents_ends() {
+    fn cycle_of_parents_terminates() {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 7, "a", 8, "");
         process(proc.path(), 8, "b", 7, "");
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn connecting_process_is_held_with_and_without_the_newer_call() {
+    fn connecting_process_is_found_with_and_without_so_peerpidfd() {
         let folder = tempfile::tempdir().unwrap();
         let listener = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
         let path = folder.path().join("s");

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn session_started_later_counts_unless_its_end_was_told_to_a_call() {
+    fn session_started_later_counts_unless_a_call_returned_its_ending() {
         let later = || [runs(1, 11_000), ended(1, 11_000, 5)];
         assert_eq!(last_after(later()), None);
         assert_eq!(last_after(later().map(unattended)), Some(1));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_one_that_ended_last_is_told() {
+    fn update_all_returns_the_session_that_ended_last() {
         let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
         candidates.update_all(all.map(Arc::new).to_vec());

@@ -62,7 +62,7 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
             Err(fault) => return tracing::error!("old sessions are no longer removed: {fault}"),
         };
         if !removed.is_empty() {
-            tracing::info!("removed {} sessions of the past", removed.len());
+            tracing::info!("removed {} ended sessions", removed.len());
             handle
                 .send_event(Event::Forgotten { sessions: removed })
                 .await;
@@ -206,7 +206,7 @@ async fn prune_rows(store: &dyn Store, before_ms: u64) {
             Ok(Ok(0)) | Err(_) => return,
             Ok(Ok(_)) => pause(PRUNE_PAUSE).await,
             Ok(Err(fault)) => {
-                tracing::warn!("cannot remove what is old: {fault}");
+                tracing::warn!("cannot remove old rows: {fault}");
                 return;
             }
         }
@@ -281,7 +281,7 @@ mod tests {
     };
 
     #[test]
-    fn the_old_goes_and_the_young_stays() {
+    fn sessions_older_than_the_limit_are_removed() {
         let ended_sessions = ended_sessions(&[(1, 9 * DAY, 1), (2, 11 * DAY, 1)]);
         let bounds = Bounds {
             oldest: Wall(10 * DAY),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_while_they_fit() {
+    fn newest_sessions_that_fit_are_kept() {
         let ended_sessions = ended_sessions(&[(1, 1, 60), (2, 2, 50), (3, 3, 40)]);
         let bounds = Bounds {
             bytes: 100,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_only_just_ended_or_is_in_use_is_held() {
+    fn just_ended_and_used_sessions_are_not_removed() {
         let mut ended_sessions = ended_sessions(&[(1, 1, 60), (2, 2, 50)]);
         ended_sessions.add((Wall(3), SessionId::from_bits(3)), 110, Some(Mono(5)));
         let bounds = Bounds {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_so_many_that_no_new_one_could_be_started() {
+    fn sessions_beyond_the_maximum_number_are_removed() {
         let all: Vec<_> = (0..limit::SESSIONS as u64).map(|n| (n, n, 1)).collect();
         let (surplus, _) = surplus(&ended_sessions(&all), &BOUNDS);
         assert_eq!(surplus.len(), limit::SESSIONS - limit::KEPT_SESSIONS);
@@ -339,7 +339,7 @@ mod tests {
     const HOUR: u64 = DAY / 24;
 
     #[test]
-    fn a_calendar_that_leaps_is_not_believed_before_it_has_lasted() {
+    fn wall_clock_jump_is_trusted_only_after_a_day() {
         let mut trusted_clock = TrustedClock::default();
         let newest = Some(Wall(99 * DAY));
         assert_eq!(trusted_clock.now(at(100, 1), newest), Wall(100 * DAY));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_starts_goes_by_what_it_finds() {
+    fn first_reading_is_compared_with_the_newest_session() {
         let newest = Some(Wall(99 * DAY));
         let mut trusted_clock = TrustedClock::default();
         assert_eq!(trusted_clock.now(at(3_750, 1), newest), Wall(99 * DAY));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_count_for_what_they_take() {
+    fn small_files_count_with_their_blocks() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         std::fs::create_dir(&log).unwrap();

@@ -161,7 +161,7 @@ impl Runtime {
         self.handle.keepers().disconnect_all();
         match driven {
             Ok(ended) => Ok(ended?),
-            Err(e) => Err(e).context("the loop has failed"),
+            Err(e) => Err(e).context("the event loop failed"),
         }
     }
 }

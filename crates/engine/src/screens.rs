@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_few_bytes_are_painted_on_the_daemons_own_thread() {
+    fn few_bytes_are_painted_inline_and_many_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let mut session = SessionScreen::new(folder.path().to_owned());
         assert!(session.is_quickly_painted(200));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_that_is_being_painted_holds_up_only_who_looks_at_it() {
+    fn screen_being_painted_blocks_only_its_own_snapshot() {
         let folder = tempfile::tempdir().unwrap();
         let (events, _heard) = mpsc::channel(1);
         let keepers = Keepers::new(folder.path().to_owned(), "abide".into(), 0, events);

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_with_their_numbers_and_surroundings() {
+    fn matches_have_line_numbers_and_context() {
         let log = b"one\r\ntwo\r\n\x1b[31mthree\x1b[0m\r\nfour\r\nfive\r\nthree again\nlast";
         assert_eq!(summary(&find("^three$", 0, &[log])), ["3:three"]);
         let result = find("three", 1, &[log]);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_never_reaches_beyond_its_line() {
+    fn match_does_not_span_lines() {
         let log = b"a\nb\nab\n";
         assert_eq!(summary(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
         assert_eq!(summary(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn more_matches_than_wanted_are_counted() {
+    fn matches_beyond_max_lines_are_counted() {
         let search = Search {
             pattern: Pattern::new("x").unwrap(),
             context: 1,
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_up_to_a_number_are_passed_over() {
+    fn lines_up_to_after_are_skipped() {
         let search = Search {
             pattern: Pattern::new("x").unwrap(),
             context: 0,
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_any_block_is_brought_once_and_short() {
+    fn line_longer_than_a_block_is_returned_once_and_shortened() {
         let mut log = b"x".repeat(3 * BLOCK_SIZE);
         log.extend_from_slice(b"needle");
         log.extend(b"y".repeat(2 * BLOCK_SIZE));
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pattern_is_refused_with_its_place() {
+    fn invalid_pattern_is_refused_with_its_position() {
         let refused = |pattern: &str| Pattern::new(pattern).unwrap_err().to_string();
         assert_eq!(refused("ab(c"), "unclosed group, at character 3");
         assert_eq!(refused("é[z-a]").split(", at").nth(1), Some(" character 3"));
@@ -557,7 +557,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn it_finds_what_a_look_at_every_line_finds(
+        fn search_finds_what_matching_every_line_finds(
             lines in prop::collection::vec("[ab\u{1b}\\[m]{0,6}\r?", 0..40),
             pattern in prop::sample::select(vec!["a", "ab", "^b", "a$", "^$", r"a\s*b", "[^a]", "a|b", r"\bab"]),
             context in 0usize..3,

@@ -17,7 +17,7 @@ pub fn token(path: &Path) -> io::Result<String> {
     match read_token(path) {
         Ok(Some(token)) => return Ok(token),
         Ok(None) => tracing::warn!(
-            "{} could be read by others or held no token; it holds a new one now",
+            "{} could be read by other users or contained no valid token; it has a new token now",
             path.display()
         ),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
@@ -71,7 +71,9 @@ fn read_token(path: &Path) -> io::Result<Option<String>> {
 pub fn set_not_dumpable() {
     let wanted = rustix::process::DumpableBehavior::NotDumpable;
     if let Err(fault) = rustix::process::set_dumpable_behavior(wanted) {
-        tracing::warn!("the memory of this process can be looked into: {fault}");
+        tracing::warn!(
+            "cannot make this process undumpable, so its memory can be read by other processes of its user: {fault}"
+        );
     }
 }
 
@@ -81,7 +83,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_token_is_made_once() {
+    fn token_is_created_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let made = token(&path).unwrap();
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_others_could_have_read_is_replaced() {
+    fn token_readable_by_others_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let made = token(&path).unwrap();

@@ -114,7 +114,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_other_end_of_a_unix_socket_is_named_by_its_inode() {
+    fn unix_peer_returns_inode_of_the_other_end() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let Some(found) = unix_peer(&ours) else {
             eprintln!("skipped: this kernel has no unix_diag");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_made_in_the_group_of_its_maker() {
+    fn tcp_creator_group_returns_group_of_creating_process() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (from, to) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_passed_over_until_the_wanted_one_and_torn_ones_are_none() {
+    fn attribute_skips_others_and_rejects_truncated_ones() {
         let all = [5, 0, 1, 0, 9, 0, 0, 0, 8, 0, 2, 0, 1, 2, 3, 4];
         assert_eq!(attribute(&all, 2), Some(&[1, 2, 3, 4][..]));
         assert_eq!(attribute(&all, 3), None);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_the_other_end_is_found() {
+    fn process_that_holds_the_other_end_is_found() {
         let (client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let me = i32::try_from(std::process::id()).unwrap();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn another_users_socket_is_nobodys() {
+    fn socket_of_another_user_has_no_owner() {
         let (_client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let net = Path::new("/proc/self/net");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_cannot_be_looked_into_are_told_by_their_user() {
+    fn unreadable_processes_are_listed_by_user() {
         let proc = tempfile::tempdir().unwrap();
         let process = |pid: &str, user: u32| {
             let folder = proc.path().join(pid);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_are_looked_through() {
+    fn ipv4_and_ipv6_tables_are_searched() {
         let net = tempfile::tempdir().unwrap();
         let key4 = table_address("127.0.0.1:256".parse().unwrap());
         let key6 = table_address("[::ffff:127.0.0.1]:256".parse().unwrap());

@@ -53,6 +53,9 @@ pub enum StoreFault {
     /// The file cannot be opened, or not for writing.
     #[error("the database cannot be opened: {0}")]
     Unopenable(String),
+    /// The file is missing or empty, although there was a database.
+    #[error("the database is missing or empty, though there was one")]
+    Missing,
     /// The schema is of a later version.
     #[error("the database was written by a newer abide: {0}")]
     Newer(String),
@@ -263,7 +266,7 @@ mod tests {
     use abide_core::time::Wall;
 
     #[test]
-    fn however_many_notes_wait_a_commit_is_made() {
+    fn commit_succeeds_with_a_full_queue_of_waker_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         let store = Sqlite::open(&path, 1).expect("a database").store;

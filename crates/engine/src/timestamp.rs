@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_and_read() {
+    fn timestamps_are_formatted_and_parsed() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(rfc3339(951_827_696_007), "2000-02-29T12:34:56.007Z");
         assert_eq!(rfc3339(4_102_444_799_999), "2099-12-31T23:59:59.999Z");

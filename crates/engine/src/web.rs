@@ -96,11 +96,37 @@ impl fmt::Display for Address {
     }
 }
 
+/// Reason why a request got no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebFault {
+    /// The request is not valid, or the answer is not HTTP.
+    #[error("{0}")]
+    Request(String),
+    /// The server refused the connection.
+    #[error("connection refused")]
+    Refused,
+    /// The connection failed.
+    #[error("{0}")]
+    Connect(String),
+    /// The connection took too long.
+    #[error("no connection within {}s", CONNECT.as_secs())]
+    Timeout,
+    /// The host cannot be checked against a certificate.
+    #[error("{0:?} cannot be the name of a server")]
+    ServerName(String),
+    /// The TLS handshake failed.
+    #[error("its certificate or TLS was refused: {0}")]
+    Tls(String),
+    /// The trusted certificates cannot be loaded.
+    #[error("{0}")]
+    Certificates(String),
+}
+
 /// HTTP client. Trusted certificates are read once, when they are first needed.
 #[derive(Default)]
 pub struct Web {
     ca_file: Option<PathBuf>,
-    tls: OnceCell<Result<TlsConnector, String>>,
+    tls: OnceCell<Result<TlsConnector, WebFault>>,
 }
 
 /// Answer with its connection, which is closed when this is dropped.
@@ -128,17 +154,18 @@ impl Web {
         &self,
         address: &Address,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, WebFault> {
         if let Some(login) = &address.login {
             let basic = format!("Basic {}", BASE64_STANDARD.encode(login));
-            let mut basic = HeaderValue::from_str(&basic).map_err(|e| e.to_string())?;
+            let mut basic =
+                HeaderValue::from_str(&basic).map_err(|e| WebFault::Request(e.to_string()))?;
             basic.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, basic);
         }
         let stream = TokioIo::new(self.open(address).await?);
         let (mut sender, line) = hyper::client::conn::http1::handshake(stream)
             .await
-            .map_err(|e| e.to_string())?;
+            .map_err(|e| WebFault::Request(e.to_string()))?;
         let line = tokio::spawn(async move {
             let _ = line.await;
         });
@@ -146,22 +173,21 @@ impl Web {
         let response = sender
             .send_request(request)
             .await
-            .map_err(|e| error_chain(&e))?;
+            .map_err(|e| WebFault::Request(error_chain(&e)))?;
         Ok(Answer {
             response,
             _line: line,
         })
     }
 
-    async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, String> {
-        let late = || Err(format!("no connection within {}s", CONNECT.as_secs()));
+    async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, WebFault> {
         let connected = tokio::select! {
             stream = dns::connect(&address.host, address.port) => stream,
-            () = pause(CONNECT) => return late(),
+            () = pause(CONNECT) => return Err(WebFault::Timeout),
         };
         let stream = connected.map_err(|e| match e.kind() {
-            std::io::ErrorKind::ConnectionRefused => "connection refused".into(),
-            _ => e.to_string(),
+            std::io::ErrorKind::ConnectionRefused => WebFault::Refused,
+            _ => WebFault::Connect(e.to_string()),
         })?;
         let _ = stream.set_nodelay(true);
         if !address.tls {
@@ -169,21 +195,22 @@ impl Web {
         }
         let connector = self.connector().await?;
         let name = ServerName::try_from(address.host.clone())
-            .map_err(|_| format!("{:?} cannot be the name of a server", address.host))?;
+            .map_err(|_| WebFault::ServerName(address.host.clone()))?;
         tokio::select! {
             stream = connector.connect(name, stream) => match stream {
                 Ok(stream) => Ok(Box::new(stream)),
-                Err(e) => Err(format!("its certificate or TLS was refused: {e}")),
+                Err(e) => Err(WebFault::Tls(e.to_string())),
             },
-            () = pause(CONNECT) => late(),
+            () = pause(CONNECT) => Err(WebFault::Timeout),
         }
     }
 
-    async fn connector(&self) -> Result<TlsConnector, String> {
+    async fn connector(&self) -> Result<TlsConnector, WebFault> {
         let made = self.tls.get_or_init(async || {
             let ca_file = self.ca_file.clone();
             let made = tokio::task::spawn_blocking(move || connector(ca_file));
-            made.await.unwrap_or_else(|e| Err(e.to_string()))
+            made.await
+                .unwrap_or_else(|e| Err(WebFault::Certificates(e.to_string())))
         });
         made.await.clone()
     }
@@ -191,12 +218,14 @@ impl Web {
 
 /// TLS connector that trusts the machine's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others) and
 /// `ca_file`.
-fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
+fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, WebFault> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if let Some(path) = ca_file {
-        let bad = |why: String| format!("cannot read `ca_file` {}: {why}", path.display());
+        let bad = |why: String| {
+            WebFault::Certificates(format!("cannot read `ca_file` {}: {why}", path.display()))
+        };
         let more = CertificateDer::pem_file_iter(&path).map_err(|e| bad(e.to_string()))?;
         for certificate in more {
             let certificate = certificate.map_err(|e| bad(e.to_string()))?;
@@ -204,16 +233,16 @@ fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
         }
     }
     if roots.is_empty() {
-        return Err(
+        return Err(WebFault::Certificates(
             "this machine trusts no certificates; install the package ca-certificates, \
              or name a file of them in `ca_file`"
                 .into(),
-        );
+        ));
     }
     let ring = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(ring)
         .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
+        .map_err(|e| WebFault::Certificates(e.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
@@ -262,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_and_written() {
+    fn addresses_are_parsed_and_printed_and_invalid_ones_refused() {
         for (text, tls, host, port, path) in [
             (
                 "http://localhost:3000/health",

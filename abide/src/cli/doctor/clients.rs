@@ -108,7 +108,7 @@ pub fn wakers(config: &Config) -> Vec<Finding> {
             WakerKind::Webhook(hook) => hook.secret.bytes().err().map(|why| {
                 Finding::trouble(
                     "wakers",
-                    one_line(&why),
+                    one_line(&why.to_string()),
                     "fix it; webhooks are signed with it",
                 )
             }),

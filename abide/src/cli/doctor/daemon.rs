@@ -69,7 +69,7 @@ fn database(
     }
     let checked = match journal_is_damaged(&path) {
         true => Err("its journal (abide.db-wal) is damaged".into()),
-        false => store::check(&path),
+        false => store::check(&path).map_err(|fault| fault.to_string()),
     };
     if let Err(why) = checked {
         return Finding::trouble(

@@ -8,6 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::InvalidSetting;
 use crate::clients::ClientKind;
 use crate::web::Address;
 
@@ -86,30 +87,32 @@ impl std::fmt::Debug for Secret {
 
 impl Secret {
     /// Bytes of the key, or why they cannot be read.
-    pub fn bytes(&self) -> Result<Vec<u8>, String> {
+    pub fn bytes(&self) -> Result<Vec<u8>, InvalidSetting> {
         match self {
             Secret::Inline(bytes) => Ok(bytes.clone()),
             Secret::File(path) => {
-                let bad = |why: String| format!("`wakers.secret_file` {}: {why}", path.display());
+                let bad = |why: String| {
+                    InvalidSetting(format!("`wakers.secret_file` {}: {why}", path.display()))
+                };
                 let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-                parse_secret(text.trim()).map_err(bad)
+                parse_secret(text.trim()).map_err(|e| bad(e.to_string()))
             }
         }
     }
 }
 
 /// Parses `whsec_` and base64, the format of Standard Webhooks.
-fn parse_secret(text: &str) -> Result<Vec<u8>, String> {
+fn parse_secret(text: &str) -> Result<Vec<u8>, InvalidSetting> {
     let bytes = text
         .strip_prefix("whsec_")
         .and_then(|code| BASE64_STANDARD.decode(code).ok());
     let bytes = bytes.ok_or("a secret is `whsec_` and base64")?;
     match bytes.len() {
         24..=64 => Ok(bytes),
-        short => Err(format!(
+        short => Err(InvalidSetting(format!(
             "a secret has 24 to 64 bytes, this one {short}; make one with: \
              echo \"whsec_$(openssl rand -base64 32)\""
-        )),
+        ))),
     }
 }
 
@@ -135,15 +138,15 @@ struct RawWaker {
 }
 
 impl TryFrom<RawWaker> for WakerConfig {
-    type Error = String;
+    type Error = InvalidSetting;
 
-    fn try_from(mut raw: RawWaker) -> Result<Self, String> {
+    fn try_from(mut raw: RawWaker) -> Result<Self, InvalidSetting> {
         let kind = raw.parse_kind()?;
         let after = raw.after.unwrap_or(2.0);
         if !(0.0..=86_400.0).contains(&after) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`wakers.after` must be 0 to 86400 seconds; got {after}"
-            ));
+            )));
         }
         // Messages to a web server or a desktop cost nothing; the others start turns of a model that the user pays
         // for.
@@ -156,9 +159,9 @@ impl TryFrom<RawWaker> for WakerConfig {
         };
         let most_per_hour = raw.most_per_hour.unwrap_or(default_per_hour);
         if !(1..=3_600).contains(&most_per_hour) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`wakers.most_per_hour` must be 1 to 3600; got {most_per_hour}"
-            ));
+            )));
         }
         Ok(WakerConfig {
             agent: raw.agent.unwrap_or_else(|| "*".into()),
@@ -172,7 +175,7 @@ impl TryFrom<RawWaker> for WakerConfig {
 }
 
 impl RawWaker {
-    fn parse_kind(&mut self) -> Result<WakerKind, String> {
+    fn parse_kind(&mut self) -> Result<WakerKind, InvalidSetting> {
         let mut kinds = Vec::new();
         if let Some(command) = self.command.take() {
             if command.first().is_none_or(String::is_empty) {
@@ -199,10 +202,11 @@ impl RawWaker {
         }
     }
 
-    fn parse_webhook(&mut self, address: &str) -> Result<Webhook, String> {
+    fn parse_webhook(&mut self, address: &str) -> Result<Webhook, InvalidSetting> {
         let secret = match (self.secret.take(), self.secret_file.take()) {
             (Some(text), None) => {
-                let read = parse_secret(&text).map_err(|why| format!("`wakers.secret`: {why}"));
+                let read = parse_secret(&text)
+                    .map_err(|why| InvalidSetting(format!("`wakers.secret`: {why}")));
                 Secret::Inline(read?)
             }
             (None, Some(path)) => Secret::File(path),
@@ -213,10 +217,10 @@ impl RawWaker {
             }
         };
         let address = Address::parse(address).ok_or_else(|| {
-            format!(
+            InvalidSetting(format!(
                 "`wakers.webhook` must be an address such as https://example.com/hook; got \
                  {address:?}"
-            )
+            ))
         })?;
         Ok(Webhook { address, secret })
     }
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_a_turn_wakes_for_what_was_asked_for_unless_told_otherwise() {
+    fn wakers_that_start_a_turn_wake_for_asked_messages_by_default() {
         for (text, wakes_for) in [
             ("command = ['x']", WakesFor::Asked),
             ("claude_code = true", WakesFor::Asked),
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_woken_in_conversations_of_its_own_kind_only() {
+    fn client_waker_wakes_only_conversations_of_its_kind() {
         let claude = ClientKind::ClaudeCode.conversation("c0ffee");
         let front = Conversation("front:x".into());
         let waker = read("claude_code = true\nagent = 'a'").expect("a waker");
@@ -323,7 +327,7 @@ mod tests {
     const SECRET: &str = "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'";
 
     #[test]
-    fn each_waker_has_one_way() {
+    fn waker_with_no_kind_or_two_kinds_is_refused() {
         for (text, name, budget) in [
             ("command = ['claude', '-p']", "command claude", 12),
             ("desktop = true", "desktop", 60),
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn another_target_is_another_waker_and_no_secret_is_shown() {
+    fn changed_target_changes_id_and_debug_prints_no_secret() {
         let one = read(&format!("webhook = 'https://a.example/1'\n{SECRET}")).unwrap();
         let other = read(&format!("webhook = 'https://a.example/2'\n{SECRET}")).unwrap();
         let patient = read(&format!(

@@ -527,7 +527,7 @@ fn to_event(
             ..
         } => {
             if !life.ready {
-                tracing::warn!("a keeper could not be made: {sentence}");
+                tracing::warn!("cannot start a keeper: {sentence}");
             }
             connection.mark_start_reported();
             keepers.starting.remove(session);
@@ -597,7 +597,7 @@ fn to_event(
         }
         FromKeeper::KillPending { left } => {
             tracing::warn!(
-                "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"
+                "{left} processes of {session} survive SIGKILL; its keeper keeps trying"
             );
             Some(Event::Undying { session })
         }

@@ -286,7 +286,9 @@ impl Keepers {
     /// Writes changed limits to the session's directory, where the next daemon reads them.
     pub fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
         if let Err(fault) = changed_limits::write(&self.folder(id), limits) {
-            tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
+            tracing::warn!(
+                "cannot store the new limits of {id}, so the next daemon will not know them: {fault}"
+            );
         }
     }
 

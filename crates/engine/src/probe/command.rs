@@ -6,7 +6,7 @@ use std::time::Duration;
 use abide_core::{End, Exit};
 
 use super::condition::Command;
-use super::{Observations, ProbeContext, TryResult};
+use super::{Observation, Observations, ProbeContext, TryResult};
 use crate::clock::pause;
 
 /// Time limit of a try. A try that takes longer is ended and has failed.
@@ -21,12 +21,12 @@ pub(super) async fn until_succeeds(
     observations.set_if_empty(|| format!("`{shown}` has not ended yet"));
     loop {
         match try_once(condition, context, observations.first).await {
-            Ok(()) => {
-                let seen = format!("`{shown}` exited with code 0");
+            Observation::Holds(how) => {
+                let seen = format!("`{shown}` {how}");
                 observations.set(seen.as_str());
                 return seen;
             }
-            Err(why) => observations.set(format!("`{shown}` {why}")),
+            Observation::NotYet(why) => observations.set(format!("`{shown}` {why}")),
         }
         pause(Duration::from_millis(condition.every_ms)).await;
     }
@@ -37,24 +37,25 @@ pub(super) async fn try_once(
     condition: &Command,
     context: ProbeContext<'_>,
     leaf: usize,
-) -> Result<(), String> {
+) -> Observation {
+    use Observation::{Holds, NotYet};
     let Some(sessions) = context.services.sessions.get() else {
         return std::future::pending().await;
     };
     let (ending, last_line) = match sessions.try_once(condition, context.owner, leaf).await {
         TryResult::Ended { ending, last_line } => (ending, last_line),
-        TryResult::NotRun(why) => return Err(format!("cannot be run: {why}")),
+        TryResult::NotRun(why) => return NotYet(format!("cannot be run: {why}")),
     };
     let last = match last_line.trim() {
         "" => String::new(),
         line => format!(": {}", shown(line)),
     };
     match (ending.end, ending.exit) {
-        (End::Deadline, _) => Err(format!("had not ended after {}s{last}", LIMIT.as_secs())),
-        (_, Some(Exit::Code(0))) => Ok(()),
-        (_, Some(Exit::Code(code))) => Err(format!("exited with code {code}{last}")),
-        (_, Some(Exit::Signal(signal))) => Err(format!("was ended by signal {signal}{last}")),
-        (_, None) => Err(format!("was lost{last}")),
+        (End::Deadline, _) => NotYet(format!("had not ended after {}s{last}", LIMIT.as_secs())),
+        (_, Some(Exit::Code(0))) => Holds("exited with code 0".into()),
+        (_, Some(Exit::Code(code))) => NotYet(format!("exited with code {code}{last}")),
+        (_, Some(Exit::Signal(signal))) => NotYet(format!("was ended by signal {signal}{last}")),
+        (_, None) => NotYet(format!("was lost{last}")),
     }
 }
 

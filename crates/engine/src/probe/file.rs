@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::condition::{File, FileState, Fingerprint};
 use super::inotify::{ALL_CHANGES, NAME_CHANGES, Watch, Watcher};
 use super::pattern::{self, OVERLAP, Window};
-use super::{Observations, ProbeServices};
+use super::{Observation, Observations, ProbeServices};
 use crate::clock::pause;
 
 /// Interval of checks while the file is watched: some file systems report no changes.
@@ -42,23 +42,23 @@ pub(super) async fn until_holds(
     let mut probe = FileProbe::of(condition);
     let changed = Arc::new(Notify::new());
     loop {
-        let (watcher, told) = (services.watcher.clone(), changed.clone());
+        let (watcher, notify) = (services.watcher.clone(), changed.clone());
         let observed;
         (probe, observed) = run_blocking(services, probe, move |probe| {
             // Watch first, then check, so that no change is missed in between. Existing watches stay.
             let watches = std::mem::take(&mut probe.watches);
-            probe.watches = watches.renewed(&probe.condition.path, &watcher, &told);
+            probe.watches = watches.renewed(&probe.condition.path, &watcher, &notify);
             probe.now()
         })
         .await;
         match observed {
-            Ok(seen) => {
+            Observation::Holds(seen) => {
                 observations.set(seen.as_str());
                 return seen;
             }
-            Err(why) => observations.set(why),
+            Observation::NotYet(why) => observations.set(why),
         }
-        let interval = if probe.watches.local {
+        let interval = if probe.watches.nearest {
             WATCHED_INTERVAL
         } else {
             UNWATCHED_INTERVAL
@@ -73,11 +73,8 @@ pub(super) async fn until_holds(
 /// True if the condition holds now.
 pub(super) async fn holds_now(condition: &File, services: &ProbeServices) -> bool {
     let (_, observed) = run_blocking(services, FileProbe::of(condition), FileProbe::now).await;
-    observed.is_ok()
+    observed.holds()
 }
-
-/// Description of the file if the condition holds, else the reason why not.
-type Observation = Result<String, String>;
 
 /// Repeated checks of one file.
 struct FileProbe {
@@ -121,7 +118,7 @@ async fn run_blocking(
 struct Watches {
     all: Vec<Arc<Watch>>,
     /// True if the file, or the nearest existing directory on its path, is watched.
-    local: bool,
+    nearest: bool,
 }
 
 impl Watches {
@@ -147,7 +144,7 @@ impl Watches {
                     false => NAME_CHANGES,
                 };
                 let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
-                fresh.local |= watch.is_some() && is_nearest;
+                fresh.nearest |= watch.is_some() && is_nearest;
                 fresh.take(watch);
                 if let Some(target) = symlink_target(next).filter(|_| links < MAX_SYMLINKS) {
                     links += 1;
@@ -156,7 +153,7 @@ impl Watches {
             }
         }
         let itself = watcher.watch(path, None, ALL_CHANGES, changed);
-        fresh.local |= itself.is_some();
+        fresh.nearest |= itself.is_some();
         fresh.take(itself);
         fresh
     }
@@ -171,42 +168,38 @@ fn symlink_target(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
-/// One check: a description of the file, or why the condition does not hold.
-fn probe(
-    condition: &File,
-    pattern: Option<&Regex>,
-    position: &mut ReadPosition,
-) -> Result<String, String> {
+/// One check of the file.
+fn probe(condition: &File, pattern: Option<&Regex>, position: &mut ReadPosition) -> Observation {
+    use Observation::{Holds, NotYet};
     let path = condition.path.display();
-    let now = Fingerprint::of(&condition.path)
-        .map_err(|e| format!("file {path} cannot be looked at: {e}"))?;
-    match (&condition.is, now) {
-        (FileState::Gone, None) => return Ok(format!("file {path} is gone")),
-        (FileState::Gone, Some(_)) => return Err(format!("file {path} is still there")),
-        (FileState::Present, None) => return Err(format!("file {path} is not there")),
+    let now = match Fingerprint::of(&condition.path) {
+        Ok(now) => now,
+        Err(e) => return NotYet(format!("file {path} cannot be looked at: {e}")),
+    };
+    let how = match (&condition.is, now) {
+        (FileState::Gone, None) => return Holds(format!("file {path} is gone")),
+        (FileState::Gone, Some(_)) => return NotYet(format!("file {path} is still there")),
+        (FileState::Present, None) => return NotYet(format!("file {path} is not there")),
         (FileState::Changed { from }, now) if *from == now => {
-            return Err(format!("file {path} has not changed"));
+            return NotYet(format!("file {path} has not changed"));
         }
         (FileState::Changed { .. }, None) if pattern.is_some() => {
-            return Err(format!("file {path} is not there"));
+            return NotYet(format!("file {path} is not there"));
         }
-        (FileState::Present, Some(_)) | (FileState::Changed { .. }, _) => {}
-    }
+        (FileState::Changed { .. }, None) => "is gone",
+        (FileState::Changed { .. }, Some(_)) => "has changed",
+        (FileState::Present, Some(_)) => "is there",
+    };
     let Some(pattern) = pattern else {
-        let how = match (&condition.is, now) {
-            (FileState::Changed { .. }, None) => "is gone",
-            (FileState::Changed { .. }, Some(_)) => "has changed",
-            _ => "is there",
-        };
-        return Ok(format!("file {path} {how}"));
+        return Holds(format!("file {path} {how}"));
     };
     match position.find(&condition.path, pattern) {
-        Ok(Some(found)) => Ok(format!("file {path} has {found:?} in it")),
-        Ok(None) => Err(format!(
+        Ok(Some(found)) => Holds(format!("file {path} has {found:?} in it")),
+        Ok(None) => NotYet(format!(
             "file {path} is there, without a match in its {} bytes",
             position.at
         )),
-        Err(e) => Err(format!("file {path} cannot be read: {e}")),
+        Err(e) => NotYet(format!("file {path} cannot be read: {e}")),
     }
 }
 
@@ -256,7 +249,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_cannot_be_seen_is_not_gone() {
+    fn unreadable_path_is_not_reported_as_gone() {
         let root = tempfile::tempdir().expect("a folder");
         let turning = root.path().join("turning");
         std::os::unix::fs::symlink("turning", &turning).expect("a link to itself");
@@ -267,7 +260,7 @@ mod tests {
             let (is, matches) = (FileState::Gone, None);
             let condition = File { path, is, matches };
             let observed = probe(&condition, None, &mut ReadPosition::default());
-            let said = observed.unwrap_or_else(|why| why);
+            let (Observation::Holds(said) | Observation::NotYet(said)) = observed;
             assert!(said.contains(seen), "{said}");
         }
     }
@@ -280,14 +273,14 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
             let watches = Watches::default().renewed(path, &watcher, &changed);
-            assert!(watches.local, "{}", path.display());
+            assert!(watches.nearest, "{}", path.display());
             change();
             changed.notified().await;
         });
     }
 
     #[test]
-    fn whatever_moves_on_the_way_is_told() {
+    fn moved_directory_on_the_path_is_reported() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("a/b")).expect("folders");
@@ -304,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_points_to_is_watched_even_before_it_is_there() {
+    fn missing_target_of_symbolic_link_is_watched() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("real/old")).expect("folders");

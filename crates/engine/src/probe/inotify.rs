@@ -220,7 +220,7 @@ mod tests {
     const FILES: usize = 5_000;
 
     #[test]
-    fn much_that_happens_at_once_lets_others_have_their_turn() {
+    fn many_events_at_once_let_other_tasks_run() {
         let folder = tempfile::tempdir().expect("a folder");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -45,6 +45,23 @@ const RECHECK_DELAY: Duration = Duration::from_millis(100);
 /// Boxed future.
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Reason why a condition can no longer hold.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{0}")]
+pub struct Impossible(pub String);
+
+/// Result of one check of a condition, with a description of what was observed.
+enum Observation {
+    Holds(String),
+    NotYet(String),
+}
+
+impl Observation {
+    fn holds(&self) -> bool {
+        matches!(self, Observation::Holds(_))
+    }
+}
+
 /// Prober of all conditions.
 pub struct Prober {
     probes: Mutex<HashMap<TimerId, TimerProbe>>,
@@ -165,14 +182,14 @@ impl Prober {
         match serde_json::from_str::<Condition>(&until.condition) {
             Ok(condition) => {
                 let seen = vec![String::new(); condition.leaves()];
-                let probes = TimerProbe {
+                let probe = TimerProbe {
                     condition: Arc::new(condition),
                     owner: Arc::new(Owner::timer(timer, until.agent, until.since)),
                     task: None,
                     seen: Arc::new(Mutex::new(seen)),
                 };
                 let mut all = self.probes.lock().expect("no holder panics");
-                all.insert(timer, probes);
+                all.insert(timer, probe);
             }
             Err(e) => tracing::error!("the condition of {timer} cannot be read: {e}"),
         }
@@ -184,14 +201,14 @@ impl Prober {
             self.register(timer, until);
         }
         let mut all = self.probes.lock().expect("no holder panics");
-        let Some(probes) = all.get_mut(&timer) else {
+        let Some(probe) = all.get_mut(&timer) else {
             return;
         };
-        probes.stop();
-        let (condition, owner) = (probes.condition.clone(), probes.owner.clone());
+        probe.stop();
+        let (condition, owner) = (probe.condition.clone(), probe.owner.clone());
         let (services, events) = (self.services.clone(), self.events.clone());
         let observations = Observations {
-            seen: probes.seen.clone(),
+            seen: probe.seen.clone(),
             first: 0,
         };
         let task = tokio::spawn(async move {
@@ -206,12 +223,12 @@ impl Prober {
                 },
                 Err(why) => Event::ConditionImpossible {
                     timer,
-                    why: why.into(),
+                    why: why.0.into(),
                 },
             };
             let _ = events.send(decided).await;
         });
-        probes.task = Some(task.abort_handle());
+        probe.task = Some(task.abort_handle());
     }
 
     /// Waits for a condition for as long as the returned future exists.
@@ -224,7 +241,7 @@ impl Prober {
                 first: 0,
             },
         );
-        let probes = Box::pin(async move {
+        let decision = Box::pin(async move {
             let context = ProbeContext {
                 services: &services,
                 owner: &owner,
@@ -233,7 +250,7 @@ impl Prober {
             decided.map(|held| held.seen)
         });
         ConditionWait {
-            probes,
+            decision,
             last_seen: LastSeen(seen),
         }
     }
@@ -241,17 +258,17 @@ impl Prober {
     /// Stops a probe until it is started again.
     pub fn pause(&self, timer: TimerId) {
         let mut all = self.probes.lock().expect("no holder panics");
-        if let Some(probes) = all.get_mut(&timer) {
-            probes.stop();
+        if let Some(probe) = all.get_mut(&timer) {
+            probe.stop();
         }
     }
 
-    /// Removes a probe. Returns its last observation.
-    pub fn remove(&self, timer: TimerId) -> Option<String> {
+    /// Removes a probe.
+    pub fn remove(&self, timer: TimerId) {
         let mut all = self.probes.lock().expect("no holder panics");
-        let mut probes = all.remove(&timer)?;
-        probes.stop();
-        Some(probes.last_seen())
+        if let Some(mut probe) = all.remove(&timer) {
+            probe.stop();
+        }
     }
 
     /// Last observation of a probe.
@@ -263,7 +280,7 @@ impl Prober {
 
 /// Future that resolves to a description when a condition holds, or to the reason why it no longer can.
 pub struct ConditionWait {
-    probes: BoxFuture<'static, Result<String, String>>,
+    decision: BoxFuture<'static, Result<String, Impossible>>,
     last_seen: LastSeen,
 }
 
@@ -279,13 +296,13 @@ impl ConditionWait {
 }
 
 impl Future for ConditionWait {
-    type Output = Result<String, String>;
+    type Output = Result<String, Impossible>;
 
     fn poll(
         mut self: Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Self::Output> {
-        self.probes.as_mut().poll(context)
+        self.decision.as_mut().poll(context)
     }
 }
 
@@ -293,12 +310,12 @@ impl LastSeen {
     /// Observations as one sentence.
     pub fn last(&self) -> String {
         let seen = self.0.lock().expect("no holder panics");
-        let said: Vec<&str> = seen
+        let observed: Vec<&str> = seen
             .iter()
             .map(String::as_str)
             .filter(|s| !s.is_empty())
             .collect();
-        said.join("; ")
+        observed.join("; ")
     }
 }
 
@@ -358,8 +375,8 @@ struct Leaf<'a> {
     place: usize,
 }
 
-/// A condition holds, or can no longer hold for this reason.
-type Decided<'a> = Result<Satisfied<'a>, String>;
+/// Final result of a probe.
+type Decided<'a> = Result<Satisfied<'a>, Impossible>;
 
 /// Waits until a condition holds, or no longer can.
 fn until_decided<'a>(
@@ -409,8 +426,8 @@ async fn until_any_holds<'a>(
         }
     }
     whys.sort();
-    let whys: Vec<String> = whys.into_iter().map(|(_, why)| why).collect();
-    Err(whys.join("\n"))
+    let whys: Vec<String> = whys.into_iter().map(|(_, why)| why.0).collect();
+    Err(Impossible(whys.join("\n")))
 }
 
 /// Waits until all of them hold at the same time, or one of them no longer can: the first may no longer hold when the
@@ -478,7 +495,7 @@ async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
             Condition::Url(condition) => url::check(condition, &services.web).await.is_ok(),
             Condition::Command(condition) => command::try_once(condition, context, leaf.place)
                 .await
-                .is_ok(),
+                .holds(),
             // The state of a session does not go back, and the others have parts instead.
             Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
         };

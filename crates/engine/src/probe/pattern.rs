@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_begin_and_end_where_people_see_it() {
+    fn anchors_match_at_line_ends_with_and_without_carriage_return() {
         for (text, words, found) in [
             ("a\nready\nb\n", "^ready$", Some("ready")),
             ("a\r\nready\r\nb\r\n", "^ready$", Some("ready")),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_makes_no_new_begin() {
+    fn sliding_window_adds_no_begin_of_line() {
         let pattern = pattern("^b").expect("a pattern");
         let mut window = Window::default();
         for _ in 0..4 {

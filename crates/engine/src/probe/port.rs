@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Observations, ProbeContext, port_candidates};
+use super::{Impossible, Observations, ProbeContext, port_candidates};
 use crate::clock::pause;
 use crate::dns;
 
@@ -19,7 +19,7 @@ pub(super) async fn until_open(
     port: u16,
     context: ProbeContext<'_>,
     observations: &Observations,
-) -> Result<String, String> {
+) -> Result<String, Impossible> {
     let name = display_name(host, port);
     let local = is_local(host);
     let mut backoff = context.services.active.begin(local);
@@ -40,7 +40,7 @@ pub(super) async fn until_open(
                 observations.set(why.as_str());
                 // This attempt was the last one.
                 if let Some(gone) = impossible {
-                    return Err(format!("{why}. {gone}"));
+                    return Err(Impossible(format!("{why}. {gone}")));
                 }
             }
         }
@@ -119,7 +119,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
 
     #[test]
-    fn whoever_meets_itself_has_met_nobody() {
+    fn self_connected_socket_is_detected() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();

@@ -10,7 +10,7 @@ use regex::bytes::Regex;
 use super::Owner;
 use super::condition::{Command, SessionCondition};
 use super::pattern::{Window, pattern};
-use super::{BoxFuture, Observations, ProbeServices};
+use super::{BoxFuture, Impossible, Observations, ProbeServices};
 use crate::clock::pause;
 use crate::keepers::Follower;
 use abide_session::log::{Log, Piece, Pieces};
@@ -84,7 +84,7 @@ pub(super) async fn until_holds(
     want: &SessionCondition,
     services: &ProbeServices,
     observations: &Observations,
-) -> Result<String, String> {
+) -> Result<String, Impossible> {
     let Some(sessions) = services.sessions.get() else {
         return std::future::pending().await;
     };
@@ -112,7 +112,7 @@ async fn until_written(
     services: &ProbeServices,
     sessions: &dyn Sessions,
     observations: &Observations,
-) -> Result<String, String> {
+) -> Result<String, Impossible> {
     let mut reader = OutputReader::of(&sessions.folder(session));
     let mut follower = sessions.follow(session);
     // The length is not known yet.
@@ -157,7 +157,7 @@ async fn until_written(
                 ));
                 // The end of the log may be known before the ending.
                 sessions.ended(session).await;
-                return Err(impossible_reason(session, pattern, sessions));
+                return Err(Impossible(impossible_reason(session, pattern, sessions)));
             }
         }
     }

@@ -11,9 +11,9 @@ use regex::bytes::{Match, Regex};
 
 use super::condition::Url;
 use super::pattern::{OVERLAP, pattern};
-use super::{Observations, ProbeContext, port, port_candidates};
+use super::{Impossible, Observations, ProbeContext, port, port_candidates};
 use crate::clock::pause;
-use crate::web::{Address, Answer, USER_AGENT, Web};
+use crate::web::{Address, Answer, USER_AGENT, Web, WebFault};
 
 /// Bytes of a body that are searched.
 const MAX_BODY: usize = 1 << 20;
@@ -24,7 +24,7 @@ pub(super) async fn until_answers(
     condition: &Url,
     context: ProbeContext<'_>,
     observations: &Observations,
-) -> Result<String, String> {
+) -> Result<String, Impossible> {
     observations.set_if_empty(|| format!("{}: no answer yet", condition.url));
     let local = port::is_local(Some(&condition.host));
     let mut backoff = context.services.active.begin(local);
@@ -44,7 +44,7 @@ pub(super) async fn until_answers(
                 observations.set(why.as_str());
                 // This attempt was the last one, unless something other than the agent's sessions answers.
                 if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
-                    return Err(format!("{why}. {gone}"));
+                    return Err(Impossible(format!("{why}. {gone}")));
                 }
             }
         }
@@ -75,7 +75,7 @@ impl Mismatch {
 pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch> {
     let mut late = pin!(pause(ANSWER_LIMIT));
     let mut answer = tokio::select! {
-        answer = request(condition, web) => answer.map_err(Mismatch::NoAnswer)?,
+        answer = request(condition, web) => answer.map_err(|fault| Mismatch::NoAnswer(fault.to_string()))?,
         () = &mut late => return Err(Mismatch::NoAnswer("no answer within 10s".into())),
     };
     let status = answer.response.status();
@@ -107,7 +107,7 @@ pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch
     }
 }
 
-async fn request(condition: &Url, web: &Web) -> Result<Answer, String> {
+async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
     let address = Address {
         tls: condition.tls,
         login: condition.login.clone(),
@@ -120,7 +120,7 @@ async fn request(condition: &Url, web: &Web) -> Result<Answer, String> {
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::CONNECTION, "close")
         .body(Full::<Bytes>::default())
-        .map_err(|e| e.to_string())?;
+        .map_err(|e| WebFault::Request(e.to_string()))?;
     web.send(&address, request).await
 }
 

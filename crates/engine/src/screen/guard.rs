@@ -1,10 +1,9 @@
-//! Keeps what a program writes to its terminal within bounds before the emulation sees it:
+//! Filter that bounds what output can do to the emulator:
 //!
-//! - The parser keeps the whole of a title or a colour until its end comes; one that never ends must
-//!   not fill the memory.
-//! - A few bytes must not make the emulation work for long. Most sequences touch each cell once at
-//!   most; repeating a character (REP) and going back by tabs (CBT) would do so 65,535 times.
-//! - A sequence ends where [`Tokenizer`] says so. The parser would go on with some that are broken.
+//! - The parser buffers a title or a colour until its end arrives; an endless one must not fill the memory.
+//! - A few bytes must not keep the emulator busy for long. Most sequences touch each cell at most once; repeating a
+//!   character (REP) and moving back by tabs (CBT) would do so 65,535 times.
+//! - A sequence ends where [`Tokenizer`] says so. The parser would continue some broken ones.
 
 use abide_output::tokenizer::{Token, Tokenizer};
 use memchr::memchr;
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_output_passes_unchanged_however_it_is_cut() {
+    fn ordinary_output_passes_unchanged_wherever_it_is_cut() {
         let text =
             b"a\x1b[1mb\x1b]0;title\x07c\x1b]2;t\x1b\\d\x1b\x1b]8;;\x1b\\-\x1b[19b\x1b[2Z\x1b[?9b";
         for cut in 0..text.len() {
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_without_end_is_cut_and_what_follows_it_is_not() {
+    fn endless_string_is_cut_and_later_text_is_not() {
         let mut endless = b"\x1b]0;".to_vec();
         endless.extend(std::iter::repeat_n(b'x', 1 << 20));
         let out = passed(&[&endless[..7], &endless[7..], b"\x07after"]);
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_repetitions_beyond_the_screen_are_lowered_however_they_are_cut() {
+    fn repeat_counts_are_limited_to_the_screen() {
         let text = b"a\x1b[65535b\x1b[\t70000;3b\x1b[999Z";
         for cut in 0..text.len() {
             let mut guard = Guard::default();
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_characters_stay_in_proportion_to_the_bytes() {
+    fn repeated_characters_are_limited_per_byte_of_output() {
         let size = Size {
             cols: 120,
             rows: 40,
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parser_leaves_a_sequence_where_the_grammar_does() {
+    fn parser_leaves_broken_sequence_where_tokenizer_does() {
         for (broken, passed_on) in [
             (&b"\x1b[\xc3\xa9"[..], &b"\x1b[\x18\xc3\xa9"[..]),
             (b"\x1b[1\n2b", b"\x1b[1\x18\n2b"),

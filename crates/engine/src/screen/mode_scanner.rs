@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lasts_is_picked_out_wherever_the_stream_is_cut() {
+    fn lasting_sequences_are_found_wherever_the_stream_is_cut() {
         let stream = b"x\x1b[31my\x1b[?1049h\x1b[2Jzz\x1b\x1b[?2004;1h\x1b=\x1b]0;t\x07\x1b[?6nq\x1b[?2\r5l\x1bP\x0cc";
         let wanted = b"\x1b[?1049h\x1b[?2004;1h\x1b=\x1b[?25l";
         for cut in 0..=stream.len() {

@@ -52,7 +52,7 @@ impl WalSize {
         let pragma = "PRAGMA wal_checkpoint(PASSIVE)";
         match db.query_row(pragma, [], |row| row.get(2)) {
             Ok(checkpointed) => self.checkpointed.store(checkpointed, Ordering::Relaxed),
-            Err(fault) => tracing::warn!("the journal stays long: {fault}"),
+            Err(fault) => tracing::warn!("checkpoint of the database failed: {fault}"),
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_one_is_copied_and_begins_anew() {
+    fn checkpoint_of_a_long_wal_restarts_it() {
         let folder = tempfile::tempdir().unwrap();
         let wal_size = Arc::new(WalSize::default());
         let db = filled(&folder.path().join("abide.db"), &wal_size, CHECKPOINT_PAGES);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_copied_beside_a_commit() {
+    fn checkpoint_succeeds_during_a_transaction() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         let wal_size = Arc::new(WalSize::default());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_long_by_what_is_new() {
+    fn needs_checkpoint_counts_only_new_pages() {
         let wal_size = WalSize::default();
         for (pages, checkpointed, long) in [
             (CHECKPOINT_PAGES - 1, 0, false),

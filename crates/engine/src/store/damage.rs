@@ -66,21 +66,22 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
     if known != Some(key)
         && let Err(fault) = secret::write(&key_file(path), &format!("{key:016x}"))
     {
-        tracing::warn!("a database that gets lost will not be noticed: {fault}");
+        tracing::warn!(
+            "cannot store the id of the database, so its loss will not be noticed: {fault}"
+        );
     }
     Ok((opened, fault_text))
 }
 
 /// Checks the database without changing it.
-pub fn check(path: &Path) -> Result<(), String> {
+pub fn check(path: &Path) -> Result<(), StoreFault> {
     if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
         return match known_key(path) {
-            Some(_) => Err("the database is missing or empty, though there was one".into()),
+            Some(_) => Err(StoreFault::Missing),
             None => Ok(()),
         };
     }
-    let whole = read_only(path).and_then(|db| quick_check(&db));
-    whole.map_err(|fault| fault.to_string())
+    read_only(path).and_then(|db| quick_check(&db))
 }
 
 /// True if commits are missing in the WAL of a database that no daemon has open.
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_page_costs_the_rows_on_it_and_no_others() {
+    fn damaged_page_loses_only_its_own_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         filled(&path, 1_000);
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_without_a_header_is_set_aside_and_a_new_one_begun() {
+    fn database_without_header_is_renamed_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         filled(&path, 10);
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_is_gone_or_empty_is_told_from_a_first_one() {
+    fn missing_or_emptied_database_is_reported_as_lost() {
         for empty in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("abide.db");
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_cannot_be_opened_is_done_without() {
+    fn unopenable_database_gives_a_store_that_refuses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         std::fs::create_dir(&path).unwrap();
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_a_newer_version_is_neither_used_nor_set_aside() {
+    fn newer_database_is_refused_and_left_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         filled(&path, 1);

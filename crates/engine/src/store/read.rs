@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_through_all_timers_holds_up_nobody_who_reads_one() {
+    fn query_over_all_timers_does_not_block_reading_one() {
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);
         let _reads_one = reader.db();
@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_of_one_is_found_among_all_that_has() {
+    fn ended_timers_of_one_agent_are_found_by_index() {
         const ENDED: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_seen_is_found_among_all_that_was() {
+    fn unseen_messages_are_found_by_index() {
         const SEEN: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);

@@ -196,7 +196,9 @@ impl StoreReader {
         }
         let order = match query.order {
             TimerOrder::Created => "number DESC".to_owned(),
-            _ => format!("{first}, {second}, number DESC"),
+            TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => {
+                format!("{first}, {second}, number DESC")
+            }
         };
         let select = format!("{TIMER}{} ORDER BY {order} LIMIT ?", filter.sql);
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX - 1) + 1;

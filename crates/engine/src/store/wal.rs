@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_journal_is_not_damaged_and_neither_is_none() {
+    fn valid_truncated_or_missing_wal_is_not_damaged() {
         let bytes = journal();
         assert!(!has_lost_frames(&bytes));
         assert!(!has_lost_frames(&[]));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_with_a_changed_byte_is_damaged() {
+    fn wal_with_a_changed_byte_is_damaged() {
         let bytes = journal();
         let last = bytes.len() - 100;
         for at in [0, 20, HEADER + 100, HEADER + FRAME + 4_096 + 200, last] {

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_nobody_reads_do_not_make_tidying_slow() {
+    fn unread_messages_do_not_make_prune_slow() {
         const MANY: usize = 3_000;
         let folder = tempfile::tempdir().unwrap();
         let mut db = database(&folder);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_the_past_go_and_open_ones_stay() {
+    fn prune_removes_old_closed_questions_and_keeps_open_ones() {
         let folder = tempfile::tempdir().unwrap();
         let mut db = database(&folder);
         db.execute_batch(

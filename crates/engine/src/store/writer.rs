@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_has_to_show_that_it_is_quick() {
+    fn inline_commit_needs_quick_commits_before() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
         assert!(writer.try_commit_inline(&[made(1, "m")]).is_none());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_or_would_have_to_wait_is_not_done_in_passing() {
+    fn large_or_locked_commit_is_not_made_inline() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
         writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_that_writes_is_not_waited_for_in_passing() {
+    fn inline_commit_does_not_wait_for_another_program() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
         writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);

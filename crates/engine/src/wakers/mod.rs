@@ -449,7 +449,7 @@ impl WakerTask {
                 self.disable(&config, &why).await;
                 self.given_up(&config, &numbers, &why)
             }
-            Err(fault) => {
+            Err(fault @ (WakeFault::Retry(_) | WakeFault::RetryAfter(..))) => {
                 let (why, retry_after) = fault.into_parts();
                 let jitter = (entropy::bits() % 1_000) as u16;
                 let verdicts = state.waker.failed(now, &numbers, retry_after, jitter);
@@ -627,7 +627,9 @@ impl WakerTask {
     async fn record(&self, record: WakerRecord) {
         let numbers: Vec<u64> = match &record {
             WakerRecord::Deliveries(all) => all.iter().map(|(number, _)| *number).collect(),
-            _ => Vec::new(),
+            WakerRecord::Disabled { .. } | WakerRecord::Enabled(_) | WakerRecord::Client(..) => {
+                Vec::new()
+            }
         };
         let fault = match self.handle.store().write_waker_record(record).await {
             Ok(Ok(())) => {
@@ -637,9 +639,9 @@ impl WakerTask {
                 return;
             }
             Ok(Err(fault)) => fault.to_string(),
-            Err(_) => "the database's writer is gone".into(),
+            Err(_) => "the writer thread of the database has ended".into(),
         };
-        tracing::warn!("a delivery could not be noted: {fault}");
+        tracing::warn!("cannot store a delivery: {fault}");
     }
 }
 
@@ -649,7 +651,10 @@ fn rules(config: &WakerConfig) -> Rules {
         budget: config.most_per_hour,
         at_once: match config.kind {
             WakerKind::Webhook(_) => 1,
-            _ => usize::MAX,
+            WakerKind::Command(_)
+            | WakerKind::Desktop
+            | WakerKind::ClaudeCode
+            | WakerKind::Codex => usize::MAX,
         },
     }
 }

@@ -38,7 +38,10 @@ pub(super) async fn send(
 ) -> Result<(), WakeFault> {
     let row = handle.store_reader().message(number).ok().flatten();
     let row = row.ok_or_else(|| WakeFault::Retry("the message no longer exists".into()))?;
-    let secret = hook.secret.bytes().map_err(WakeFault::Retry)?;
+    let secret = hook
+        .secret
+        .bytes()
+        .map_err(|fault| WakeFault::Retry(fault.to_string()))?;
     let body = payload(handle, &row).to_string();
     let (id, time) = (row.id.to_string(), (at_ms / 1_000).to_string());
     let signature = signature(&secret, &id, &time, &body);
@@ -54,7 +57,7 @@ pub(super) async fn send(
         .body(Full::new(Bytes::from(body)))
         .map_err(|e| WakeFault::Retry(e.to_string()))?;
     let answer = tokio::select! {
-        answer = web.send(address, request) => answer.map_err(WakeFault::Retry)?,
+        answer = web.send(address, request) => answer.map_err(|fault| WakeFault::Retry(fault.to_string()))?,
         () = pause(ANSWER_LIMIT) => {
             return Err(WakeFault::Retry(format!("no answer within {}s", ANSWER_LIMIT.as_secs())));
         }
@@ -133,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_as_others_check() {
+    fn signature_equals_reference_signature() {
         let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
         let signed = signature(
             &secret.unwrap(),
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_understood() {
+    fn status_gives_success_retry_retry_after_or_disabled() {
         let mut headers = HeaderMap::new();
         let of = |status: u16, headers: &HeaderMap| {
             check_status(
