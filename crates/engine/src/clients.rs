@@ -73,6 +73,7 @@ pub struct Clients {
     connection_added: Notify,
 }
 
+/// Conversation with the connections that named it, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ClientRecord {
     #[serde(flatten)]
@@ -114,11 +115,7 @@ impl Clients {
     /// Loads the stored clients. A row that cannot be read is ignored.
     pub fn new(rows: Vec<ClientRow>) -> Arc<Self> {
         let read = |row: ClientRow| {
-            let known: Vec<ClientRecord> = match serde_json::from_str(&row.facts) {
-                Ok(known) => known,
-                // Earlier versions stored one client instead of a list.
-                Err(_) => vec![serde_json::from_str(&row.facts).ok()?],
-            };
+            let known: Vec<ClientRecord> = serde_json::from_str(&row.facts).ok()?;
             let kind = known.first()?.client.kind;
             Some(((row.agent, kind), known))
         };
@@ -283,14 +280,10 @@ mod tests {
     }
 
     #[test]
-    fn single_client_row_is_read_and_oldest_conversations_are_dropped() {
+    fn conversation_beyond_the_maximum_drops_the_oldest() {
         let kind = ClientKind::ClaudeCode;
-        let row = ClientRow {
-            agent: "a".into(),
-            kind: kind.as_str().into(),
-            facts: serde_json::to_string(&client("old")).expect("JSON"),
-        };
-        let clients = Clients::new(vec![row]);
+        let clients = Clients::new(Vec::new());
+        clients.record("a", client("old"), Some("f"));
         assert_eq!(clients.find("a", kind, None), Some((client("old"), false)));
         for n in 0..MAX_CONVERSATIONS {
             clients.record("a", client(&n.to_string()), Some(&format!("f{n}")));

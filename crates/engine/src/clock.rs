@@ -98,6 +98,7 @@ pub async fn pause(span: Duration) {
     sleep_for(span).await;
 }
 
+/// Sleep of the runtime; no other function calls it.
 fn sleep_for(span: Duration) -> tokio::time::Sleep {
     #[expect(
         clippy::disallowed_methods,

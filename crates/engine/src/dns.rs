@@ -18,7 +18,9 @@ type Resolved = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 /// Receiver of the result; `None` until the lookup is done.
 type PendingLookup = watch::Receiver<Option<Resolved>>;
 
+/// Lookups that are running, by name.
 static LOOKUPS: LazyLock<Mutex<HashMap<String, PendingLookup>>> = LazyLock::new(Mutex::default);
+/// Permits for concurrent lookups.
 static PERMITS: Semaphore = Semaphore::const_new(MAX_CONCURRENT);
 
 /// Connects to a host by its name or its address.

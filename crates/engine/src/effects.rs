@@ -37,6 +37,7 @@ const LAST_LINES: usize = 20;
 /// Calls that get a question once its facts have been collected.
 type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUpdate>>>>>;
 
+/// Performer of effects: knows the store, the keepers and the published state.
 pub(super) struct Performer {
     handle: Handle,
     store: Arc<dyn Store>,
@@ -169,7 +170,7 @@ impl Performer {
         }
         for id in self.delivered_endings.drain(..) {
             // A directory that is gone needs no mark.
-            let _ = folder::mark_heard(&self.keepers.folder(id));
+            let _ = folder::mark_ending_delivered(&self.keepers.folder(id));
         }
         Ok(())
     }
@@ -412,7 +413,7 @@ impl Performer {
                 deadline,
                 damage,
                 started_here: false,
-                ending_delivered: is_over(state) && !engine.is_unheard(id),
+                ending_delivered: is_over(state) && !engine.is_ending_undelivered(id),
             }
         });
         self.handle.published().publish(SessionView {
@@ -425,7 +426,7 @@ impl Performer {
             deadline: detail.deadline,
             damage: detail.damage.clone(),
         });
-        if is_over(state) && !detail.ending_delivered && !engine.is_unheard(id) {
+        if is_over(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id) {
             detail.ending_delivered = true;
             self.delivered_endings.push(id);
         }

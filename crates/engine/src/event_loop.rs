@@ -50,10 +50,10 @@ pub(super) async fn run(
     } = parts;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
-    let mut timers_due =
+    let mut boot_timer =
         TimerFd::at_boot_time().map_err(|e| StoreFault::Refused(format!("a timer: {e}")))?;
-    let mut clock_was_set = TimerFd::on_clock_set().ok();
-    let mut deadline = MonotonicTimer::new();
+    let mut clock_watch = TimerFd::on_clock_set().ok();
+    let mut mono_timer = MonotonicTimer::new();
     let mut input_batch = Vec::with_capacity(BATCH);
     let mut event_batch = Vec::with_capacity(BATCH);
     let mut effects = Vec::new();
@@ -78,9 +78,9 @@ pub(super) async fn run(
             biased;
             got = events.recv_many(&mut event_batch, BATCH) => if got == 0 { return Ok(()) },
             got = inbox.recv_many(&mut input_batch, BATCH) => if got == 0 { return Ok(()) },
-            () = deadline.until(&*clock, alarm) => {}
-            () = timers_due.until(due) => {}
-            Some(()) = OptionFuture::from(clock_was_set.as_mut().map(TimerFd::clock_set)) => clock_set = true,
+            () = mono_timer.until(&*clock, alarm) => {}
+            () = boot_timer.until(due) => {}
+            Some(()) = OptionFuture::from(clock_watch.as_mut().map(TimerFd::clock_set)) => clock_set = true,
         }
         // Busy keepers must not keep calls waiting, nor calls the events of keepers: a turn takes from both queues.
         take_ready(&mut events, &mut event_batch);

@@ -131,6 +131,7 @@ pub struct Handle {
     shared: Arc<Shared>,
 }
 
+/// State that all clones of a handle share.
 struct Shared {
     published: PublishedState,
     keepers: Arc<Keepers>,

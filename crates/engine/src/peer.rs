@@ -161,6 +161,7 @@ fn membership_of_pid(pid: i32) -> Option<SessionMembership> {
     membership(Path::new("/proc"), pid, daemon)
 }
 
+/// Membership of a process by its mark, control group or ancestors.
 fn membership(proc: &Path, pid: i32, daemon: i32) -> Option<SessionMembership> {
     let limits = std::fs::read_to_string(proc.join(pid.to_string()).join("limits"));
     match limits.ok().and_then(|limits| mark::in_text(&limits)) {
@@ -175,6 +176,7 @@ fn membership(proc: &Path, pid: i32, daemon: i32) -> Option<SessionMembership> {
 /// A chain of ancestors that changed while it was read.
 struct Changed;
 
+/// Searches the ancestors of a process for a session, a keeper or the daemon.
 fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<SessionMembership>, Changed> {
     let mut pid = pid;
     let mut child: Option<(i32, ProcessStat)> = None;
@@ -224,6 +226,7 @@ struct ProcessStat {
     start: u64,
 }
 
+/// Reads `/proc/PID/stat`.
 fn read_stat(proc: &Path, pid: i32) -> Option<ProcessStat> {
     let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
     // The name is in parentheses and may contain any byte.

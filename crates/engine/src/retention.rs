@@ -217,6 +217,7 @@ fn is_over(view: &SessionView) -> bool {
     matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
 
+/// Removes the directory of a session. Returns true on success.
 fn remove(handle: &Handle, id: SessionId) -> bool {
     crash_point("gc.mid");
     match handle.keepers().remove(id) {

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, boot_id};
 use crate::config::{Config, Paths};
-use crate::event_loop::{LoopParts, run};
+use crate::event_loop::{self, LoopParts};
 use crate::handle::{Handle, HandleParts};
 use crate::keepers::Keepers;
 use crate::probe::Prober;
@@ -87,7 +87,7 @@ impl Runtime {
                 matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
             })
             .filter(|found| !found.ending_delivered)
-            .map(|found| Event::Unheard { session: found.id })
+            .map(|found| Event::EndingUndelivered { session: found.id })
             .collect();
         let mut recovered: Vec<Event> = found
             .into_iter()
@@ -116,12 +116,12 @@ impl Runtime {
         ));
         let engine = Engine::new(entropy::bits());
         let (ready, recovered_published) = oneshot::channel();
-        let (tell, is_ready) = oneshot::channel();
+        let (ready_sender, ready_receiver) = oneshot::channel();
         let retention = retention::run(handle.clone(), clock.clone(), store.clone());
         tokio::spawn(async move {
             // Retention must not choose before all sessions are published.
             if recovered_published.await.is_ok() {
-                let _ = tell.send(());
+                let _ = ready_sender.send(());
                 retention.await;
             }
         });
@@ -131,7 +131,7 @@ impl Runtime {
             keepers,
             ready,
         };
-        let event_loop = tokio::spawn(run(
+        let event_loop = tokio::spawn(event_loop::run(
             engine,
             recovered,
             calls,
@@ -142,7 +142,7 @@ impl Runtime {
         Ok(Runtime {
             handle,
             event_loop,
-            recovered: Some(is_ready),
+            recovered: Some(ready_receiver),
         })
     }
 
@@ -157,9 +157,9 @@ impl Runtime {
 
     /// Waits until the engine is stopped.
     pub async fn stopped(self) -> anyhow::Result<()> {
-        let driven = self.event_loop.await;
+        let result = self.event_loop.await;
         self.handle.keepers().disconnect_all();
-        match driven {
+        match result {
             Ok(ended) => Ok(ended?),
             Err(e) => Err(e).context("the event loop failed"),
         }

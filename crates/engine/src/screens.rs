@@ -61,6 +61,7 @@ struct SessionScreen {
     state: State,
 }
 
+/// Form in which a screen is kept.
 enum State {
     Unbuilt,
     Compact(CompactScreen),
@@ -147,7 +148,7 @@ impl Screens {
     async fn with_screen<T: Send + 'static>(
         self: &Arc<Self>,
         id: SessionId,
-        see: impl FnOnce(&mut SessionScreen) -> T + Send + 'static,
+        read: impl FnOnce(&mut SessionScreen) -> T + Send + 'static,
     ) -> io::Result<T> {
         let session = self
             .tracked
@@ -171,10 +172,10 @@ impl Screens {
             let mut held = lock(&session);
             let end = held.end()?;
             screens.catch_up(id, &mut held, end)?;
-            let seen = see(&mut held);
+            let result = read(&mut held);
             drop(held);
             screens.mark_used(id);
-            Ok(seen)
+            Ok(result)
         };
         if inline {
             return work();

@@ -398,11 +398,13 @@ impl<'a> Searcher<'a> {
     }
 }
 
+/// Line without its line ending.
 fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+/// Line for the result, shortened around the match.
 fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
     let (from, to) = if text.len() <= MAX_LINE_BYTES {
         (0, text.len())

@@ -57,6 +57,7 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     ours.then(|| std::fs::read(path)).transpose()
 }
 
+/// Valid token in a private file. `None`: the file or its content is not valid.
 fn read_token(path: &Path) -> io::Result<Option<String>> {
     let Some(text) = read(path)? else {
         return Ok(None);

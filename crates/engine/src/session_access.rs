@@ -139,7 +139,13 @@ impl CandidateFollower {
                 Some(view) => self.candidates.update(view),
                 None => self.candidates.forget(id),
             },
-            Some(_) => {}
+            Some(
+                Change::Asked(_)
+                | Change::Closed(..)
+                | Change::Timer(_)
+                | Change::Message(..)
+                | Change::MessageUpdated(_),
+            ) => {}
         }
     }
 }
@@ -200,6 +206,7 @@ fn end_text(view: &SessionView) -> Option<String> {
     view.ending().map(ending_text)
 }
 
+/// Ending as text.
 fn ending_text(ending: &Ending) -> String {
     match (ending.end, ending.exit) {
         (End::Deadline, _) => "killed at its time limit".into(),

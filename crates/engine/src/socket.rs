@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+/// Longest path that fits into a socket address.
 const ADDRESS_LIMIT: usize = 107;
 
 /// Connects to the socket at `path`.
@@ -24,6 +25,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     with_short(path, UnixListener::bind)
 }
 
+/// Calls `act` with a path that fits into a socket address.
 fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= ADDRESS_LIMIT {
         return act(path.to_owned());
@@ -58,8 +60,9 @@ pub fn own_folder(path: &Path) -> io::Result<()> {
     )
 }
 
+/// Creates a directory if it is missing, and adds the path to errors.
 fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
-    make_and_look(path, forbidden, complaint).map_err(|e| {
+    create_and_check(path, forbidden, complaint).map_err(|e| {
         let instead = match e.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; ABIDE_DIR names another folder"
@@ -70,7 +73,8 @@ fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     })
 }
 
-fn make_and_look(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
+/// Creates a directory if it is missing, and checks its type, owner and mode.
+fn create_and_check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }

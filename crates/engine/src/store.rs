@@ -25,7 +25,7 @@ use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
 use checkpoint::Checkpointer;
-pub use damage::{check, damaged_copies, journal_is_damaged, open};
+pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
@@ -108,6 +108,7 @@ pub struct Sqlite {
     waker_records: Arc<AtomicUsize>,
 }
 
+/// Work for the store's thread, with the sender of the result.
 enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
     WakerRecord(WakerRecord, oneshot::Sender<Result<(), StoreFault>>),
@@ -171,6 +172,7 @@ impl Sqlite {
     }
 }
 
+/// Runs jobs until all senders are dropped.
 fn serve(
     writer: &Writer,
     checkpointer: &Checkpointer,
@@ -246,6 +248,7 @@ fn in_transaction<T>(
     done
 }
 
+/// Opens a connection with the settings that all connections share.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that opens a database"

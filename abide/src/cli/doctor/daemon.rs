@@ -26,7 +26,7 @@ pub fn look(paths: &Paths) -> Vec<Finding> {
         Err(_) => {
             let says = "not running; the next command starts it";
             findings.push(Finding::good("daemon", says));
-            findings.push(database(paths, None, store::journal_is_damaged));
+            findings.push(database(paths, None, store::wal_is_damaged));
             return findings
                 .into_iter()
                 .chain(log(paths))
@@ -57,17 +57,13 @@ pub fn look(paths: &Paths) -> Vec<Finding> {
 }
 
 /// Whether timers, questions and messages can be kept, and whether any were lost.
-fn database(
-    paths: &Paths,
-    trouble: Option<&str>,
-    journal_is_damaged: fn(&Path) -> bool,
-) -> Finding {
+fn database(paths: &Paths, trouble: Option<&str>, wal_is_damaged: fn(&Path) -> bool) -> Finding {
     let path = paths.database();
     if let Some(trouble) = trouble {
         let next = "check `abide timer list` for missing timers; the daemon's log has details";
         return Finding::trouble("database", one_line(trouble), next);
     }
-    let checked = match journal_is_damaged(&path) {
+    let checked = match wal_is_damaged(&path) {
         true => Err("its journal (abide.db-wal) is damaged".into()),
         false => store::check(&path).map_err(|fault| fault.to_string()),
     };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::home;
 
+/// Absolute directory that a variable names.
 fn folder_from(variable: &str) -> Option<PathBuf> {
     let folder = env::var_os(variable).filter(|folder| !folder.is_empty())?;
     std::path::absolute(Path::new(&folder)).ok()

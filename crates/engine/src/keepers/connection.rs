@@ -19,6 +19,7 @@ use abide_session::proc::{self, ProcessHandle};
 /// Bytes read from a keeper at once; its frames are small.
 const READ_SIZE: usize = 4 << 10;
 
+/// Connection to the keeper of one session.
 pub(super) struct KeeperConnection {
     stream: Arc<Stream>,
     out: Mutex<Outgoing>,
@@ -30,7 +31,7 @@ pub(super) struct KeeperConnection {
     credit: Semaphore,
     /// Pid of the keeper, once it has sent it.
     keeper: AtomicU32,
-    /// State of the start: `EXPECTED`, `HEARD_OF` or `GIVEN_UP`.
+    /// State of the start: [`START_PENDING`], [`START_REPORTED`] or [`START_ABANDONED`].
     start_state: AtomicU8,
     /// Notified on each frame of the keeper.
     pub frame_received: Notify,
@@ -38,7 +39,7 @@ pub(super) struct KeeperConnection {
     pub forced_end: Mutex<Option<End>>,
 }
 
-/// A keeper takes less than this to become idle again.
+/// Upper bound of the time that a keeper needs to become idle again.
 const RECYCLE_TIME: Millis = Millis(3);
 
 /// The start has not been reported yet.
@@ -48,7 +49,7 @@ const START_REPORTED: u8 = 1;
 /// The daemon has stopped waiting for the start.
 const START_ABANDONED: u8 = 2;
 
-/// Outgoing bytes of a link.
+/// Outgoing bytes of a connection.
 struct Outgoing {
     unsent: Vec<u8>,
     /// Frames that are sent with the next one, or on [`KeeperConnection::send_queued`].
@@ -144,7 +145,7 @@ impl KeeperConnection {
 
     /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits for a CPU,
     /// as happens when very many commands start at once.
-    pub fn is_starting_slowly(&self) -> bool {
+    pub fn may_still_start(&self) -> bool {
         match self.keeper.load(Ordering::Relaxed).cast_signed() {
             0 => true,
             keeper => {
@@ -329,7 +330,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A follower that no caller waits for.
+    /// Follower that no caller waits for.
     pub(super) fn new(connection: Arc<KeeperConnection>) -> Self {
         let progress = connection.background_progress.subscribe();
         Follower {
@@ -338,7 +339,7 @@ impl Follower {
         }
     }
 
-    /// A follower for a reader that a caller waits for.
+    /// Follower for a reader that a caller waits for.
     pub(super) fn with_priority(connection: Arc<KeeperConnection>) -> Self {
         let progress = connection.progress.subscribe();
         Follower {
@@ -444,7 +445,7 @@ impl KeeperTask {
         }
     }
 
-    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its link.
+    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its connection.
     async fn read_frames(
         &mut self,
         keepers: &Arc<Keepers>,

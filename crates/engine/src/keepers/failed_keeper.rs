@@ -18,6 +18,7 @@ use abide_session::{folder, tree};
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// Maximum of such waits while the keeper is runnable and only waits for a CPU.
 const MAX_BUSY_WAITS: u32 = 10;
+/// Number of such waits after the tree was ended.
 const WAITS_AFTER_KILL: u32 = 5;
 
 /// Ends an overdue session unless its keeper answers and so handles it. A keeper that was only stopped continues once
@@ -77,6 +78,7 @@ async fn end_tree(keepers: &Keepers, id: SessionId) -> bool {
     tokio::task::spawn_blocking(end).await.unwrap_or(false)
 }
 
+/// Ends the tree of a session without a keeper, and reports the result.
 async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
     let event = match end_tree(keepers, session).await {
         true => Event::Emptied { session },

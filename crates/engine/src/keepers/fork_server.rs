@@ -20,6 +20,7 @@ use crate::stream::Stream;
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER_FD, descriptors, oom};
 
+/// Running fork server and the socket that takes its orders.
 pub(super) struct ForkServer {
     orders: OwnedFd,
     process: Child,

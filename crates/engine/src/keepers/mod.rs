@@ -52,6 +52,7 @@ struct DeferredRecycling {
 const MIN_FREE: u64 = 64 << 10;
 /// Free bytes that cannot be used up within [`FREE_CHECK_INTERVAL`].
 const PLENTY_FREE: u64 = 1 << 30;
+/// Time for which a check of the disk that found plenty is valid.
 const FREE_CHECK_INTERVAL: Millis = Millis(500);
 /// Error if less is free.
 const DISK_FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
@@ -222,12 +223,12 @@ impl Keepers {
     /// for a moment.
     fn disk_is_full(&self) -> bool {
         let now = SystemClock.mono();
-        let mut much = self.plenty_free_at.lock().expect("no holder panics");
-        if much.is_some_and(|seen| now.since(seen) < FREE_CHECK_INTERVAL) {
+        let mut plenty_free_at = self.plenty_free_at.lock().expect("no holder panics");
+        if plenty_free_at.is_some_and(|seen| now.since(seen) < FREE_CHECK_INTERVAL) {
             return false;
         }
         let free = self.free_on_disk();
-        *much = free.is_none_or(|free| free >= PLENTY_FREE).then_some(now);
+        *plenty_free_at = free.is_none_or(|free| free >= PLENTY_FREE).then_some(now);
         free.is_some_and(|free| free < MIN_FREE)
     }
 

@@ -23,6 +23,7 @@ use abide_session::{cgroup, tree};
 /// Time for a keeper to greet after a connection.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
+/// Reads all session directories, and connects to the keepers that are alive.
 pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
     let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
         return Vec::new();
@@ -44,7 +45,7 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
             has_keeper = has_living_keeper(&path);
             record = folder::read_all(&path);
         }
-        let ending_delivered = record.heard;
+        let ending_delivered = record.ending_delivered;
         match record.meta {
             MetaState::Whole(meta) => {
                 keepers.set_containment(id, meta.contained_by);
@@ -174,6 +175,7 @@ fn complete_length(ending: Option<&EndingFile>) -> Option<u64> {
     }
 }
 
+/// Phase of a session from its record, after an attempt to connect to its keeper.
 fn phase(
     keepers: &Arc<Keepers>,
     id: SessionId,
@@ -271,6 +273,7 @@ fn ending(exited: &Exited) -> Ending {
     }
 }
 
+/// Phase of an ended session; `empty`: none of its processes is left.
 fn ended_phase(ending: Ending, empty: bool) -> Phase {
     match empty {
         true => Phase::Ended { ending },

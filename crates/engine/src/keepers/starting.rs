@@ -27,6 +27,7 @@ const WATCH_LINGER: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct PendingStarts(Mutex<StartTable>);
 
+/// Pending starts and the task that watches them.
 #[derive(Default)]
 struct StartTable {
     begun: Vec<(Mono, SessionId)>,
@@ -123,7 +124,7 @@ fn abandon_if_overdue(keepers: &Keepers, waited: Millis, id: SessionId) -> bool 
     let Some(connection) = keepers.connection(id) else {
         return true;
     };
-    if waited < millis(BUSY_START_LIMIT) && connection.is_starting_slowly() {
+    if waited < millis(BUSY_START_LIMIT) && connection.may_still_start() {
         return false;
     }
     connection.abandon_start();
@@ -152,6 +153,7 @@ pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId
     keepers.failed_at(id, &fault.await.unwrap_or_else(|_| sentence(b"")), at);
 }
 
+/// Fault of an abandoned start, as a sentence.
 fn sentence(cwd: &[u8]) -> String {
     format!(
         "cannot start the command: its folder '{}' or its program does not answer, as on a file server that is \

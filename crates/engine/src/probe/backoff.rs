@@ -11,6 +11,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LOCAL_LIMIT: Duration = Duration::from_millis(25);
 /// Time after which even local checks become rarer.
 const LATE_AFTER: Duration = Duration::from_secs(600);
+/// Longest pause on this machine after that time.
 const LOCAL_LATE_LIMIT: Duration = Duration::from_millis(250);
 /// Longest pause for other machines.
 const REMOTE_LIMIT: Duration = Duration::from_secs(1);

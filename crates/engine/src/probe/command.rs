@@ -12,6 +12,7 @@ use crate::clock::pause;
 /// Time limit of a try. A try that takes longer is ended and has failed.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
+/// Runs the command again and again until it succeeds.
 pub(super) async fn until_succeeds(
     condition: &Command,
     context: ProbeContext<'_>,
@@ -59,6 +60,7 @@ pub(super) async fn try_once(
     }
 }
 
+/// Text on one line, shortened.
 fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 120;
     let clean: String = text

@@ -28,6 +28,7 @@ const MAX_SYMLINKS: usize = 40;
 /// Bytes read at once.
 const READ_SIZE: u64 = 256 << 10;
 
+/// Waits until the file is in the requested state.
 pub(super) async fn until_holds(
     condition: &File,
     services: &ProbeServices,
@@ -106,11 +107,11 @@ async fn run_blocking(
     mut probe: FileProbe,
     act: impl FnOnce(&mut FileProbe) -> Observation + Send + 'static,
 ) -> (FileProbe, Observation) {
-    let looking = services.run_blocking(move || {
+    let checking = services.run_blocking(move || {
         let observed = act(&mut probe);
         (probe, observed)
     });
-    looking.await
+    checking.await
 }
 
 /// Inotify watches for one file.
@@ -126,13 +127,13 @@ impl Watches {
     /// or moved. Symbolic links are followed, even to targets that do not exist. From the root down: a name that
     /// appears before its directory is watched is found by the check, a later one is reported.
     fn renewed(self, path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Self {
-        let mut fresh = Watches::default();
+        let mut renewed = Watches::default();
         let mut paths = Vec::from([path.to_owned()]);
         let mut links = 0;
         while let Some(path) = paths.pop() {
-            let mut backoff: Vec<&Path> = path.ancestors().collect();
-            while let Some(folder) = backoff.pop() {
-                let next = backoff.last().copied();
+            let mut ancestors: Vec<&Path> = path.ancestors().collect();
+            while let Some(folder) = ancestors.pop() {
+                let next = ancestors.last().copied();
                 let Some((next, name)) = next.and_then(|next| Some((next, next.file_name()?)))
                 else {
                     continue;
@@ -144,8 +145,8 @@ impl Watches {
                     false => NAME_CHANGES,
                 };
                 let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
-                fresh.nearest |= watch.is_some() && is_nearest;
-                fresh.take(watch);
+                renewed.nearest |= watch.is_some() && is_nearest;
+                renewed.take(watch);
                 if let Some(target) = symlink_target(next).filter(|_| links < MAX_SYMLINKS) {
                     links += 1;
                     paths.push(folder.join(target));
@@ -153,9 +154,9 @@ impl Watches {
             }
         }
         let itself = watcher.watch(path, None, ALL_CHANGES, changed);
-        fresh.nearest |= itself.is_some();
-        fresh.take(itself);
-        fresh
+        renewed.nearest |= itself.is_some();
+        renewed.take(itself);
+        renewed
     }
 
     fn take(&mut self, watch: Option<Arc<Watch>>) {
@@ -266,7 +267,7 @@ mod tests {
     }
 
     /// Makes a change, and waits until the kernel reports it; no check is made in between.
-    fn told(path: &Path, change: impl FnOnce()) {
+    fn wait_for_report(path: &Path, change: impl FnOnce()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -285,13 +286,13 @@ mod tests {
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("a/b")).expect("folders");
         fs::write(at("a/b/file"), "").expect("a file");
-        told(&at("a/b/file"), || {
+        wait_for_report(&at("a/b/file"), || {
             fs::rename(at("a"), at("c")).expect("moved")
         });
-        told(&at("a/b/file"), || {
+        wait_for_report(&at("a/b/file"), || {
             fs::rename(at("c"), at("a")).expect("moved back")
         });
-        told(&at("new/deep/file"), || {
+        wait_for_report(&at("new/deep/file"), || {
             fs::create_dir(at("new")).expect("a folder")
         });
     }
@@ -302,13 +303,13 @@ mod tests {
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("real/old")).expect("folders");
         std::os::unix::fs::symlink("real/target", at("link")).expect("a link");
-        told(&at("link"), || {
+        wait_for_report(&at("link"), || {
             fs::write(at("real/target"), "").expect("a file")
         });
         std::os::unix::fs::symlink("old", at("real/current")).expect("a link");
         std::os::unix::fs::symlink(at("real/current"), at("way")).expect("a link");
         fs::write(at("real/old/log"), "").expect("a file");
-        told(&at("way/log"), || {
+        wait_for_report(&at("way/log"), || {
             fs::remove_file(at("real/current")).expect("gone")
         });
     }

@@ -30,16 +30,19 @@ pub(super) const ALL_CHANGES: WatchFlags = NAME_CHANGES
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE);
 
+/// Inotify queue that is opened on first use.
 #[derive(Clone, Default)]
 pub(super) struct Watcher {
     queue: Arc<OnceLock<Option<Arc<Queue>>>>,
 }
 
+/// Open inotify queue.
 struct Queue {
     fd: AsyncFd<OwnedFd>,
     watches: Mutex<Watches>,
 }
 
+/// Interests by watch descriptor.
 #[derive(Default)]
 struct Watches {
     interests: HashMap<i32, Vec<Interest>>,

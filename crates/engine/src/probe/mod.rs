@@ -69,6 +69,7 @@ pub struct Prober {
     services: Arc<ProbeServices>,
 }
 
+/// Probe of a timer's condition, running or paused.
 struct TimerProbe {
     condition: Arc<Condition>,
     owner: Arc<Owner>,

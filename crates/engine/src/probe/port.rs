@@ -14,6 +14,7 @@ use crate::dns;
 /// Time limit of one attempt.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
+/// Waits until the port accepts connections, or no session is left that could open it.
 pub(super) async fn until_open(
     host: Option<&str>,
     port: u16,
@@ -51,6 +52,7 @@ pub(super) async fn until_open(
     }
 }
 
+/// Host and port for messages.
 pub(super) fn display_name(host: Option<&str>, port: u16) -> String {
     host.map_or_else(|| port.to_string(), |host| format!("{host}:{port}"))
 }
@@ -82,6 +84,7 @@ pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     reach(dns::connect(host, port)).await
 }
 
+/// Waits for a connection, and refuses one that leads to itself.
 async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {
     let stream = within(connected).await?;
     match is_self_connected(&stream) {
@@ -97,6 +100,7 @@ fn is_self_connected(stream: &TcpStream) -> bool {
     own.is_some() && own == stream.peer_addr().ok()
 }
 
+/// Applies the time limit of an attempt.
 async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         done = what => done,

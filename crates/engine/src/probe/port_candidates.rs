@@ -36,6 +36,7 @@ pub(super) async fn all_ended(candidates: Option<Box<dyn PortCandidates>>) -> St
     describe(&last)
 }
 
+/// Reason why the port cannot open any more.
 fn describe(last: &SessionEnd) -> String {
     let SessionEnd {
         session,

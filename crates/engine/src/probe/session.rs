@@ -79,6 +79,7 @@ impl SessionEnd {
     }
 }
 
+/// Waits until the session is in the requested state, or can no longer get there.
 pub(super) async fn until_holds(
     session: SessionId,
     want: &SessionCondition,
@@ -106,6 +107,7 @@ pub(super) async fn until_holds(
     }
 }
 
+/// Waits until the output matches, or is complete without a match.
 async fn until_written(
     session: SessionId,
     pattern: &Regex,
@@ -226,11 +228,11 @@ impl OutputReader {
             return (self, found);
         }
         let pattern = pattern.clone();
-        let looking = services.run_blocking(move || {
+        let reading = services.run_blocking(move || {
             let found = self.read(PORTION_SIZE, &pattern);
             (self, found)
         });
-        looking.await
+        reading.await
     }
 
     fn read(&mut self, limit: u64, pattern: &Regex) -> ReadOutcome {

@@ -20,6 +20,7 @@ const MAX_BODY: usize = 1 << 20;
 /// Time limit of one request with its answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Waits until the server gives the requested answer, or no session is left that could serve it.
 pub(super) async fn until_answers(
     condition: &Url,
     context: ProbeContext<'_>,
@@ -107,6 +108,7 @@ pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch
     }
 }
 
+/// Sends one request.
 async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
     let address = Address {
         tls: condition.tls,

@@ -245,6 +245,7 @@ const SHOWN: Flags = Flags::INVERSE
     .union(Flags::STRIKEOUT)
     .union(Flags::ALL_UNDERLINES);
 
+/// True if both cells have the same colours and flags.
 fn same_attributes(left: &Cell, right: &Cell) -> bool {
     left.flags & SHOWN == right.flags & SHOWN
         && left.fg == right.fg

@@ -307,6 +307,7 @@ impl Screen {
 
 type ColorAnswer = Arc<dyn Fn(Rgb) -> String + Send + Sync>;
 
+/// Replies, queries and title that the emulator reported.
 #[derive(Default)]
 struct TermOutput {
     replies: Vec<u8>,

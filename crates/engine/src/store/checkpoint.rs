@@ -66,7 +66,7 @@ impl Checkpointer {
     pub(super) fn start(db: Connection, writer: Arc<Writer>) -> Result<Self, StoreFault> {
         let (requests_tx, requests) = mpsc::sync_channel(1);
         std::thread::Builder::new()
-            .name("abide-journal".into())
+            .name("abide-wal".into())
             .spawn(move || {
                 while requests.recv().is_ok() {
                     // An earlier request may have done the work.

@@ -27,7 +27,7 @@ const COMPANION_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 /// be opened, nothing is stored. Returns a sentence about the fault, if there is one.
 pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), StoreFault> {
     let known = known_key(path);
-    let journal = journal_is_damaged(path);
+    let wal_damaged = wal_is_damaged(path);
     let opened = check_at_start(path).and_then(|()| Sqlite::open(path, boot_id));
     let (opened, fault_text) = match opened {
         Ok(opened) => {
@@ -37,7 +37,7 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
                      are gone",
                     path.display()
                 )),
-                _ if journal => Some(format!(
+                _ if wal_damaged => Some(format!(
                     "the journal of the database, {}-wal, was damaged: what was recorded last may be lost",
                     path.display()
                 )),
@@ -85,7 +85,7 @@ pub fn check(path: &Path) -> Result<(), StoreFault> {
 }
 
 /// True if commits are missing in the WAL of a database that no daemon has open.
-pub fn journal_is_damaged(path: &Path) -> bool {
+pub fn wal_is_damaged(path: &Path) -> bool {
     wal::is_damaged(&companion(path, COMPANION_SUFFIXES[0]))
 }
 
@@ -116,10 +116,10 @@ fn check_at_start(path: &Path) -> Result<(), StoreFault> {
 }
 
 fn quick_check(db: &Connection) -> Result<(), StoreFault> {
-    let said: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    match said.as_str() {
+    let result: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match result.as_str() {
         "ok" => Ok(()),
-        _ => Err(StoreFault::Damaged(said)),
+        _ => Err(StoreFault::Damaged(result)),
     }
 }
 
@@ -128,6 +128,7 @@ fn read_only(path: &Path) -> Result<Connection, StoreFault> {
     Ok(Connection::open_with_flags(path, flags)?)
 }
 
+/// File that SQLite keeps beside a database.
 fn companion(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
@@ -146,9 +147,9 @@ fn known_key(path: &Path) -> Option<u64> {
 
 /// Renames a damaged database, and opens a new one with the rows that could be read.
 fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
-    let scan_db =
+    let renamed =
         path.with_added_extension(format!("{DAMAGED_SUFFIX}{}", SystemClock.now().wall.0));
-    let moved = |from: &Path, to: &Path| {
+    let rename = |from: &Path, to: &Path| {
         std::fs::rename(from, to).map_err(|fault| {
             StoreFault::Broken(format!(
                 "{} is damaged ({why}) and cannot be set aside: {fault}",
@@ -156,13 +157,13 @@ fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, Str
             ))
         })
     };
-    moved(path, &scan_db)?;
+    rename(path, &renamed)?;
     for end in COMPANION_SUFFIXES {
         if companion(path, end).exists() {
-            moved(&companion(path, end), &companion(&scan_db, end))?;
+            rename(&companion(path, end), &companion(&renamed, end))?;
         }
     }
-    let saved = copy_readable(&scan_db, path);
+    let saved = copy_readable(&renamed, path);
     let opened = match Sqlite::open(path, boot_id) {
         Err(StoreFault::Damaged(_)) => {
             // The copied rows are not valid either.
@@ -187,7 +188,7 @@ fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, Str
     let fault_text = format!(
         "the database {} was damaged ({why}). It was set aside as {}; {found}. Sessions are not affected",
         path.display(),
-        scan_db.display()
+        renamed.display()
     );
     Ok((opened, fault_text))
 }
@@ -207,14 +208,14 @@ fn copy_readable(from: &Path, to: &Path) -> Result<(), StoreFault> {
         names.collect::<Result<Vec<_>, _>>()?
     };
     old.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
-    let turn = new.transaction()?;
+    let transaction = new.transaction()?;
     for table in tables {
         // From both ends: an unreadable page hides the rows behind it.
         for order in ["", "ORDER BY rowid DESC"] {
-            copy_rows(&old, &turn, &table, order);
+            copy_rows(&old, &transaction, &table, order);
         }
     }
-    turn.commit()?;
+    transaction.commit()?;
     Ok(())
 }
 
@@ -225,8 +226,8 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
         .ok()?;
     let names: Vec<&str> = columns.column_names().collect();
     let names = names.join(", ");
-    let places = vec!["?"; columns.column_count()].join(", ");
-    let insert = format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({places})");
+    let placeholders = vec!["?"; columns.column_count()].join(", ");
+    let insert = format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({placeholders})");
     let mut insert = new.prepare(&insert).ok()?;
     let mut select = old
         .prepare(&format!("SELECT {names} FROM {table} {order}"))
@@ -343,9 +344,9 @@ mod tests {
             fault_text.contains(&format!("{left} timers")),
             "{fault_text}"
         );
-        let scan_db = damaged_copies(&path);
+        let renamed = damaged_copies(&path);
         assert_eq!(
-            std::fs::read(&scan_db[0]).unwrap(),
+            std::fs::read(&renamed[0]).unwrap(),
             before,
             "it is kept as it was"
         );
@@ -382,7 +383,7 @@ mod tests {
             }
             let (_, fault_text) = open(&path, 1).unwrap();
             assert!(
-                fault_text.is_some_and(|said| said.contains("was lost")),
+                fault_text.is_some_and(|result| result.contains("was lost")),
                 "{empty}"
             );
             assert_eq!(open(&path, 1).unwrap().1, None, "it is said once");
@@ -395,7 +396,7 @@ mod tests {
         let path = folder.path().join("abide.db");
         std::fs::create_dir(&path).unwrap();
         let (opened, fault_text) = open(&path, 1).unwrap();
-        assert!(fault_text.is_some_and(|said| said.contains("commands run")));
+        assert!(fault_text.is_some_and(|result| result.contains("commands run")));
         let refused = opened.store.commit(Vec::new()).blocking_recv().unwrap();
         assert!(
             matches!(refused, Err(StoreFault::Unopenable(_))),

@@ -92,15 +92,16 @@ pub enum WakerRecord {
     Client(ClientRow, u64),
 }
 
+/// Writes a record about wakers in one transaction.
 pub(super) fn write_waker_record(
     db: &mut Connection,
     note: &WakerRecord,
 ) -> Result<(), StoreFault> {
-    let turn = db.transaction()?;
+    let transaction = db.transaction()?;
     match note {
         WakerRecord::Deliveries(all) => {
             for (message, delivery) in all {
-                put(&turn, *message, delivery)?;
+                put(&transaction, *message, delivery)?;
             }
         }
         WakerRecord::Disabled {
@@ -108,27 +109,27 @@ pub(super) fn write_waker_record(
             at_ms,
             fault,
         } => {
-            turn.execute(
+            transaction.execute(
                 "INSERT OR REPLACE INTO waker (id, ended_ms, fault) VALUES (?, ?, ?)",
                 params![waker, at_ms, fault],
             )?;
         }
         WakerRecord::Enabled(waker) => {
-            turn.execute("DELETE FROM waker WHERE id = ?", [waker])?;
+            transaction.execute("DELETE FROM waker WHERE id = ?", [waker])?;
         }
         WakerRecord::Client(client, at_ms) => {
-            turn.execute(
+            transaction.execute(
                 "INSERT OR REPLACE INTO client (agent, kind, facts, at_ms) VALUES (?, ?, ?, ?)",
                 params![client.agent, client.kind, client.facts, at_ms],
             )?;
         }
     }
-    turn.commit()?;
+    transaction.commit()?;
     Ok(())
 }
 
-fn put(turn: &Connection, message: u64, delivery: &Delivery) -> Result<(), StoreFault> {
-    turn.prepare_cached(
+fn put(transaction: &Connection, message: u64, delivery: &Delivery) -> Result<(), StoreFault> {
+    transaction.prepare_cached(
         "INSERT OR REPLACE INTO delivery (message, waker, name, attempts, failures, state, at_ms, \
          fault, next_ms, hold_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?

@@ -15,6 +15,7 @@ use super::deliveries::{self, Delivery};
 use super::write::TOLD_BY_CALL;
 use super::{StoreFault, in_transaction};
 
+/// Questions that are not closed.
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let mut rows =
         db.prepare("SELECT id, session, idle_ms, asked_ms FROM question WHERE closing IS NULL")?;

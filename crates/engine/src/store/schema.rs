@@ -98,6 +98,7 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE message ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;",
 ];
 
+/// Applies the migrations that are missing. Refuses a schema of a later version.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {
     let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version > MIGRATIONS.len() {

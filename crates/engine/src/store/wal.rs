@@ -19,6 +19,7 @@ pub(super) fn is_damaged(path: &Path) -> bool {
     bytes.is_some_and(|bytes| has_lost_frames(&bytes))
 }
 
+/// True if a commit follows a frame with a wrong checksum, or the header is not valid.
 fn has_lost_frames(bytes: &[u8]) -> bool {
     let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
         return !bytes.is_empty();
@@ -73,7 +74,7 @@ mod tests {
     use crate::store::connect;
 
     /// WAL of a few commits that were not checkpointed.
-    fn journal() -> Vec<u8> {
+    fn wal() -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         let db = connect(&path).unwrap();
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn valid_truncated_or_missing_wal_is_not_damaged() {
-        let bytes = journal();
+        let bytes = wal();
         assert!(!has_lost_frames(&bytes));
         assert!(!has_lost_frames(&[]));
         // A commit that was not written completely was never committed.
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn wal_with_a_changed_byte_is_damaged() {
-        let bytes = journal();
+        let bytes = wal();
         let last = bytes.len() - 100;
         for at in [0, 20, HEADER + 100, HEADER + FRAME + 4_096 + 200, last] {
             let mut bytes = bytes.clone();

@@ -13,6 +13,7 @@ use abide_session::crash_point;
 /// Maximum of rows that one prune removes, so that it never blocks a turn for long.
 const PRUNE_BATCH: usize = 2_000;
 
+/// Writes all records in one transaction.
 pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     in_transaction(db, |db| {
         rows(db, records)?;
@@ -23,11 +24,11 @@ pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFau
     Ok(())
 }
 
-fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
+fn rows(transaction: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     for record in records {
         match record {
             Record::Asked { question, state } => {
-                turn.execute(
+                transaction.execute(
                     "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms) VALUES (?, ?, ?, ?)",
                     params![
                         question.to_string(),
@@ -42,13 +43,13 @@ fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
                 closing,
                 at,
             } => {
-                turn.execute(
+                transaction.execute(
                     "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
                     params![closing_word(*closing), at.0, question.to_string()],
                 )?;
             }
-            Record::Timer(record) => timer(turn, record)?,
-            Record::Message(record) => message(turn, record)?,
+            Record::Timer(record) => timer(transaction, record)?,
+            Record::Message(record) => message(transaction, record)?,
         }
     }
     Ok(())
@@ -84,7 +85,7 @@ fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str)
     }
 }
 
-fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
+fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
     match record {
         timer::Record::Created {
             number,
@@ -100,26 +101,27 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             standby,
             at,
         } => {
-            turn.prepare_cached(
-                "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
+            transaction
+                .prepare_cached(
+                    "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
                  checked_ms, total_ms, standby_ms, status, background, due_ms, conversation) \
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?, ?)",
-            )?
-            .execute(params![
-                number,
-                id.to_string(),
-                agent.0.as_ref(),
-                kind.as_str(),
-                text.as_ref(),
-                until.as_deref(),
-                key.as_ref().map(|key| key.0.as_ref()),
-                at.0,
-                at.0,
-                total.0,
-                standby.map(|time| time.0),
-                due.0,
-                conversation.as_ref().map(|of| of.0.as_ref()),
-            ])?;
+                )?
+                .execute(params![
+                    number,
+                    id.to_string(),
+                    agent.0.as_ref(),
+                    kind.as_str(),
+                    text.as_ref(),
+                    until.as_deref(),
+                    key.as_ref().map(|key| key.0.as_ref()),
+                    at.0,
+                    at.0,
+                    total.0,
+                    standby.map(|time| time.0),
+                    due.0,
+                    conversation.as_ref().map(|of| of.0.as_ref()),
+                ])?;
         }
         timer::Record::Changed {
             number,
@@ -128,7 +130,14 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             reason,
             checked,
         } => {
-            changed(turn, *number, *state, *standby, reason.as_deref(), *checked)?;
+            changed(
+                transaction,
+                *number,
+                *state,
+                *standby,
+                reason.as_deref(),
+                *checked,
+            )?;
         }
         timer::Record::Ended {
             number,
@@ -144,45 +153,48 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
                 Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
                 Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
             };
-            turn.prepare_cached(
-                "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
+            transaction
+                .prepare_cached(
+                    "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
                  completed_by = ?, late_ms = ?, checked_ms = ?, ended_ms = ?, due_ms = NULL, \
                  pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
-            )?
-            .execute(params![
-                status.as_str(),
-                total.0,
-                remaining.0,
-                reason.as_deref(),
-                by,
-                late,
-                checked.0,
-                at.0,
-                number,
-            ])?;
+                )?
+                .execute(params![
+                    status.as_str(),
+                    total.0,
+                    remaining.0,
+                    reason.as_deref(),
+                    by,
+                    late,
+                    checked.0,
+                    at.0,
+                    number,
+                ])?;
         }
         timer::Record::Acted { number, key } => {
-            turn.prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
+            transaction
+                .prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
                 .execute(params![key.0.as_ref(), number])?;
         }
         timer::Record::Anchored(anchor) => {
-            turn.prepare_cached(
-                "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
+            transaction
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
                  reached_ms) VALUES (1, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                format!("{:032x}", anchor.boot_id),
-                anchor.ahead_of_boot,
-                anchor.wall_ahead,
-                anchor.reached.0,
-            ])?;
+                )?
+                .execute(params![
+                    format!("{:032x}", anchor.boot_id),
+                    anchor.ahead_of_boot,
+                    anchor.wall_ahead,
+                    anchor.reached.0,
+                ])?;
         }
     }
     Ok(())
 }
 
 fn changed(
-    turn: &Connection,
+    transaction: &Connection,
     number: u64,
     state: timer::State,
     standby: Option<Millis>,
@@ -198,23 +210,24 @@ fn changed(
         Course::Running { due } => (Some(due.0), None, None),
         Course::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
     };
-    turn.prepare_cached(
-        "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
+    transaction
+        .prepare_cached(
+            "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
          pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), reason = ?, \
          checked_ms = ? WHERE number = ?",
-    )?
-    .execute(params![
-        status,
-        background,
-        state.total.0,
-        due,
-        pause_until,
-        remaining,
-        standby.map(|time| time.0),
-        reason,
-        checked.0,
-        number,
-    ])?;
+        )?
+        .execute(params![
+            status,
+            background,
+            state.total.0,
+            due,
+            pause_until,
+            remaining,
+            standby.map(|time| time.0),
+            reason,
+            checked.0,
+            number,
+        ])?;
     Ok(())
 }
 
@@ -222,7 +235,7 @@ fn changed(
 /// needs the message; if it does not, the message is told again and gets the time.
 pub(super) const TOLD_BY_CALL: u64 = 0;
 
-fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
+fn message(transaction: &Connection, record: &message::Record) -> Result<(), StoreFault> {
     match record {
         message::Record::Posted {
             number,
@@ -236,7 +249,7 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
                 About::Timer(timer) => timer.to_string(),
                 About::Session(session) => session.to_string(),
             };
-            turn.prepare_cached(
+            transaction.prepare_cached(
                 "INSERT INTO message (number, id, agent, about, made_ms, told_ms, conversation, \
                  wakes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             )?
@@ -253,14 +266,14 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
         }
         message::Record::Told { numbers, at } => {
             let mut told =
-                turn.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
+                transaction.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
             for number in numbers {
                 told.execute(params![at.0, number])?;
             }
         }
         message::Record::Seen { numbers, at } => {
             let mut seen =
-                turn.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
+                transaction.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
             for number in numbers {
                 seen.execute(params![at.0, number])?;
             }

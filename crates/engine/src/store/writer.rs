@@ -24,6 +24,7 @@ const QUICK_COMMIT_US: u64 = 400;
 /// Number of quick commits in a row before the loop commits itself.
 const MIN_QUICK_COMMITS: u32 = 8;
 
+/// Connection that writes, with statistics of its commits.
 pub(super) struct Writer {
     db: Mutex<Connection>,
     /// Quick commits since the last one that was not.

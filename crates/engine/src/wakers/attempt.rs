@@ -41,7 +41,7 @@ const REMOVED_VARIABLES: [&str; 8] = [
 /// Attempt.
 pub(super) struct Attempt {
     /// Index of the waker in the configuration.
-    pub place: usize,
+    pub index: usize,
     /// Agent to wake.
     pub agent: Agent,
     /// Client session to wake, if it is known.
@@ -84,15 +84,15 @@ pub(super) struct WakeCommand {
 }
 
 impl Attempt {
-    /// Attempt of the waker at `place` for `messages`, each with the number of earlier attempts.
+    /// Attempt of the waker at `index` for `messages`, each with the number of earlier attempts.
     pub fn new(
-        place: usize,
+        index: usize,
         agent: Agent,
         conversation: Option<String>,
         messages: Vec<(u64, u64)>,
     ) -> Self {
         Attempt {
-            place,
+            index,
             agent,
             conversation,
             messages,
@@ -107,7 +107,7 @@ impl Attempt {
     /// Makes the attempt at this wall time.
     pub async fn wake(&self, handle: &Handle, web: &Web, at_ms: u64) -> Result<(), WakeFault> {
         let gone = || WakeFault::Retry("it is no longer configured".into());
-        let config = handle.config().wakers.get(self.place).ok_or_else(gone)?;
+        let config = handle.config().wakers.get(self.index).ok_or_else(gone)?;
         match &config.kind {
             WakerKind::Webhook(hook) => {
                 for number in self.numbers() {

@@ -69,6 +69,7 @@ pub(super) async fn codex(
     attempt.run(command(&argv, client), config, handle).await
 }
 
+/// Client of an attempt; the flag says if it is connected now.
 fn client(
     attempt: &Attempt,
     handle: &Handle,

@@ -59,7 +59,13 @@ pub async fn run(
                     let number = task.handle.store_reader().message_number(id);
                     task.posted(&agent, number).await;
                 }
-                Ok(_) => {}
+                Ok(
+                    Change::Session(_)
+                    | Change::Asked(_)
+                    | Change::Closed(..)
+                    | Change::Timer(_)
+                    | Change::MessageUpdated(_),
+                ) => {}
                 Err(RecvError::Lagged(_)) => task.catch_up_missed(),
                 Err(RecvError::Closed) => return,
             },
@@ -80,6 +86,7 @@ pub async fn run(
     }
 }
 
+/// State of the task that runs the wakers.
 struct WakerTask {
     handle: Handle,
     clock: Arc<dyn Clock>,
@@ -89,8 +96,10 @@ struct WakerTask {
     disabled: HashMap<String, String>,
 }
 
+/// Index of a waker, agent and client session.
 type WakerKey = (usize, Agent, Option<String>);
 
+/// Queue of one waker for one agent or conversation.
 struct WakerState {
     waker: Waker,
     /// True if there are more messages in the database than in the queue.
@@ -112,6 +121,7 @@ impl WakerState {
     }
 }
 
+/// Attempt with its result.
 struct FinishedAttempt {
     attempt: Attempt,
     outcome: Result<(), WakeFault>,
@@ -177,17 +187,17 @@ impl WakerTask {
     fn queue_all(&mut self, rows: &[MessageRow]) {
         let wakers = self.handle.config().wakers.clone();
         for row in rows.iter().rev().filter(|row| row.woken.is_none()) {
-            for (place, config) in wakers.iter().enumerate() {
-                self.queue(place, config, row);
+            for (index, config) in wakers.iter().enumerate() {
+                self.queue(index, config, row);
             }
         }
     }
 
-    fn queue(&mut self, place: usize, config: &WakerConfig, row: &MessageRow) {
+    fn queue(&mut self, index: usize, config: &WakerConfig, row: &MessageRow) {
         if !self.is_active_for(config, &row.agent) || !self.wakes_for(config, row) {
             return;
         }
-        let Some(place) = self.place(place, config, row) else {
+        let Some(key) = self.key(index, config, row) else {
             return;
         };
         let id = config.id();
@@ -202,7 +212,7 @@ impl WakerTask {
         };
         let now = self.clock.now();
         let hold = hold.map(|at| Steady(now.boot.0 + at.saturating_sub(now.wall.0)));
-        if let Some(state) = self.state(place, config) {
+        if let Some(state) = self.state(key, config) {
             let now = Steady(now.boot.0);
             state.waker.kept(now, row.number, failures, hold);
         }
@@ -242,21 +252,20 @@ impl WakerTask {
         };
         let now = self.now();
         let wakers = self.handle.config().wakers.clone();
-        let mut disabled_delivery = Vec::new();
-        for (place, config) in wakers.iter().enumerate() {
+        let mut given_up = Vec::new();
+        for (index, config) in wakers.iter().enumerate() {
             if !self.is_active_for(config, &agent.0) {
-                disabled_delivery.extend(self.disabled_delivery(config, agent, message));
+                given_up.extend(self.disabled_delivery(config, agent, message));
                 continue;
             }
-            let place = self.place(place, config, &row);
-            let place = place.filter(|_| self.wakes_for(config, &row));
-            if let Some(state) = place.and_then(|place| self.state(place, config)) {
+            let key = self.key(index, config, &row);
+            let key = key.filter(|_| self.wakes_for(config, &row));
+            if let Some(state) = key.and_then(|key| self.state(key, config)) {
                 state.waker.posted(now, message);
             }
         }
-        if !disabled_delivery.is_empty() {
-            self.record(WakerRecord::Deliveries(disabled_delivery))
-                .await;
+        if !given_up.is_empty() {
+            self.record(WakerRecord::Deliveries(given_up)).await;
         }
     }
 
@@ -283,12 +292,12 @@ impl WakerTask {
 
     /// Key of the state for a message: for a client, the conversation that the message belongs to. `None`: the
     /// message belongs to another kind of client.
-    fn place(&self, place: usize, config: &WakerConfig, row: &MessageRow) -> Option<WakerKey> {
+    fn key(&self, index: usize, config: &WakerConfig, row: &MessageRow) -> Option<WakerKey> {
         let session = match (config.kind.client(), &row.conversation) {
             (Some(kind), Some(of)) => Some(kind.session_of(of)?.to_owned()),
             (Some(_), None) | (None, _) => None,
         };
-        Some((place, Agent(row.agent.as_str().into()), session))
+        Some((index, Agent(row.agent.as_str().into()), session))
     }
 
     /// Drops the state of agents with nothing to deliver.
@@ -299,8 +308,8 @@ impl WakerTask {
     }
 
     /// State of one waker; `None`: its queue is full.
-    fn state(&mut self, place: WakerKey, config: &WakerConfig) -> Option<&mut WakerState> {
-        let entry = self.wakers.entry(place);
+    fn state(&mut self, key: WakerKey, config: &WakerConfig) -> Option<&mut WakerState> {
+        let entry = self.wakers.entry(key);
         let state = entry.or_insert_with(|| WakerState::new(config));
         state.more |= state.waker.len() >= MAX_QUEUED;
         (!state.more).then_some(state)
@@ -314,7 +323,7 @@ impl WakerTask {
         let (now, agent) = (self.now(), Agent(row.agent.as_str().into()));
         let wakers = self.handle.config().wakers.clone();
         let mut deliveries = Vec::new();
-        for (place, config) in wakers.iter().enumerate() {
+        for (index, config) in wakers.iter().enumerate() {
             if *agent.0 == *OWNER || !config.is_for(&agent.0) {
                 continue;
             }
@@ -322,10 +331,10 @@ impl WakerTask {
             if self.disabled.remove(&id).is_some() {
                 self.record(WakerRecord::Enabled(id)).await;
             }
-            let Some(place) = self.place(place, config, &row) else {
+            let Some(key) = self.key(index, config, &row) else {
                 continue;
             };
-            if let Some(state) = self.state(place, config) {
+            if let Some(state) = self.state(key, config) {
                 state.waker.urge(now, row.number);
                 state.requested.insert(row.number);
                 let delivery = self.delivery(row.number, config);
@@ -364,11 +373,11 @@ impl WakerTask {
         }
         self.record_seen(seen).await;
         let attempts = due.into_iter().filter_map(|(key, messages)| {
-            let (place, agent, conversation) = key;
-            let config = self.handle.config().wakers.get(place)?;
+            let (index, agent, conversation) = key;
+            let config = self.handle.config().wakers.get(index)?;
             let tries = |number: &u64| (*number, self.delivery(*number, config).attempts);
             let messages = messages.iter().map(tries).collect();
-            Some(Attempt::new(place, agent, conversation, messages))
+            Some(Attempt::new(index, agent, conversation, messages))
         });
         attempts.collect()
     }
@@ -402,11 +411,11 @@ impl WakerTask {
     /// Records messages that were read before the agent was woken.
     async fn record_seen(&self, seen: Vec<(usize, u64)>) {
         let wakers = &self.handle.config().wakers;
-        let begun = seen.into_iter().filter_map(|(place, number)| {
+        let deliveries = seen.into_iter().filter_map(|(index, number)| {
             let known = self
                 .handle
                 .store_reader()
-                .delivery(number, &wakers.get(place)?.id());
+                .delivery(number, &wakers.get(index)?.id());
             let delivery = Delivery {
                 state: DeliveryState::Seen,
                 next_ms: None,
@@ -414,22 +423,22 @@ impl WakerTask {
             };
             Some((number, delivery))
         });
-        let begun: Vec<_> = begun.collect();
-        if !begun.is_empty() {
-            self.record(WakerRecord::Deliveries(begun)).await;
+        let deliveries: Vec<_> = deliveries.collect();
+        if !deliveries.is_empty() {
+            self.record(WakerRecord::Deliveries(deliveries)).await;
         }
     }
 
     async fn attempt_finished(&mut self, finished: FinishedAttempt) {
         let FinishedAttempt { attempt, outcome } = finished;
-        let config = self.handle.config().wakers.get(attempt.place).cloned();
+        let config = self.handle.config().wakers.get(attempt.index).cloned();
         let (now, numbers) = (self.now(), attempt.numbers());
-        let place = (
-            attempt.place,
+        let key = (
+            attempt.index,
             attempt.agent.clone(),
             attempt.conversation.clone(),
         );
-        let (Some(config), Some(state)) = (config, self.wakers.get_mut(&place)) else {
+        let (Some(config), Some(state)) = (config, self.wakers.get_mut(&key)) else {
             return;
         };
         let (name, agent) = (config.name(), attempt.agent.clone());
@@ -464,7 +473,7 @@ impl WakerTask {
             }
         };
         self.record(WakerRecord::Deliveries(deliveries)).await;
-        let state = self.wakers.get_mut(&place);
+        let state = self.wakers.get_mut(&key);
         if let Some(state) = state.filter(|state| state.more && state.waker.is_empty()) {
             state.more = false;
             self.catch_up();
@@ -559,17 +568,17 @@ impl WakerTask {
     /// Records that the budget holds messages back, and until when.
     async fn record_held_back(&mut self) {
         let mut held = Vec::new();
-        for ((place, ..), state) in &mut self.wakers {
+        for ((index, ..), state) in &mut self.wakers {
             let until = state.waker.held_back();
             if until != state.held_back {
                 state.held_back = until;
                 let messages = state.waker.waiting().collect::<Vec<_>>();
-                held.extend(until.map(|until| (*place, until, messages)));
+                held.extend(until.map(|until| (*index, until, messages)));
             }
         }
         let mut deliveries = Vec::new();
-        for (place, until, messages) in held {
-            let Some(config) = self.handle.config().wakers.get(place) else {
+        for (index, until, messages) in held {
+            let Some(config) = self.handle.config().wakers.get(index) else {
                 continue;
             };
             let next_ms = Some(self.to_wall_ms(until));
@@ -599,8 +608,8 @@ impl WakerTask {
         self.disabled.insert(id.clone(), why.to_owned());
         let wakers = &self.handle.config().wakers;
         let mut deliveries = Vec::new();
-        for ((place, ..), state) in &mut self.wakers {
-            if wakers.get(*place).is_some_and(|other| other.id() == id) {
+        for ((index, ..), state) in &mut self.wakers {
+            if wakers.get(*index).is_some_and(|other| other.id() == id) {
                 deliveries.extend(state.waker.waiting());
                 *state = WakerState::new(config);
             }

@@ -92,6 +92,7 @@ fn payload(handle: &Handle, row: &MessageRow) -> Value {
     json!({"type": kind, "timestamp": timestamp::rfc3339(row.made.0), "data": data})
 }
 
+/// Signature of a request according to Standard Webhooks.
 fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length will do");
     for part in [id, ".", time, ".", body] {
