@@ -71,7 +71,7 @@ async fn run(
     let started_at = SystemClock.now().wall;
     let mut runtime = Runtime::start(&paths, config, "/proc/self/exe".into())?;
     if !runtime.ready().await {
-        return runtime.stopped().await;
+        return Ok(runtime.stopped().await?);
     }
     let handle = runtime.handle.clone();
     let seal = Arc::new(mcp::Seal::new(seal(&paths.state.join("seal"))?));
@@ -116,7 +116,7 @@ async fn run(
         let _ = std::fs::remove_file(paths.mcp_socket());
     }
     tracing::info!("stopped; sessions go on");
-    ended
+    Ok(ended?)
 }
 
 /// Lets those who come later know that a newer one may take our place. Whoever handed us our sockets also

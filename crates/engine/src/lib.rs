@@ -36,4 +36,4 @@ pub use handle::{
     ResendRequest, Stdin, WatcherGuard,
 };
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
-pub use runtime::Runtime;
+pub use runtime::{Runtime, RuntimeFault};

@@ -366,7 +366,7 @@ mod tests {
         drop(client);
         assert!(
             peer_with_socket(me, &served).is_none(),
-            "nobody holds a closed end"
+            "no process holds a closed end"
         );
     }
 }

@@ -8,7 +8,6 @@ use abide_core::session::Phase;
 use abide_core::{Engine, Event};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
-use anyhow::{Context as _, bail};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clients::Clients;
@@ -28,6 +27,31 @@ const INBOX: usize = 4_096;
 /// Resend requests that may be queued for the wakers.
 const RESEND_QUEUE: usize = 64;
 
+/// Fault that prevents the start of the engine, or stops it.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeFault {
+    /// The path of the database has too many bytes.
+    #[error(
+        "the path of the database has {0} bytes, and at most {MAX_DATABASE_PATH} can be opened; choose a folder with \
+         a shorter path by ABIDE_DIR"
+    )]
+    DatabasePath(usize),
+    /// The database cannot be used.
+    #[error("cannot use {}", path.display())]
+    Database {
+        /// Path of the database.
+        path: PathBuf,
+        /// Fault of the database.
+        source: StoreFault,
+    },
+    /// The database failed while the engine ran.
+    #[error(transparent)]
+    Store(#[from] StoreFault),
+    /// The task of the event loop panicked.
+    #[error("the event loop failed")]
+    EventLoop(#[source] tokio::task::JoinError),
+}
+
 /// Running engine without interfaces.
 pub struct Runtime {
     /// Handle for calls.
@@ -39,7 +63,7 @@ pub struct Runtime {
 impl Runtime {
     /// Starts the engine and recovers what earlier daemons left in `paths`. `program` is an abide binary, from which
     /// the keepers are started.
-    pub fn start(paths: &Paths, config: Config, program: PathBuf) -> anyhow::Result<Self> {
+    pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Created with private permissions before SQLite opens it. If this fails, opening fails too.
         let _ = private_file::open(&paths.database());
@@ -156,13 +180,10 @@ impl Runtime {
     }
 
     /// Waits until the engine is stopped.
-    pub async fn stopped(self) -> anyhow::Result<()> {
+    pub async fn stopped(self) -> Result<(), RuntimeFault> {
         let result = self.event_loop.await;
         self.handle.keepers().disconnect_all();
-        match result {
-            Ok(ended) => Ok(ended?),
-            Err(e) => Err(e).context("the event loop failed"),
-        }
+        result.map_err(RuntimeFault::EventLoop)?.map_err(Into::into)
     }
 }
 
@@ -170,15 +191,11 @@ impl Runtime {
 const MAX_DATABASE_PATH: usize = 500;
 
 /// Opens the database. Returns a sentence about a fault with which the daemon can run.
-fn open_database(paths: &Paths) -> anyhow::Result<(Opened, Option<String>)> {
+fn open_database(paths: &Paths) -> Result<(Opened, Option<String>), RuntimeFault> {
     let path = paths.database();
     let length = path.as_os_str().len();
     if length > MAX_DATABASE_PATH {
-        bail!(
-            "the path of the database has {length} bytes, and at most {MAX_DATABASE_PATH} can be opened; \
-             choose a folder with a shorter path by ABIDE_DIR"
-        );
+        return Err(RuntimeFault::DatabasePath(length));
     }
-    let opened = store::open(&path, boot_id());
-    opened.with_context(|| format!("cannot use {}", path.display()))
+    store::open(&path, boot_id()).map_err(|source| RuntimeFault::Database { path, source })
 }

@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(socket_owner(theirs, ours), SocketOwner::Seen(vec![me]));
         drop(client);
         let closed = socket_owner(theirs, ours);
-        assert_eq!(closed, SocketOwner::None, "a closed end is nobody's");
+        assert_eq!(closed, SocketOwner::None, "a closed end has no owner");
     }
 
     #[test]

@@ -239,8 +239,11 @@ mod tests {
             std::fs::write(folder.path().join("last"), "").expect("a file");
             for _ in 0..4 {
                 tokio::task::yield_now().await;
-                let all_told = changed.notified().now_or_never().is_some();
-                assert!(!all_told, "it was all told before anybody had a turn");
+                let all_handled = changed.notified().now_or_never().is_some();
+                assert!(
+                    !all_handled,
+                    "all events were handled before another task ran"
+                );
             }
             changed.notified().await;
         });

@@ -315,7 +315,7 @@ struct TermOutput {
     title: Option<String>,
 }
 
-/// Listener for what the emulator reports besides the cells.
+/// Listener for replies, queries and the title that the emulator reports.
 #[derive(Clone, Default)]
 struct TermEvents(Arc<Mutex<TermOutput>>);
 

@@ -286,7 +286,7 @@ pub struct TimerRow {
     pub remaining: Option<Millis>,
     /// Reason of a stop, or the last observation of its condition.
     pub reason: Option<String>,
-    /// What completed it.
+    /// Cause of its completion.
     pub completed_by: Option<String>,
     /// Delay after its due time.
     pub late: Option<Millis>,
