@@ -75,10 +75,10 @@ impl Peer {
         }
     }
 
-    /// True if a process of this session holds the other end, alone or with others. False if no process of this
-    /// machine is found there. Over TCP this takes a while.
+    /// True if a process of this session holds the other end, alone or with others, or if no process can be found at
+    /// the other end of a local connection. Over TCP this takes a while.
     pub fn is_inside(&self, session: &Meta) -> bool {
-        let (owners, near) = match self {
+        let (owners, local) = match self {
             Peer::Process(None) => return true,
             Peer::Process(Some(process)) if !process.lives() => return true,
             Peer::Process(Some(process)) => (vec![process.pid], true),
@@ -96,7 +96,7 @@ impl Peer {
             };
             marked || own.iter().any(|(own, _)| own == pid)
         };
-        owners.is_empty() && near || owners.iter().any(is_own)
+        owners.is_empty() && local || owners.iter().any(is_own)
     }
 }
 

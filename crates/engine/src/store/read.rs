@@ -218,8 +218,8 @@ fn kind(word: &str) -> Kind {
 }
 
 fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the next
-    // reader sees them as untold anyway.
+    // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
+    // that reads them next makes it.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
     db.execute(lost, [TOLD_BY_CALL]).unwrap_or_default();
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
